@@ -31,7 +31,7 @@ _LONG_FILES = (
     "tests/kubectl/test_transcripts.py",
     "tests/foreign/test_operators.py",
     "tests/docs/test_pages.py",
-    "tests/apiserver/builtin/test_refusals.py",
+    "tests/apiserver/builtin/test_validation_errors.py",
     "tests/cli/test_commands.py",
     "tests/cli/test_server.py",
     "examples/sample_controller/tests/test_on_servers.py",

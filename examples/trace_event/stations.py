@@ -100,7 +100,7 @@ PATH = [
     Station("HTTP", "http1.client_connection", ClientConnection.data_received, "call", _http),
     Station("frame", "codec.frames", FrameSplitter.feed, "return", _frame),
     Station("projection", "codec.projection", Projection.event, "return", _projection),
-    Station("keeping", "cache.blobs.keeping", DocumentTrimmer.document, "return", _keep),
+    Station("retention", "cache.blobs.retention", DocumentTrimmer.document, "return", _keep),
     Station("packing", "cache.blobs.blob_store", BlobStore.pack, "return", _pack),
     Station("head", "cache.blobs.head", HeadReader.head, "return", _head),
     Station("reflector", "cache.pipeline", ReflectorTarget.change, "return", _reflector),

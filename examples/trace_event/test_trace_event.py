@@ -17,7 +17,7 @@ from kubeloop.testing import LocalCluster
 pytestmark = pytest.mark.embedded
 
 ORDER = [
-    "socket", "HTTP", "frame", "projection", "keeping", "packing", "head", "reflector", "queue", "store", "handler buffer", "handler",
+    "socket", "HTTP", "frame", "projection", "retention", "packing", "head", "reflector", "queue", "store", "handler buffer", "handler",
     "workqueue", "reconcile", "lister", "own write", "write",
 ]  # fmt: skip
 
@@ -31,7 +31,7 @@ def test_the_program_shows_every_station_in_order(local_cluster: LocalCluster) -
     times = [int(line[19:27]) for line in lines]
     assert times == sorted(times)
     sizes = {name: int(line[37:45].replace(",", "")) for name, line in zip(names, lines, strict=True) if line[37:45].strip()}
-    assert sizes["socket"] > sizes["HTTP"] > sizes["frame"] > sizes["projection"] >= sizes["keeping"] > sizes["packing"]
+    assert sizes["socket"] > sizes["HTTP"] > sizes["frame"] > sizes["projection"] >= sizes["retention"] > sizes["packing"]
     assert max(map(len, result.output.splitlines())) <= 80
     assert "\x1b" not in result.output, "no colours where there is no terminal"
 

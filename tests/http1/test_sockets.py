@@ -1,4 +1,4 @@
-"""The race between the addresses of a host: who wins, what is told when nobody does, and that no socket is lost."""
+"""The race between the addresses of a host: the winner, the error when all fail, and that no socket is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small API proxy made of the layers below ``kubeloop.apiserver``; ``test_without_server.py`` runs it in a process of its own.
+"""A small API proxy made of the layers below ``kubeloop.apiserver``; ``test_without_server.py`` runs it in a separate process.
 
 Usage: python small_proxy.py KUBECONFIG. It prints its URL, proxies requests to the API server as the user of the kubeconfig, and when its
 input ends it prints the modules of kubeloop that it has loaded.

@@ -1,4 +1,4 @@
-"""What the server dials for those who write configurations: loopback, unless it is told otherwise."""
+"""The server dials loopback addresses only for users' configurations, unless its policy allows all addresses."""
 
 from __future__ import annotations
 

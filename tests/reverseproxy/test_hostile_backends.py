@@ -33,7 +33,7 @@ _OPENINGS = [
 
 @asynccontextmanager
 async def answering(data: bytes, seen: bytearray | None = None) -> AsyncIterator[int]:
-    """Sends that to whoever asks, and ends; ``seen`` gets everything that is sent to it until the client ends."""
+    """Serve fixed bytes to each client; ``seen`` collects the received bytes until the client ends."""
     serving: set[asyncio.Task[Any]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -140,7 +140,7 @@ async def test_a_backend_with_an_impossible_address_is_unavailable(host: str, po
 
 
 async def test_bytes_behind_an_upgrade_request_reach_the_backend_only_after_it_agreed() -> None:
-    """Else a client could send requests of its own over the server's connection (as in CVE-2018-1002105)."""
+    """Otherwise a client could send requests over the server's connection (as in CVE-2018-1002105)."""
     seen = bytearray()
     async with answering(b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", seen) as port:
         request = _request(Connection="Upgrade", Upgrade="x", **{"Content-Length": "50", "Transfer-Encoding": "chunked"})

@@ -92,7 +92,7 @@ async def test_who_never_ends_the_handshake_is_not_kept_when_the_listener_ends(h
 
 
 class _Gone(asyncio.Transport):
-    """Broken off, which asyncio has yet to say: what is written is lost, and nobody is told to wait."""
+    """Writes to a broken connection are lost without waiting, before asyncio reports the break."""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         pass

@@ -16,7 +16,7 @@ from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.apiserver.aggregation.aggregator import Aggregator
 from kubeloop.apiserver.aggregation.api_services import RegisteredService
 from kubeloop.apiserver.aggregation.availability import Probe
-from kubeloop.apiserver.crd.controller import DefinitionKeeper
+from kubeloop.apiserver.crd.controller import DefinitionController
 from kubeloop.apiserver.ownership import Owners
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.server.bootstrap import builtin_registry
@@ -115,7 +115,7 @@ class Store:
 
 async def end_definitions(work: Stubborn) -> End:
     store = Store()
-    keeper = DefinitionKeeper(store.objects, store.cache, store.registry, store.clock, lambda *_: asyncio.sleep(0))
+    keeper = DefinitionController(store.objects, store.cache, store.registry, store.clock, lambda *_: asyncio.sleep(0))
     await keeper.start(StubbornSupervisor(work))
     return keeper.stop
 

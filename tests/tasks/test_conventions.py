@@ -164,6 +164,7 @@ WAITS = {
     "controller Group.cancel": "work of the program that ignores its cancellation; a second signal ends the process",
     "controller Runner._called": "a reconcile in a thread, which cannot be ended",
     "serving Listener._until_end": "ends the stream when it is cancelled",
+    "testing _ended": "the process must have started before it can be ended; the wait cancels nothing",
     "tasks wait_all": "waits again",
     "testing _ended": "runs in finish, which a second cancellation does not interrupt",
     "tasks result_of": "leaves the future running on purpose; the caller ends it",

@@ -1,4 +1,4 @@
-"""Whoever takes the place of connections: limits, tries, credentials, hooks and errors are the transport's all the same."""
+"""With any sender, the transport applies its limits, retries, credentials, hooks and errors."""
 
 from __future__ import annotations
 

@@ -72,12 +72,11 @@ from kubeloop.meta.status import Status
 from kubeloop.meta.unstructured import PartialObject, Unstructured
 from kubeloop.timing.clock import Clock
 from kubeloop.timing.limits import TokenBucket
-from kubeloop.transport.answer import Response
+from kubeloop.transport.answer import Response, WarningHandler
 from kubeloop.transport.hooks import Hook
 from kubeloop.transport.limits import FailureBackoff
 from kubeloop.transport.round_tripper import Sender
 from kubeloop.transport.transport import Query
-from kubeloop.transport.answer import WarningHandler
 from kubeloop.types import JSONObject
 from os import PathLike
 from pathlib import Path

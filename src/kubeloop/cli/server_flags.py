@@ -30,10 +30,10 @@ class AdmissionFlags:
     def options(self) -> AdmissionOptions:
         """Return the server's options. Raises ConfigError for unknown names and for plug-ins that cannot be disabled."""
         from kubeloop.apiserver.admission.plugins import AdmissionOptions
-        from kubeloop.apiserver.admission.table import chosen, split
+        from kubeloop.apiserver.admission.table import enabled_plugins, split_names
 
-        options = AdmissionOptions(split(self.enable_admission_plugins), split(self.disable_admission_plugins))
-        chosen(options.enable, options.disable)
+        options = AdmissionOptions(split_names(self.enable_admission_plugins), split_names(self.disable_admission_plugins))
+        enabled_plugins(options.enable, options.disable)
         return options
 
 

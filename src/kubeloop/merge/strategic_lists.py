@@ -174,7 +174,11 @@ class PatchSchema:
         return "map" if self._node.is_map else "struct"
 
     def field(self, key: str) -> FieldMerge:
-        """Return the merge rules of the field ``key``."""
+        """Return the merge rules of the field ``key``.
+
+        Raises:
+            PatchError: 500, there is no such field, as inside free-form values (a ControllerRevision's ``data``).
+        """
         if self._node.is_map or self._node.is_list:
             raise PatchError(f"merging an object in json but data type is not struct, instead is: {self.kind}", 500)
         # encoding/json finds a field whatever its case; so does upstream here.

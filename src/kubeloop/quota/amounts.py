@@ -27,7 +27,7 @@ def plus(first: Amounts, second: Amounts) -> Amounts:
 
 
 def larger(*several: Amounts) -> Amounts:
-    """Return the larger of two amounts for each resource."""
+    """Return the largest amount of each resource."""
     result: Amounts = {}
     for one in several:
         for name, amount in one.items():

@@ -1,4 +1,4 @@
-"""Bodies that validation refuses reach admission first: none of them is the server's fault."""
+"""Admission handles bodies that validation rejects later: none causes an internal error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission under load and in the order of things, as on a real server."""
+"""Admission under load, and the order of its steps, on both servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plug-ins that are off by default, turned on: what nodes may do, who may name owners, and the small ones."""
+"""Plug-ins that are off by default, and rules for nodes and owner references."""
 
 from __future__ import annotations
 

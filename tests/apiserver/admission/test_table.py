@@ -1,10 +1,10 @@
-"""Which plug-ins run: Kubernetes' names and order, and what is said of names that cannot be had."""
+"""Names, order and defaults of plug-ins, and the errors for names that are not available."""
 
 from __future__ import annotations
 
 import pytest
 
-from kubeloop.apiserver.admission.table import LACKING, OFF_BY_DEFAULT, ORDER, chosen, split
+from kubeloop.apiserver.admission.table import LACKING, OFF_BY_DEFAULT, ORDER, enabled_plugins, split_names
 from kubeloop.meta.errors import ConfigError
 from kubeloop.testing import HandlerServer
 
@@ -16,13 +16,13 @@ def test_every_name_stands_once() -> None:
 
 
 def test_who_says_nothing_gets_the_plugins_of_a_default_server() -> None:
-    found = chosen()
+    found = enabled_plugins()
     assert {"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "PodSecurity", "ResourceQuota", "DefaultStorageClass"} <= found
     assert not {"NodeRestriction", "AlwaysDeny", "OwnerReferencesPermissionEnforcement"} & found
 
 
 def test_plugins_are_turned_on_and_off_by_name() -> None:
-    found = chosen(["NodeRestriction"], ["PodSecurity"])
+    found = enabled_plugins(["NodeRestriction"], ["PodSecurity"])
     assert "NodeRestriction" in found
     assert "PodSecurity" not in found
 
@@ -43,11 +43,11 @@ def test_plugins_are_turned_on_and_off_by_name() -> None:
 )
 def test_is_refused(enable: list[str], disable: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        chosen(enable, disable)
+        enabled_plugins(enable, disable)
 
 
 def test_a_flag_may_be_repeated_and_hold_lists() -> None:
-    assert split(["A,B", " C ,", ""]) == ("A", "B", "C")
+    assert split_names(["A,B", " C ,", ""]) == ("A", "B", "C")
 
 
 async def test_a_plugin_is_not_asked_about_resources_that_it_has_nothing_to_do_with() -> None:
@@ -56,7 +56,7 @@ async def test_a_plugin_is_not_asked_about_resources_that_it_has_nothing_to_do_w
         for one in server.api.registry:
             if one.gvr.resource in ("pods", "configmaps", "persistentvolumeclaims") and not one.gvr.group:
                 by_resource[one.gvr.resource] = [type(plugin).__name__ for plugin in server.api.admission.plugins_for(one)]
-    assert {"PodSecurity", "LimitRanges", "Priority"} <= set(by_resource["pods"])
-    assert {"DefaultStorageClass", "LimitRanges", "ClaimExpansion"} <= set(by_resource["persistentvolumeclaims"])
-    assert not {"PodSecurity", "LimitRanges", "Priority", "DefaultStorageClass"} & set(by_resource["configmaps"])
-    assert "Quotas" in by_resource["configmaps"]
+    assert {"PodSecurity", "LimitRanger", "PriorityPlugin"} <= set(by_resource["pods"])
+    assert {"DefaultStorageClass", "LimitRanger", "PersistentVolumeClaimResize"} <= set(by_resource["persistentvolumeclaims"])
+    assert not {"PodSecurity", "LimitRanger", "PriorityPlugin", "DefaultStorageClass"} & set(by_resource["configmaps"])
+    assert "QuotaAdmission" in by_resource["configmaps"]

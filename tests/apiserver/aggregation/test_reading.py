@@ -8,7 +8,7 @@ import pytest
 
 from kubeloop.apiserver.aggregation.api_services import ApiServiceTable, parse_api_service
 from kubeloop.apiserver.aggregation.documents import convert_legacy_list
-from kubeloop.apiserver.openapi.swagger import with_others
+from kubeloop.apiserver.openapi.swagger import merge_documents
 from kubeloop.types import JSONObject
 
 OWN: JSONObject = {
@@ -74,7 +74,7 @@ def test_a_swagger_document_brings_what_its_own_paths_need() -> None:
         "definitions": {"Thing": {"properties": {"m": {"$ref": "#/definitions/Meta"}}}, "Meta": {"type": "object"}, "Unused": {}},
         "parameters": {"p": {"name": "p"}},
     }
-    merged = with_others(OWN, table_of(theirs))
+    merged = merge_documents(OWN, table_of(theirs))
     assert sorted(merged["paths"]) == ["/apis/example.com/v1/things", "/version"]
     assert sorted(merged["definitions"]) == ["Meta", "Thing"]
     assert merged["definitions"]["Meta"] == OWN["definitions"]["Meta"]
@@ -86,7 +86,7 @@ def test_definitions_that_differ_get_another_name() -> None:
         "paths": {"/apis/example.com/v1/things": {"get": {"schema": {"$ref": "#/definitions/Meta"}}}},
         "definitions": {"Meta": {"type": "string"}},
     }
-    merged = with_others(OWN, table_of(theirs))
+    merged = merge_documents(OWN, table_of(theirs))
     assert merged["definitions"]["Meta_v2"] == {"type": "string"}
     assert merged["paths"]["/apis/example.com/v1/things"]["get"]["schema"] == {"$ref": "#/definitions/Meta_v2"}
     assert OWN["definitions"].keys() == {"Meta"}
@@ -102,7 +102,7 @@ def test_definitions_that_differ_get_another_name() -> None:
     ],
 )
 def test_a_swagger_document_that_makes_no_sense_is_left_out(theirs: Any) -> None:
-    merged = with_others(OWN, table_of(theirs))
+    merged = merge_documents(OWN, table_of(theirs))
     assert merged["paths"] == OWN["paths"]
     assert merged["definitions"] == OWN["definitions"]
 

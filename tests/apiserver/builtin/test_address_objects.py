@@ -1,4 +1,4 @@
-"""IPAddress objects and the services whose they are: what a crash between two writes left is mended."""
+"""IPAddress objects of services, and their repair after a crash between two writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims for devices that others use: only in namespaces that are labelled for it."""
+"""Claims with admin access to devices: only in namespaces with the label for it."""
 
 from __future__ import annotations
 

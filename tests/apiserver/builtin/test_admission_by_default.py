@@ -1,4 +1,4 @@
-"""Plug-ins of admission that a default server runs: runtime classes, claims that grow, subjects of certificates, topology of nodes."""
+"""Default plug-ins of admission: runtime classes, claim expansion, subjects of certificates, topology of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States that a kind has from its creation on and that its users cannot take away, as a real API server 1.36 answers."""
+"""Initial states of kinds that users cannot change, as on a real API server 1.36."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels of jobs that are created, as on a real server."""
+"""Labels of new jobs, as on a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``/status`` of a ValidatingAdmissionPolicy refuses; causes as a Kubernetes 1.36 API server gave them."""
+"""Validation of ``/status`` of a ValidatingAdmissionPolicy, with the causes of a Kubernetes 1.36 API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cluster IPs and node ports of services, over the wire."""
+"""Cluster IPs and node ports of services, through HTTP requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where services get addresses and node ports from: the flags, and what a server makes of them."""
+"""The flags for ranges of cluster IPs and node ports, and their effect."""
 
 from __future__ import annotations
 

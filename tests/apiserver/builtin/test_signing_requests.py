@@ -1,4 +1,4 @@
-"""Certificate signing requests: who asked is written down, approval decides, the status holds what was issued."""
+"""Certificate signing requests: recorded user, approval, issued certificate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.builtin.certificates.pem import certificate_fault
+from kubeloop.apiserver.builtin.certificates.pem import certificate_error
 from kubeloop.meta import Invalid
 from kubeloop.transport import Transport
 from tests.servers import ServerUnderTest
@@ -111,6 +111,6 @@ async def test_conditions_are_whole(request_: _Request) -> None:
     ],
 )
 async def test_what_is_issued_is_a_certificate(request_: _Request, issued: str, fault: str) -> None:
-    assert certificate_fault(issued) == fault
+    assert certificate_error(issued) == fault
     found = await request_.refusal("status", {"certificate": issued})
     assert found == [("status.certificate", f'Invalid value: "<certificate data>": {fault}')]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from kubeloop.apiserver.builtin import strategies
-from kubeloop.apiserver.builtin.services.cluster_ips import settle_cluster_ips, settle_families
+from kubeloop.apiserver.builtin.services.cluster_ips import default_ip_families, sync_cluster_ip_fields
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.validation.empty_values import as_quoted
 from kubeloop.meta.field_error import FieldError
@@ -73,8 +73,8 @@ def create(path: str, body: JSONObject) -> Outcome:
 
 
 def _settle_service(obj: JSONObject, old: JSONObject | None) -> list[FieldError]:
-    settle_cluster_ips(obj, old)
-    faults = settle_families(obj, old)
+    sync_cluster_ip_fields(obj, old)
+    faults = default_ip_families(obj, old)
     spec = obj["spec"]
     if not faults and spec.get("type") != "ExternalName" and not spec.get("clusterIP"):
         spec |= {"clusterIP": "10.0.0.9", "clusterIPs": ["10.0.0.9"]}

@@ -1,4 +1,4 @@
-"""What patches, applies and updates make of an object that afterwards says it is something else; the same on both servers."""
+"""Patches, applies and updates that change the kind in an object, on both servers."""
 
 from __future__ import annotations
 

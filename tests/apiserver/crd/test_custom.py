@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeloop.apiserver.crd.served import served_resources
-from kubeloop.apiserver.crd.strategies import CustomStrategy
+from kubeloop.apiserver.crd.strategies import CustomResourceStrategy
 from kubeloop.meta.errors import Forbidden
 from kubeloop.meta.kinds import GroupResource
 from tests.apiserver.write_requests import write_request
@@ -20,8 +20,8 @@ def fields(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
-def strategy(schema: dict[str, Any], **version: Any) -> CustomStrategy:
-    return CustomStrategy({"name": "v1", "schema": {"openAPIV3Schema": schema}, **version}, RESOURCE)
+def strategy(schema: dict[str, Any], **version: Any) -> CustomResourceStrategy:
+    return CustomResourceStrategy({"name": "v1", "schema": {"openAPIV3Schema": schema}, **version}, RESOURCE)
 
 
 def obj(**parts: Any) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def test_faults_of_a_status_are_named_below_status() -> None:
         pytest.param(WITH_STATUS, {"metadata": {"name": "b"}}, False, id="a change of metadata does not"),
     ],
 )
-def test_generation(kind: CustomStrategy, change: dict[str, Any], counts: bool) -> None:
+def test_generation(kind: CustomResourceStrategy, change: dict[str, Any], counts: bool) -> None:
     before = obj(spec={"n": 1}, status={"n": 1})
     assert (kind.counts_for_generation(before) != kind.counts_for_generation({**before, **change})) == counts
 
@@ -101,7 +101,7 @@ def test_scale(parts: dict[str, Any], messages: list[str]) -> None:
 
 
 def test_nothing_is_created_while_the_definition_is_being_deleted() -> None:
-    terminating = CustomStrategy({"name": "v1"}, RESOURCE, terminating=True)
+    terminating = CustomResourceStrategy({"name": "v1"}, RESOURCE, terminating=True)
     with pytest.raises(Forbidden) as refused:
         terminating.prepare_create(write_request(), obj())
     assert refused.value.status.message == (

@@ -1,4 +1,4 @@
-"""``/scale`` of custom resources, whose server knows nothing of Scales but how to convert them; the same on both servers."""
+"""``/scale`` of custom resources, on both servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of custom objects go out in order at every level, as those of Go's maps; built-in kinds keep the order of their fields."""
+"""Keys of custom objects are sorted at every level, as in Go maps; built-in kinds keep the order of their fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.apiserver.conftest import MERGE, PARTIAL, PARTIAL_LIST, TABLE, Api, running_api
-from tests.apiserver.crd.test_keeper import definition
+from tests.apiserver.crd.test_controller import definition
 
 pytestmark = pytest.mark.embedded
 

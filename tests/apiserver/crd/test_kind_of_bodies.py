@@ -1,4 +1,4 @@
-"""A custom object says itself of which kind and version it is; the same on both servers."""
+"""The kind and version in the body of a custom object, on both servers."""
 
 from __future__ import annotations
 

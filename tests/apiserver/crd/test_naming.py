@@ -1,4 +1,4 @@
-"""Which names a definition is granted, and what its conditions say."""
+"""Accepted names of a definition, and the conditions about them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, condition, is_true
-from kubeloop.apiserver.crd.naming import Taken, approval, names_taken, settle
+from kubeloop.apiserver.crd.naming import NamesInUse, approval, names_in_use, update_names
 from kubeloop.apiserver.crd.strategies import DefinitionStrategy
 from kubeloop.timing import FakeClock
 from tests.apiserver.write_requests import write_request
@@ -27,7 +27,7 @@ def definition(plural: str = "objs", kind: str = "Obj", group: str = "kl.example
 
 
 def settled(crd: dict[str, Any], *others: dict[str, Any]) -> dict[str, Any]:
-    after = settle(crd, names_taken(others), NOW)
+    after = update_names(crd, names_in_use(others), NOW)
     assert after is not None
     return after
 
@@ -46,7 +46,7 @@ def test_free_names_are_accepted_and_the_definition_is_established() -> None:
 
 
 def test_nothing_changes_once_names_are_settled() -> None:
-    assert settle(settled(definition()), Taken(), NOW) is None
+    assert update_names(settled(definition()), NamesInUse(), NOW) is None
 
 
 def test_names_that_another_definition_of_the_group_holds_are_refused_one_by_one() -> None:

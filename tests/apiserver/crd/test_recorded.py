@@ -16,7 +16,7 @@ import pytest
 
 from kubeloop.apiserver.crd import definition as defaults
 from kubeloop.apiserver.crd import validation
-from kubeloop.apiserver.crd.strategies import CustomStrategy, DefinitionStrategy
+from kubeloop.apiserver.crd.strategies import CustomResourceStrategy, DefinitionStrategy
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource
@@ -80,8 +80,8 @@ def test_definition(recorded: JSONObject) -> None:
 
 
 @cache
-def _strategy(name: str) -> CustomStrategy:
-    return CustomStrategy(_recorded(name)["version"], RESOURCE)
+def _strategy(name: str) -> CustomResourceStrategy:
+    return CustomResourceStrategy(_recorded(name)["version"], RESOURCE)
 
 
 def _object(spec: Any) -> JSONObject:

@@ -1,4 +1,4 @@
-"""Items that a list may hold once, wherever the list is; the same on both servers."""
+"""Unique items in lists at any depth, on both servers."""
 
 from __future__ import annotations
 

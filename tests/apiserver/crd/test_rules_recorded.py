@@ -18,7 +18,7 @@ import pytest
 
 from kubeloop.apiserver.crd import definition as defaults
 from kubeloop.apiserver.crd import validation
-from kubeloop.apiserver.crd.strategies import CustomStrategy
+from kubeloop.apiserver.crd.strategies import CustomResourceStrategy
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.types import JSONObject
@@ -64,7 +64,7 @@ def test_expression(recorded: JSONObject) -> None:
     assert _causes(validation.check_create(_definition(schema))) == sorted(recorded.get("causes", []))
     if "message" not in recorded:
         return
-    strategy = CustomStrategy({"name": "v1", "schema": {"openAPIV3Schema": schema}}, GroupResource("cel.example.com", "tdrys"))
+    strategy = CustomResourceStrategy({"name": "v1", "schema": {"openAPIV3Schema": schema}}, GroupResource("cel.example.com", "tdrys"))
     obj = {"apiVersion": "cel.example.com/v1", "kind": "Tdry", "metadata": {"name": "x"}}
     obj["spec"] = copy.deepcopy(_recorded("expressions")["value"])
     assert [fault.body for fault in strategy.validate_create(write_request(), obj)] == [recorded["message"]]
@@ -86,10 +86,10 @@ def _writes() -> list[Any]:
 
 
 @cache
-def _strategy(stage: str) -> CustomStrategy:
+def _strategy(stage: str) -> CustomResourceStrategy:
     schema = _recorded("rules")["schemas"][stage]
     version = {"name": "v1", "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}}}
-    return CustomStrategy(version, GroupResource("cel.example.com", "tgates"))
+    return CustomResourceStrategy(version, GroupResource("cel.example.com", "tgates"))
 
 
 @pytest.mark.parametrize("recorded", _writes())

@@ -1,4 +1,4 @@
-"""An object that is stored in a version which its definition no longer has is refused, not shown. On both servers."""
+"""An object stored in a version that its definition no longer has causes an error. On both servers."""
 
 from __future__ import annotations
 

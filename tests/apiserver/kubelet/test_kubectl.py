@@ -13,7 +13,7 @@ from tests.apiserver.kubelet.scripted import ScriptedKubelet
 
 pytestmark = pytest.mark.server
 
-#: kubectl speaks SPDY when it is told not to use WebSockets.
+#: kubectl speaks SPDY when its environment disables WebSockets.
 BY_SPDY = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}
 PROTOCOLS = pytest.mark.parametrize("env", [pytest.param({}, id="kubectl by WebSocket"), pytest.param(BY_SPDY, id="kubectl by SPDY")])
 

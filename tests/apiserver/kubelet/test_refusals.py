@@ -1,4 +1,4 @@
-"""What is said when a pod's log or streams cannot be had, word for word, on both servers."""
+"""The errors for logs and streams that cannot be served, word for word, on both servers."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ async def test_a_kubelet_that_is_not_there_is_named(cluster: Cluster) -> None:
         pytest.param(
             418,
             {"message": "the server responded with the status code 418 but did not return more information ( pods/log web)"},
-            id="an answer that nobody expects",
+            id="an unexpected response",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""How custom resources appear in OpenAPI, beyond the recorded one: what a Kubernetes 1.36 API server says of each."""
+"""Custom resources in OpenAPI, as a Kubernetes 1.36 API server describes them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeloop.apiserver.crd.served import served_resources
-from kubeloop.apiserver.openapi.documents import Documents
+from kubeloop.apiserver.openapi.documents import OpenAPIDocuments
 from kubeloop.apiserver.openapi.swagger import swagger
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.timing import FakeClock
@@ -43,7 +43,7 @@ def registry() -> Registry:
 
 
 def v3(registry: Registry, version: str = "v1") -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(Documents(registry, FakeClock()).body(f"apis/my-tools.example.com/{version}"))
+    document: dict[str, Any] = json.loads(OpenAPIDocuments(registry, FakeClock()).body(f"apis/my-tools.example.com/{version}"))
     return document
 
 
@@ -103,7 +103,7 @@ def test_consumed_types_in_version_2(registry: Registry, path: str, method: str,
 
 
 def test_a_field_that_nobody_describes_is_a_bare_reference(registry: Registry) -> None:
-    document = json.loads(Documents(registry, FakeClock()).body("apis/networking.k8s.io/v1"))
+    document = json.loads(OpenAPIDocuments(registry, FakeClock()).body("apis/networking.k8s.io/v1"))
     rule = document["components"]["schemas"]["io.k8s.api.networking.v1.IngressRule"]
     assert rule["properties"]["http"] == {"$ref": "#/components/schemas/io.k8s.api.networking.v1.HTTPIngressRuleValue"}
 

@@ -1,4 +1,4 @@
-"""The protobuf form of OpenAPI v2. Bytes are written out as the encoding guide and the numbers in OpenAPIv2.proto have them."""
+"""OpenAPI documents as protobuf. The bytes follow the encoding guide and the field numbers in OpenAPIv2.proto and OpenAPIv3.proto."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.openapi.gnostic import encode_v2
+from kubeloop.apiserver.openapi.documents import OpenAPIDocuments
+from kubeloop.apiserver.openapi.gnostic import encode_v2, encode_v3
 from kubeloop.apiserver.openapi.swagger import swagger
 from kubeloop.apiserver.server.bootstrap import builtin_registry
 from kubeloop.codec.protobuf.wire import EncodeError
@@ -14,8 +15,8 @@ from kubeloop.schema import builtin
 from kubeloop.timing import FakeClock
 
 
-def schema(tree: dict[str, Any]) -> bytes:
-    """What ``tree`` becomes as the definition "A"."""
+def schema_v2(tree: dict[str, Any]) -> bytes:
+    """Encode ``tree`` as the definition "A"."""
     data = encode_v2({"definitions": {"A": tree}})
     assert data[:1] == b"\x4a"  # field 9, a message
     assert data[2:7] == b"\x0a" + bytes([len(data) - 4]) + b"\x0a\x01A"
@@ -39,8 +40,8 @@ def schema(tree: dict[str, Any]) -> bytes:
         pytest.param({"x-a": [1]}, b"\xfa\x01\x0d\x0a\x03x-a\x12\x06\x12\x04[1]\n", id="extensions"),
     ],
 )
-def test_a_schema(tree: dict[str, Any], expected: bytes) -> None:
-    assert schema(tree) == expected
+def test_a_v2_schema(tree: dict[str, Any], expected: bytes) -> None:
+    assert schema_v2(tree) == expected
 
 
 def test_a_parameter_goes_by_its_place() -> None:
@@ -54,13 +55,52 @@ def test_a_parameter_goes_by_its_place() -> None:
     )
 
 
-def test_what_has_no_place_is_named() -> None:
+def test_a_field_of_v2_without_a_number_is_named() -> None:
     with pytest.raises(EncodeError, match="OpenAPI Schema has no place for oneOf"):
-        schema({"oneOf": []})
+        schema_v2({"oneOf": []})
 
 
-def test_everything_that_a_server_serves_has_this_form() -> None:
+def test_the_document_of_a_server_has_this_form() -> None:
     document = swagger(builtin_registry(builtin(), FakeClock()))
     data = encode_v2(document)
     assert all(name.encode() in data for name in document["definitions"])
     assert all(path.encode() in data for path in document["paths"])
+
+
+def schema_v3(tree: dict[str, Any]) -> bytes:
+    """Encode ``tree`` as the component "A", and return it without the surrounding messages."""
+    data = encode_v3({"components": {"schemas": {"A": tree}}})
+    assert data[:1] == b"\x2a"  # field 5, a message
+    assert data[2:3] == b"\x0a"  # its field 1: schemas by name
+    assert data[4:5] == b"\x0a"
+    assert data[6:9] == b"\x0a\x01A"
+    return data[11:]
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        pytest.param({"$ref": "#/x"}, b"\x12\x05\x0a\x03#/x", id="a reference"),
+        pytest.param({"type": "string", "format": "a"}, b"\x0a\x0d\xca\x01\x06string\x9a\x02\x01a", id="fields come in order of number"),
+        pytest.param({"nullable": True}, b"\x0a\x02\x08\x01", id="a boolean"),
+        pytest.param({"default": 0}, b"\x0a\x0c\x8a\x02\x09\x09" + bytes(8), id="a default number, be it zero"),
+        pytest.param({"default": False}, b"\x0a\x05\x8a\x02\x02\x10\x00", id="a default boolean, be it false"),
+        pytest.param({"default": ""}, b"\x0a\x05\x8a\x02\x02\x1a\x00", id="a default text, be it empty"),
+        pytest.param({"default": {}}, b"\x0a\x03\x8a\x02\x00", id="a default object, of which nothing is said"),
+        pytest.param({"items": {"$ref": "b"}}, b"\x0a\x0a\xf2\x01\x07\x0a\x05\x12\x03\x0a\x01b", id="items are a list of schemas"),
+        pytest.param({"additionalProperties": True}, b"\x0a\x05\x82\x02\x02\x10\x01", id="additional properties of any kind"),
+    ],
+)
+def test_a_v3_schema(tree: dict[str, Any], expected: bytes) -> None:
+    assert schema_v3(tree) == expected
+
+
+def test_a_field_of_v3_without_a_number_is_named() -> None:
+    with pytest.raises(EncodeError, match="OpenAPI Schema has no place for odd"):
+        schema_v3({"odd": []})
+
+
+@pytest.mark.parametrize("name", ["api/v1", "apis/apps/v1", "apis/apiextensions.k8s.io/v1", "version"])
+def test_documents_have_this_form(name: str) -> None:
+    documents = OpenAPIDocuments(builtin_registry(builtin(), FakeClock()), FakeClock())
+    assert documents.body(name, protobuf=True).startswith(b"\x0a\x053.0.0")

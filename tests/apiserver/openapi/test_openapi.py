@@ -11,7 +11,7 @@ import pytest
 
 from kubeloop.apiserver.crd.served import served_resources
 from kubeloop.apiserver.openapi import OpenAPI
-from kubeloop.apiserver.openapi.documents import Documents
+from kubeloop.apiserver.openapi.documents import OpenAPIDocuments
 from kubeloop.apiserver.openapi.swagger import swagger
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.serving.answer import Answer
@@ -61,12 +61,12 @@ def index(registry: Registry) -> dict[str, Any]:
 
 
 def test_paths_of_a_custom_resource_are_those_of_a_real_server(registry: Registry) -> None:
-    document = json.loads(Documents(registry, FakeClock()).body("apis/kl.example.com/v1"))
+    document = json.loads(OpenAPIDocuments(registry, FakeClock()).body("apis/kl.example.com/v1"))
     assert bare(document["paths"]) == RECORDED["paths"]
 
 
 def test_schemas_of_a_custom_resource_are_those_of_a_real_server(registry: Registry) -> None:
-    schemas = json.loads(Documents(registry, FakeClock()).body("apis/kl.example.com/v1"))["components"]["schemas"]
+    schemas = json.loads(OpenAPIDocuments(registry, FakeClock()).body("apis/kl.example.com/v1"))["components"]["schemas"]
     for name, expected in RECORDED["schemas"].items():
         assert bare(schemas[name]) == expected
 
@@ -75,13 +75,13 @@ def test_schemas_of_a_custom_resource_are_those_of_a_real_server(registry: Regis
     "document", [pytest.param(name, id=f"schemas of {name} are those of a real server") for name in RECORDED["builtin"]]
 )
 def test_built_in_schemas(registry: Registry, document: str) -> None:
-    schemas = json.loads(Documents(registry, FakeClock()).body(document))["components"]["schemas"]
+    schemas = json.loads(OpenAPIDocuments(registry, FakeClock()).body(document))["components"]["schemas"]
     for name, expected in RECORDED["builtin"][document].items():
         assert bare(schemas[name]) == expected
 
 
 def test_a_document_holds_all_schemas_that_it_refers_to_and_no_others(registry: Registry) -> None:
-    body = Documents(registry, FakeClock()).body("apis/apps/v1")
+    body = OpenAPIDocuments(registry, FakeClock()).body("apis/apps/v1")
     assert sorted(json.loads(body)["components"]["schemas"]) == RECORDED["names"]
     assert set(re.findall(r"#/components/schemas/([^\"]+)", body.decode())) <= set(RECORDED["names"])
 

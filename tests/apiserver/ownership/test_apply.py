@@ -1,4 +1,4 @@
-"""Server-side apply: creating, sharing, giving up, conflicts and what is refused, on both servers."""
+"""Server-side apply: creation, shared fields, removed fields, conflicts and errors, on both servers."""
 
 from __future__ import annotations
 

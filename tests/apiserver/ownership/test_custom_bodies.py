@@ -1,4 +1,4 @@
-"""Bodies of custom resources and their definitions that say less than they should, on both servers."""
+"""Incomplete bodies of custom resources and definitions, on both servers."""
 
 from __future__ import annotations
 

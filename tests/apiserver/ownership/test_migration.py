@@ -1,4 +1,4 @@
-"""From kubectl's client-side apply to server-side apply: what its annotation says counts as kubectl's own. On both servers."""
+"""From kubectl's client-side apply to server-side apply: fields in its annotation belong to kubectl. On both servers."""
 
 from __future__ import annotations
 

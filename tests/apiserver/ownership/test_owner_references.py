@@ -1,4 +1,4 @@
-"""Owner references that are there twice, on both servers."""
+"""Duplicate owner references, on both servers."""
 
 from __future__ import annotations
 

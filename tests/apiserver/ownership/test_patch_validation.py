@@ -1,4 +1,4 @@
-"""What a patch is told of unknown and repeated fields, of values of the wrong type, and of an object that is not there."""
+"""Errors of patches: unknown and repeated fields, values of wrong types, missing objects."""
 
 from __future__ import annotations
 

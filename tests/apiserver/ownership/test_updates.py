@@ -1,4 +1,4 @@
-"""managedFields of creates, updates, patches and status writes: who owns what afterwards, on both servers."""
+"""managedFields after creates, updates, patches and status writes, on both servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission policies among the rest of a server: other plug-ins, custom resources, subresources; both servers are asked."""
+"""Admission policies together with other plug-ins, custom resources and subresources, on both servers."""
 
 from __future__ import annotations
 

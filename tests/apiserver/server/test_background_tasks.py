@@ -17,7 +17,7 @@ from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.tasks import Supervisor
 from kubeloop.timing import FakeClock
 from tests.apiserver.conftest import running_api
-from tests.apiserver.crd.test_keeper import definition
+from tests.apiserver.crd.test_controller import definition
 
 pytestmark = pytest.mark.embedded
 

@@ -1,4 +1,4 @@
-"""How long a request may take."""
+"""Time limits of requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients see of deadlines, audit ids, flow control, health and metrics. Both servers are asked."""
+"""Responses about time limits, audit IDs, flow control, health and metrics, on both servers."""
 
 from __future__ import annotations
 

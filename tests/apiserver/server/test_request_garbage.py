@@ -19,7 +19,7 @@ from kubeloop.apiserver.audit.policy import AuditPolicy
 from kubeloop.apiserver.filters import Auditing, OperationOptions
 from kubeloop.timing import SystemClock
 from tests.apiserver.conftest import CONFIGMAPS, MERGE, TABLE, Api, running_api
-from tests.apiserver.policies.test_in_force import bind
+from tests.apiserver.policies.test_policy_changes import bind
 
 APPLY = "application/apply-patch+yaml"
 APPLIED = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "there"}}

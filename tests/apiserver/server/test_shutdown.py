@@ -1,4 +1,4 @@
-"""The end of a server: readiness first, then watches, then answers under way."""
+"""Shutdown of a server: readiness fails first, then watches end, then pending responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that do not read what they asked for: they are cut off, and cost bounded memory until then."""
+"""Clients that do not read their response: the server disconnects them and uses bounded memory until then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What webhook configurations may say: the complaints are those of kube-apiserver, and both servers are asked."""
+"""Validation of webhook configurations, with the errors of kube-apiserver, on both servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion webhooks: objects of a custom resource in all its versions, wherever they are stored. Both servers are asked."""
+"""Conversion webhooks: objects of a custom resource in all versions, on both servers."""
 
 from __future__ import annotations
 

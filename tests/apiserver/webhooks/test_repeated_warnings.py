@@ -27,24 +27,24 @@ async def test_a_warning_is_told_once_in_a_while_with_its_number(
     warnings: RepeatedWarnings, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(1000):
-        warnings.say("it failed")
-    warnings.say("another thing failed")
+        warnings.warn("it failed")
+    warnings.warn("another thing failed")
     assert caplog.messages == ["it failed", "another thing failed"]
     await clock.advance(PERIOD)
-    warnings.say("it failed")
-    warnings.say("another thing failed")
+    warnings.warn("it failed")
+    warnings.warn("another thing failed")
     assert caplog.messages[2:] == ["it failed (and 999 times in the 60 s before)", "another thing failed"]
 
 
 def test_a_million_different_warnings_are_not_remembered(warnings: RepeatedWarnings, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(MOST + 1):
-        warnings.say(f"{number} failed")
-    warnings.say("1 failed")
+        warnings.warn(f"{number} failed")
+    warnings.warn("1 failed")
     assert len(caplog.messages) == MOST + 1
-    warnings.say("0 failed")
+    warnings.warn("0 failed")
     assert len(caplog.messages) == MOST + 2
 
 
 def test_a_long_warning_is_cut(warnings: RepeatedWarnings, caplog: pytest.LogCaptureFixture) -> None:
-    warnings.say("x" * 1_000_000)
+    warnings.warn("x" * 1_000_000)
     assert [len(one) for one in caplog.messages] == [LONGEST]

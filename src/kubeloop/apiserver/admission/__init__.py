@@ -1,5 +1,5 @@
 """Admission control: plug-ins that change or reject a write after it is authorized and decoded."""
 
-from kubeloop.apiserver.admission.chain import NAMESPACES, Admission, Attributes, NamespaceLifecycle, Plugin, Reinvocation, Selective
+from kubeloop.apiserver.admission.chain import NAMESPACES, Admission, Attributes, NamespaceLifecycle, Plugin, Reinvocation, ResourcePlugin
 
-__all__ = ["NAMESPACES", "Admission", "Attributes", "NamespaceLifecycle", "Plugin", "Reinvocation", "Selective"]
+__all__ = ["NAMESPACES", "Admission", "Attributes", "NamespaceLifecycle", "Plugin", "Reinvocation", "ResourcePlugin"]

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from kubeloop.apiserver.admission import NAMESPACES, Attributes
-from kubeloop.apiserver.admission.matching import Match, name_of, namespace_of, request_tree, versioned
+from kubeloop.apiserver.admission.matching import Match, convert_to_match, name_of, namespace_of, request_tree
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.cel import values
@@ -37,27 +37,27 @@ class CachingAuthorizer:
         """Return the value of the variable. The value does not refer to this object, because a reference cycle would outlive the write."""
         return values.AuthorizerValue(self._decide)
 
-    def _decide(self, question: AccessQuestion, verb: str) -> values.AuthorizerDecision:
+    def _decide(self, check: AccessQuestion, verb: str) -> values.AuthorizerDecision:
         key = (
             verb,
-            question.by.service_account,
-            *msgspec.structs.astuple(question)[1:],
+            check.by.service_account,
+            *msgspec.structs.astuple(check)[1:],
         )  # Keep the variable itself out of what it refers to.
-        found = self._known.get(key)
-        if found is None:
-            decision = self._authorizer.authorize(self._access(question, verb))
-            found = self._known[key] = values.AuthorizerDecision(decision.allowed, decision.reason)
-        return found
+        result = self._known.get(key)
+        if result is None:
+            decision = self._authorizer.authorize(self._access(check, verb))
+            result = self._known[key] = values.AuthorizerDecision(decision.allowed, decision.reason)
+        return result
 
-    def _access(self, question: AccessQuestion, verb: str) -> Access:
-        user, account = self._user, question.by.service_account
+    def _access(self, check: AccessQuestion, verb: str) -> Access:
+        user, account = self._user, check.by.service_account
         if account:
             namespace = account.split(":")[2]
             user = User(account, ("system:serviceaccounts", f"system:serviceaccounts:{namespace}"))
-        if question.path:
-            return Access(user, verb, path=question.path, is_resource=False)
-        where = question.group, "*", question.resource, question.subresource, question.namespace, question.name
-        return Access(user, verb, *where, fields=parsed_fields(question.field_selector))
+        if check.path:
+            return Access(user, verb, path=check.path, is_resource=False)
+        where = check.group, "*", check.resource, check.subresource, check.namespace, check.name
+        return Access(user, verb, *where, fields=parsed_fields(check.field_selector))
 
 
 # The variables of one write: the object in the version that a rule matched, the request, the namespace, the authorizer.
@@ -72,6 +72,14 @@ class Activation:
     """
 
     def __init__(self, attributes: Attributes, registry: Registry, objects: Objects, authorizer: Authorizer) -> None:
+        """Prepare the variables; nothing is computed yet.
+
+        Args:
+            attributes: The write.
+            registry: The served resources.
+            objects: Converts and reads objects.
+            authorizer: Decides the checks of the variable ``authorizer``.
+        """
         self.attributes = attributes
         self.name, self.namespace = name_of(attributes), namespace_of(attributes)
         self._registry = registry
@@ -91,8 +99,8 @@ class Activation:
         """
         if match.kind not in self._seen:
             attributes = self.attributes
-            obj = await versioned(self._store, match, attributes, attributes.obj)
-            self._seen[match.kind] = obj, await versioned(self._store, match, attributes, attributes.old)
+            obj = await convert_to_match(self._store, match, attributes, attributes.obj)
+            self._seen[match.kind] = obj, await convert_to_match(self._store, match, attributes, attributes.old)
         if not self._access:
             await self._authorizer.prepare(self.attributes.user)
             self._access = self._authorizers()
@@ -107,10 +115,10 @@ class Activation:
         if self._namespace_object is not None or not self.namespace or is_namespace:
             return
         resource = self._registry.get(GroupVersionResource("", "v1", "namespaces"))
-        found = None if resource is None else await self._store.get(resource, "", self.namespace)
-        if found is None:
+        stored = None if resource is None else await self._store.get(resource, "", self.namespace)
+        if stored is None:
             raise api_errors.not_found(NAMESPACES, self.namespace)
-        self._namespace_object = found.obj
+        self._namespace_object = stored.obj
 
     def object_of(self, match: Match) -> JSONObject | None:
         """Return the object in the version of ``match``; None for a deletion."""
@@ -122,10 +130,10 @@ class Activation:
 
     def values(self, match: Match, params: JSONObject | None, *, authorizer: bool = True) -> dict[str, Any]:
         """Return the values of all variables but ``variables``."""
-        found = self._about(match, match.resource.gvr) | {"params": params, "namespaceObject": self._namespace_object}
+        result = self._about(match, match.resource.gvr) | {"params": params, "namespaceObject": self._namespace_object}
         if authorizer:
-            found |= self._access
-        return found
+            result |= self._access
+        return result
 
     def of_conditions(self, match: Match, params: JSONObject | None) -> dict[str, Any]:
         """Return the values of the variables that match conditions see: no namespace, and the resource of the request itself."""
@@ -142,7 +150,7 @@ class Activation:
     def _authorizers(self) -> dict[str, Any]:
         attributes = self.attributes
         authorizer, gvr = CachingAuthorizer(attributes.user, self._authorizer).variable(), attributes.resource.gvr
-        asked = AccessQuestion(
+        requested = AccessQuestion(
             authorizer,
             group=gvr.group,
             resource=gvr.resource,
@@ -150,4 +158,4 @@ class Activation:
             namespace=self.namespace,
             name=self.name,
         )
-        return {"authorizer": authorizer, "authorizer.requestResource": ResourceCheck(asked)}
+        return {"authorizer": authorizer, "authorizer.requestResource": ResourceCheck(requested)}

@@ -6,7 +6,7 @@ import ipaddress
 from abc import abstractmethod
 
 from kubeloop.apiserver.admission.cached_lister import WatchedPrefix
-from kubeloop.apiserver.builtin.services.facts import node_ports
+from kubeloop.apiserver.builtin.services.predicates import node_ports
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.storage.watch_cache import WatchCache
@@ -57,8 +57,8 @@ class _OfServices(_Keys):
     def keys_of(self, name: str, obj: JSONObject) -> tuple[Key, ...]:
         """Return the cluster IPs and node ports of a Service."""
         spec = obj["spec"]
-        found: tuple[Key, ...] = (*(spec.get("clusterIPs") or ()), *node_ports(obj), spec.get("healthCheckNodePort", 0))
-        return tuple(key for key in found if key not in ("None", 0))
+        value: tuple[Key, ...] = (*(spec.get("clusterIPs") or ()), *node_ports(obj), spec.get("healthCheckNodePort", 0))
+        return tuple(key for key in value if key not in ("None", 0))
 
 
 class _OfAddresses(_Keys):
@@ -87,14 +87,14 @@ class _Ranges(WatchedPrefix):
         conditions = (obj.get("status") or {}).get("conditions") or []
         state = next((one.get("status") for one in conditions if one.get("type") == "Ready"), "True")
         if state == "True" and not obj["metadata"].get("deletionTimestamp"):
-            found = (sloppy_cidr(text) for text in obj["spec"].get("cidrs") or ())
-            self.ready[name] = [network for network in found if network is not None]
+            value = (sloppy_cidr(text) for text in obj["spec"].get("cidrs") or ())
+            self.ready[name] = [network for network in value if network is not None]
 
     def _drop(self, namespace: str, name: str) -> None:
         self.ready.pop(name, None)
 
 
-class Taken:
+class AllocatorIndex:
     """An index of the cluster IPs and node ports that stored objects use.
 
     An update costs time in proportion to the changed objects, not to all of them.
@@ -104,12 +104,12 @@ class Taken:
     """
 
     def __init__(self, registry: Registry, objects: Objects, cache: WatchCache) -> None:
-        where = registry, objects, cache
-        self._services = _OfServices(GroupVersionResource("", "v1", "services"), *where)
+        sources = registry, objects, cache
+        self._services = _OfServices(GroupVersionResource("", "v1", "services"), *sources)
         addresses = GroupVersionResource("networking.k8s.io", "v1", "ipaddresses")
-        self._addresses = _OfAddresses(addresses, *where) if registry.get(addresses) is not None else None
+        self._addresses = _OfAddresses(addresses, *sources) if registry.get(addresses) is not None else None
         ranges = GroupVersionResource("networking.k8s.io", "v1", "servicecidrs")
-        self._ranges = _Ranges(ranges, *where) if registry.get(ranges) is not None else None
+        self._ranges = _Ranges(ranges, *sources) if registry.get(ranges) is not None else None
 
     async def update(self) -> None:
         """Bring the index up to date with storage, for the methods below."""

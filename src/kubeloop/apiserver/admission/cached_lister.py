@@ -20,6 +20,14 @@ class WatchedPrefix(ABC):
     """
 
     def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
+        """Create a lister that has not read anything.
+
+        Args:
+            gvr: A built-in resource.
+            registry: The served resources.
+            objects: Reads the first list.
+            cache: Publishes the changes.
+        """
         self._gvr = gvr
         self._registry = registry
         self._objects = objects
@@ -58,12 +66,12 @@ class WatchedPrefix(ABC):
         prefix = self._resource.storage_prefix
         # Subscribe before the list, so that no change between the two is lost.
         subscription = self._cache.subscribe(prefix)
-        found = await self._objects.storage.range(prefix, prefix_end(prefix))
+        value = await self._objects.storage.range(prefix, prefix_end(prefix))
         if self._subscription is not None:
             self._subscription.close()
-        self._subscription, self._revision = subscription, found.revision
+        self._subscription, self._revision = subscription, value.revision
         self._clear()
-        for kv in found.items:
+        for kv in value.items:
             self._tell(kv)
 
     def _tell(self, kv: KeyValue) -> None:
@@ -89,14 +97,22 @@ class CachedList(WatchedPrefix):
     """
 
     def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
+        """Create an empty copy, which the first call fills.
+
+        Args:
+            gvr: A built-in resource.
+            registry: The served resources.
+            objects: Reads the first list.
+            cache: Publishes the changes.
+        """
         super().__init__(gvr, registry, objects, cache)
         self._found: dict[str, dict[str, JSONObject]] = {}
 
-    async def of(self, namespace: str = "") -> list[JSONObject]:
+    async def items(self, namespace: str = "") -> list[JSONObject]:
         """Return the objects of a namespace sorted by name; of a cluster-scoped resource all objects."""
         await self._follow()
-        found = self._found.get(namespace)
-        return [found[name] for name in sorted(found)] if found else []
+        value = self._found.get(namespace)
+        return [value[name] for name in sorted(value)] if value else []
 
     def _clear(self) -> None:
         self._found = {}

@@ -57,12 +57,12 @@ class AdmissionMetrics:
 class Reinvocation:
     """State of the mutating plug-ins of one write.
 
-    A plug-in sets ``wanted`` to request a second run, in which ``again`` is True. Plug-ins store their data in ``kept``.
+    A plug-in sets ``requested`` to request a second run, in which ``again`` is True. Plug-ins store their data in ``state``.
     """
 
-    wanted: bool = False
+    requested: bool = False
     again: bool = False
-    kept: dict[str, Any] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -174,7 +174,7 @@ class Plugin(Protocol):
 
 
 @runtime_checkable
-class Selective(Protocol):
+class ResourcePlugin(Protocol):
     """A plug-in that runs only for the resources in ``resources``."""
 
     resources: frozenset[GroupResource]
@@ -204,7 +204,7 @@ class Admission:
         plugins = self.plugins_for(attributes.resource)
         for plugin in plugins:
             await plugin.mutate(attributes)
-        if attributes.reinvocation.wanted:
+        if attributes.reinvocation.requested:
             attributes.reinvocation.again = True
             for plugin in plugins:
                 await plugin.mutate(attributes)
@@ -242,7 +242,7 @@ class Admission:
             if len(self._by_resource) >= _MOST_KEPT:
                 self._by_resource.clear()
             name = gvr.group_resource
-            plugins = [one for one in self.plugins if not isinstance(one, Selective) or name in one.resources]
+            plugins = [one for one in self.plugins if not isinstance(one, ResourcePlugin) or name in one.resources]
             self._by_resource[gvr] = plugins
         return plugins
 
@@ -255,7 +255,7 @@ def _viewed(attributes: Attributes, view: View) -> Attributes:
 # Errors of plug-ins. Source: k8s.io/apiserver pkg/admission/errors.go.
 
 
-def refused(attributes: Attributes, why: str, *, unnamed: bool = False) -> ApiError:
+def new_forbidden(attributes: Attributes, why: str, *, unnamed: bool = False) -> ApiError:
     """Return a Forbidden error that names the object. ``unnamed`` leaves out a generated name, as upstream has none yet."""
     name = attributes.name
     if not name:
@@ -265,7 +265,7 @@ def refused(attributes: Attributes, why: str, *, unnamed: bool = False) -> ApiEr
     return api_errors.forbidden(attributes.resource.gvr.group_resource, name, why)
 
 
-def aggregated(messages: Iterable[str]) -> str:
+def join_messages(messages: Iterable[str]) -> str:
     """Return several messages as one text, without duplicates."""
     texts = list(dict.fromkeys(messages))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -299,10 +299,10 @@ class NamespaceLifecycle:
         namespaces = self._registry.get(GroupVersionResource("", "v1", "namespaces"))
         if namespaces is None:
             return
-        found = await self._objects.get(namespaces, "", attributes.namespace)
-        if found is None:
+        stored = await self._objects.get(namespaces, "", attributes.namespace)
+        if stored is None:
             raise api_errors.not_found(NAMESPACES, attributes.namespace)
-        if attributes.operation == "CREATE" and (found.obj.get("status") or {}).get("phase") == "Terminating":
+        if attributes.operation == "CREATE" and (stored.obj.get("status") or {}).get("phase") == "Terminating":
             raise self._terminating(attributes)
 
     async def validate(self, attributes: Attributes) -> None:

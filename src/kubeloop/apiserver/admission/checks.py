@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubeloop.apiserver.admission.chain import Attributes, refused
+from kubeloop.apiserver.admission.chain import Attributes, new_forbidden
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.endpoints import api_errors
@@ -24,7 +24,7 @@ from kubeloop.types import JSONObject
 _UNCHECKED = (GroupResource("", "pods"), "status")
 
 
-class OwnerPermissions:
+class OwnerReferencesPermissionEnforcement:
     """Plug-in OwnerReferencesPermissionEnforcement."""
 
     def __init__(self, registry: Registry, authorizer: Authorizer) -> None:
@@ -49,7 +49,7 @@ class OwnerPermissions:
             decision = self._authorizer.authorize(access)
             if not decision.allowed:
                 why = f"cannot set an ownerRef on a resource you can't delete: {decision.reason}, <nil>"
-                raise refused(attributes, why)
+                raise new_forbidden(attributes, why)
         blocking = list(_newly_blocking(owners, before))
         if not blocking or self._authorizer.authorize(Access(user, "update", "*", "*", "*", "finalizers", name="*")).allowed:
             return
@@ -67,18 +67,18 @@ class OwnerPermissions:
         if resource is None:
             why = f'no matches for kind "{owner["kind"]}" in version "{owner["apiVersion"]}"'
             subject = f"cannot find RESTMapping for APIVersion {owner['apiVersion']} Kind {owner['kind']}"
-            raise refused(attributes, f"cannot set blockOwnerDeletion in this case because {subject}: {why}")
+            raise new_forbidden(attributes, f"cannot set blockOwnerDeletion in this case because {subject}: {why}")
         namespace = attributes.namespace if resource.namespaced else ""
         access = Access(attributes.user, "update", *resource.gvr, "finalizers", namespace, owner["name"])
         decision = self._authorizer.authorize(access)
         if not decision.allowed:
             subject = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on"
-            raise refused(attributes, f"{subject}: {decision.reason}, <nil>")
+            raise new_forbidden(attributes, f"{subject}: {decision.reason}, <nil>")
 
 
 def _owners(obj: JSONObject | None) -> list[JSONObject]:
-    found: list[JSONObject] = ((obj or {}).get("metadata") or {}).get("ownerReferences") or []
-    return found
+    result: list[JSONObject] = ((obj or {}).get("metadata") or {}).get("ownerReferences") or []
+    return result
 
 
 def _newly_blocking(owners: list[JSONObject], before: list[JSONObject]) -> Iterator[JSONObject]:
@@ -94,7 +94,7 @@ def _newly_blocking(owners: list[JSONObject], before: list[JSONObject]) -> Itera
 _GROUP = "certificates.k8s.io"
 
 
-async def may(authorizer: Authorizer, user: User, verb: str, signer: str) -> bool:
+async def may_use_signer(authorizer: Authorizer, user: User, verb: str, signer: str) -> bool:
     """Return whether a user has a permission for a signer or for all signers of its domain (``kubernetes.io/*``).
 
     Args:
@@ -126,8 +126,8 @@ class CertificateApproval:
         if attributes.subresource != "approval" or attributes.operation != "UPDATE" or attributes.old is None:
             return
         signer = attributes.old["spec"].get("signerName", "")
-        if not await may(self._authorizer, attributes.user, "approve", signer):
-            raise refused(attributes, f'user not permitted to approve requests with signerName "{signer}"')
+        if not await may_use_signer(self._authorizer, attributes.user, "approve", signer):
+            raise new_forbidden(attributes, f'user not permitted to approve requests with signerName "{signer}"')
 
 
 class CertificateSigning:
@@ -149,8 +149,8 @@ class CertificateSigning:
         if all((before.get(name) or None) == (after.get(name) or None) for name in ("certificate", "conditions")):
             return
         signer = old["spec"].get("signerName", "")
-        if not await may(self._authorizer, attributes.user, "sign", signer):
-            raise refused(attributes, f'user not permitted to sign requests with signerName "{signer}"')
+        if not await may_use_signer(self._authorizer, attributes.user, "sign", signer):
+            raise new_forbidden(attributes, f'user not permitted to sign requests with signerName "{signer}"')
 
 
 _REQUESTS = GroupResource("certificates.k8s.io", "certificatesigningrequests")
@@ -158,7 +158,7 @@ _SIGNER = "kubernetes.io/kube-apiserver-client"
 _MASTERS = "system:masters"
 
 
-class SubjectRestriction:
+class CertificateSubjectRestriction:
     """Plug-in CertificateSubjectRestriction: rejects client certificates of kube-apiserver's signer for the group system:masters."""
 
     resources = frozenset({_REQUESTS})
@@ -184,7 +184,7 @@ _CLAIMS, _TEMPLATES = (GroupResource("resource.k8s.io", name) for name in ("reso
 _LABEL = "resource.kubernetes.io/admin-access"
 
 
-class AdminAccess:
+class DeviceAdminAccess:
     """Rejects ``adminAccess`` in namespaces without the label for it: in new requests for devices, and in new allocation results."""
 
     resources = frozenset({_CLAIMS, _TEMPLATES})
@@ -199,10 +199,10 @@ class AdminAccess:
 
     async def validate(self, attributes: Attributes) -> None:
         """Check once more, because later plug-ins may have changed the object."""
-        faults = await self._faults(attributes)
-        if faults:
+        errors = await self._faults(attributes)
+        if errors:
             metadata = (attributes.obj or {}).get("metadata") or {}
-            raise api_errors.invalid(GroupKind(*attributes.resource.gvk[::2]), metadata.get("name", ""), faults)
+            raise api_errors.invalid(GroupKind(*attributes.resource.gvk[::2]), metadata.get("name", ""), errors)
 
     async def _faults(self, attributes: Attributes) -> list[FieldError]:
         path = next(_asked(attributes), None)
@@ -212,8 +212,8 @@ class AdminAccess:
 
     async def _is_labelled(self, namespace: str) -> bool:
         resource = self._registry.get(GroupVersionResource("", "v1", "namespaces"))
-        found = await self._objects.get(resource, "", namespace) if resource else None
-        return found is not None and (found.obj["metadata"].get("labels") or {}).get(_LABEL) == "true"
+        stored = await self._objects.get(resource, "", namespace) if resource else None
+        return stored is not None and (stored.obj["metadata"].get("labels") or {}).get(_LABEL) == "true"
 
 
 def _asked(attributes: Attributes) -> Iterator[str]:
@@ -224,18 +224,18 @@ def _asked(attributes: Attributes) -> Iterator[str]:
     if attributes.operation == "CREATE":
         spec = obj.get("spec") or {}
         spec = spec.get("spec") or {} if kind == _TEMPLATES else spec
-        for at, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
+        for index, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
             if (request.get("exactly") or {}).get("adminAccess"):
                 # Upstream reports this path for the spec of a template too.
-                yield f"spec.devices.requests[{at}].adminAccess"
+                yield f"spec.devices.requests[{index}].adminAccess"
     elif attributes.subresource == "status":
         from kubeloop.apiserver.builtin.devices.claims import results_of  # Imported with the first claim, because it imports CEL.
 
         if any(one.get("adminAccess") for one in results_of((attributes.old or {}).get("status") or {})):
             return
-        for at, result in enumerate(results_of(obj.get("status") or {})):
+        for index, result in enumerate(results_of(obj.get("status") or {})):
             if result.get("adminAccess"):
-                yield f"status.allocation.devices.results[{at}].adminAccess"
+                yield f"status.allocation.devices.results[{index}].adminAccess"
 
 
 _VOLUME_CLAIMS = GroupResource("", "persistentvolumeclaims")
@@ -245,7 +245,7 @@ _UNBOUND = "Only bound persistent volume claims can be expanded"
 _FIXED = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
 
 
-class ClaimExpansion:
+class PersistentVolumeClaimResize:
     """Plug-in PersistentVolumeClaimResize: rejects a larger storage request if the class of the claim does not allow expansion."""
 
     resources = frozenset({_VOLUME_CLAIMS})
@@ -271,8 +271,8 @@ class ClaimExpansion:
 
     async def _expands(self, name: str) -> bool:
         classes = self._registry.get(_CLASSES)
-        found = await self._objects.get(classes, "", name) if classes else None
-        return found is not None and found.obj.get("allowVolumeExpansion") is True
+        stored = await self._objects.get(classes, "", name) if classes else None
+        return stored is not None and stored.obj.get("allowVolumeExpansion") is True
 
 
 def _size(claim: JSONObject) -> Quantity:

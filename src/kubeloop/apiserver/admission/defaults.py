@@ -34,7 +34,7 @@ class DefaultStorageClass:
         if spec.get("storageClassName") is not None or _OLD_STORAGE_CLASS in (obj["metadata"].get("annotations") or {}):
             return
         prefixes = ("storageclass.kubernetes.io", "storageclass.beta.kubernetes.io")
-        name = _newest(await self._classes.of(), [f"{prefix}/is-default-class" for prefix in prefixes])
+        name = _newest(await self._classes.items(), [f"{prefix}/is-default-class" for prefix in prefixes])
         if name:
             spec["storageClassName"] = name
 
@@ -57,7 +57,7 @@ class DefaultIngressClass:
         spec, annotations = obj.setdefault("spec", {}), obj["metadata"].get("annotations") or {}
         if spec.get("ingressClassName") is not None or _INGRESS_CLASS in annotations:
             return
-        name = _newest(await self._classes.of(), ["ingressclass.kubernetes.io/is-default-class"])
+        name = _newest(await self._classes.items(), ["ingressclass.kubernetes.io/is-default-class"])
         if name:
             spec["ingressClassName"] = name
 
@@ -69,14 +69,14 @@ def _newest(classes: Iterable[JSONObject], annotations: list[str]) -> str:
     """Return the name of the newest default class; the first by name if several are equally new. Empty if there is none."""
     defaults = []
     for one in classes:
-        said = one["metadata"].get("annotations") or {}
-        if any(said.get(key) == "true" for key in annotations):
+        one_annotations = one["metadata"].get("annotations") or {}
+        if any(one_annotations.get(key) == "true" for key in annotations):
             defaults.append(one["metadata"])
     if not defaults:
         return ""
     newest = max(metadata["creationTimestamp"] for metadata in defaults)
-    found: str = min(metadata["name"] for metadata in defaults if metadata["creationTimestamp"] == newest)
-    return found
+    result: str = min(metadata["name"] for metadata in defaults if metadata["creationTimestamp"] == newest)
+    return result
 
 
 # Tolerations of new pods, taints of new nodes, finalizers of new volumes and claims.
@@ -97,7 +97,7 @@ def _created(attributes: Attributes) -> bool:
     return attributes.operation == "CREATE" and not attributes.subresource and attributes.obj is not None
 
 
-class DefaultTolerations:
+class DefaultTolerationSeconds:
     """Plug-in DefaultTolerationSeconds: pods stay for five minutes on a node that is not ready or not reachable, by default."""
 
     resources = frozenset({_PODS})
@@ -119,7 +119,7 @@ def _tolerates(toleration: JSONObject, key: str) -> bool:
     return toleration.get("key", "") in (key, "") and toleration.get("effect", "") in ("NoExecute", "")
 
 
-class NodeTaints:
+class TaintNodesByCondition:
     """Plug-in TaintNodesByCondition: a new node gets the taint not-ready, so that no pod runs there before the node is ready."""
 
     resources = frozenset({_NODES})
@@ -138,7 +138,7 @@ class NodeTaints:
         """Do nothing: this plug-in only mutates."""
 
 
-class StorageProtection:
+class StorageObjectInUseProtection:
     """Plug-in StorageObjectInUseProtection: adds the finalizer that protects volumes and claims in use."""
 
     resources = frozenset(_PROTECTED)

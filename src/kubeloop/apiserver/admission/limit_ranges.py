@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kubeloop.apiserver.admission.cached_lister import CachedList
-from kubeloop.apiserver.admission.chain import Attributes, aggregated, refused
+from kubeloop.apiserver.admission.chain import Attributes, join_messages, new_forbidden
 from kubeloop.apiserver.builtin.quantities import aggregate
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.quantity import Quantity
@@ -23,7 +23,7 @@ _ANNOTATION = "kubernetes.io/limit-ranger"
 _LARGEST_MILLI = (2**63 - 1) // 1000
 
 
-class LimitRanges:
+class LimitRanger:
     """Plug-in LimitRanger. ``ranges`` lists all LimitRanges; they apply one after the other, in the order of their names."""
 
     resources = frozenset({_PODS, _CLAIMS})
@@ -37,7 +37,7 @@ class LimitRanges:
         obj = attributes.obj
         if obj is None or attributes.resource.gvr.group_resource != _PODS:
             return
-        for one in await self._ranges.of(attributes.namespace):
+        for one in await self._ranges.items(attributes.namespace):
             _fill_in(obj, one)
 
     async def validate(self, attributes: Attributes) -> None:
@@ -47,10 +47,10 @@ class LimitRanges:
         if obj is None:
             return
         check = _pod_faults if attributes.resource.gvr.group_resource == _PODS else _claim_faults
-        for one in await self._ranges.of(attributes.namespace):
-            faults = [fault for limit in (one.get("spec") or {}).get("limits") or () for fault in check(limit, obj)]
-            if faults:
-                raise refused(attributes, aggregated(faults))
+        for one in await self._ranges.items(attributes.namespace):
+            errors = [error for limit in (one.get("spec") or {}).get("limits") or () for error in check(limit, obj)]
+            if errors:
+                raise new_forbidden(attributes, join_messages(errors))
 
 
 def _is_limited(attributes: Attributes) -> bool:
@@ -69,13 +69,13 @@ def _fill_in(pod: JSONObject, limit_range: JSONObject) -> None:
         if limit.get("type") == "Container":
             defaults["requests"] |= limit.get("defaultRequest") or {}
             defaults["limits"] |= limit.get("default") or {}
-    told: list[str] = []
+    messages: list[str] = []
     for kind, word in (("containers", "container"), ("initContainers", "init container")):
         for container in pod["spec"].get(kind) or ():
-            told += _complete(container, defaults, word)
-    if told:
+            messages += _complete(container, defaults, word)
+    if messages:
         metadata = pod["metadata"]
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), _ANNOTATION: f"LimitRanger plugin set: {'; '.join(told)}"}
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), _ANNOTATION: f"LimitRanger plugin set: {'; '.join(messages)}"}
 
 
 def _complete(container: JSONObject, defaults: dict[str, dict[str, str]], word: str) -> Iterator[str]:

@@ -127,8 +127,8 @@ def _names_object(rule: JSONObject, name: str) -> bool:
     return not names or name in names
 
 
-def _named(given: Any, value: str) -> bool:
-    return any(one in ("*", value) for one in given or ())
+def _named(values: Any, value: str) -> bool:
+    return any(one in ("*", value) for one in values or ())
 
 
 def _in_scope(scope: str, attributes: Attributes, resource: GroupVersionResource) -> bool:
@@ -138,8 +138,8 @@ def _in_scope(scope: str, attributes: Attributes, resource: GroupVersionResource
     return inside == (scope == "Namespaced")
 
 
-def _names_resource(given: Any, resource: str, subresource: str) -> bool:
-    for one in given:
+def _names_resource(values: Any, resource: str, subresource: str) -> bool:
+    for one in values:
         name, _, sub = one.partition("/")
         if name in ("*", resource) and sub in ("*", subresource):
             return True
@@ -151,7 +151,7 @@ def _names_resource(given: Any, resource: str, subresource: str) -> bool:
 # Source: k8s.io/apiserver pkg/admission/plugin/webhook/request; pkg/admission/plugin/cel (CreateAdmissionRequest).
 
 
-async def versioned(objects: Objects, match: Match, attributes: Attributes, obj: JSONObject | None) -> JSONObject | None:
+async def convert_to_match(objects: Objects, match: Match, attributes: Attributes, obj: JSONObject | None) -> JSONObject | None:
     """Convert an object to the version that a rule matched.
 
     Args:
@@ -169,10 +169,10 @@ async def versioned(objects: Objects, match: Match, attributes: Attributes, obj:
     if obj is None or match.resource is attributes.resource or attributes.kind is not None:
         return obj
     # Some converters return parts of their input and prune them later, so they get a copy.
-    found = await objects.convert(attributes.resource, copy.deepcopy(obj), match.kind)
+    result = await objects.convert(attributes.resource, copy.deepcopy(obj), match.kind)
     if not match.resource.custom:
-        match.resource.strategy.default(found)
-    return found
+        match.resource.strategy.default(result)
+    return result
 
 
 def name_of(attributes: Attributes) -> str:
@@ -199,16 +199,16 @@ def request_tree(attributes: Attributes, kind: GroupVersionKind, resource: Group
         resource: The resource that a rule matched.
         name: Name of the object; may be empty.
     """
-    asked = attributes.resource.gvr
+    requested = attributes.resource.gvr
     request: JSONObject = {
         "kind": _kind_tree(kind),
         "resource": _resource_tree(resource),
         "subResource": attributes.subresource,
         "requestKind": _kind_tree(attributes.gvk),
-        "requestResource": _resource_tree(asked),
+        "requestResource": _resource_tree(requested),
         "requestSubResource": attributes.subresource,
         "name": name,
-        "namespace": attributes.namespace or (name if asked.group_resource == NAMESPACES else ""),
+        "namespace": attributes.namespace or (name if requested.group_resource == NAMESPACES else ""),
         "operation": attributes.operation,
         "userInfo": _user(attributes),
         "dryRun": attributes.dry_run,
@@ -230,11 +230,11 @@ def _resource_tree(resource: GroupVersionResource) -> JSONObject:
 
 def _user(attributes: Attributes) -> JSONObject:
     user = attributes.user
-    found: JSONObject = {"username": user.name}
+    result: JSONObject = {"username": user.name}
     if user.uid:
-        found["uid"] = user.uid
+        result["uid"] = user.uid
     if user.groups:
-        found["groups"] = list(user.groups)
+        result["groups"] = list(user.groups)
     if user.extra:
-        found["extra"] = {name: list(values) for name, values in user.extra.items()}
-    return found
+        result["extra"] = {name: list(values) for name, values in user.extra.items()}
+    return result

@@ -16,7 +16,7 @@ _NOT_YET_GIVEN = ("uid", "creationTimestamp")
 
 
 @contextmanager
-def unfinished(attributes: Attributes) -> Iterator[None]:
+def hide_generated_metadata(attributes: Attributes) -> Iterator[None]:
     """Hide uid, creation time and generated name of a new object inside the context. A name that a plug-in sets there stays."""
     hidden = _hide(attributes)
     try:
@@ -43,7 +43,7 @@ def _show(attributes: Attributes, hidden: JSONObject) -> None:
             metadata[name] = value
 
 
-def check_metadata(attributes: Attributes, patched: JSONObject) -> None:
+def check_patched_metadata(attributes: Attributes, patched: JSONObject) -> None:
     """Check that a plug-in left the namespace and resource version of an object unchanged. Validation checks the other metadata later.
 
     Raises:
@@ -65,10 +65,10 @@ def check_metadata(attributes: Attributes, patched: JSONObject) -> None:
 def replace_object(obj: JSONObject, patched: JSONObject) -> None:
     """Replace the content of ``obj`` and of its metadata with that of ``patched``, in place, because other code refers to both."""
     metadata: JSONObject = obj.setdefault("metadata", {})
-    given = dict(patched.get("metadata") or {})
+    new_metadata = dict(patched.get("metadata") or {})
     rest = dict(patched)
     metadata.clear()
-    metadata.update(given)
+    metadata.update(new_metadata)
     obj.clear()
     obj.update(rest)
     obj["metadata"] = metadata

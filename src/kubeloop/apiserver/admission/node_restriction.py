@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from kubeloop.apiserver.admission.chain import Attributes, refused
+from kubeloop.apiserver.admission.chain import Attributes, new_forbidden
 from kubeloop.apiserver.admission.node_rules import (
-    certificate_fault,
+    certificate_request_error,
+    equal_claims,
     forbidden_labels,
     is_within_claim_status,
-    mirror_fault,
-    same_claims,
+    mirror_pod_error,
 )
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
@@ -53,10 +53,10 @@ class NodeRestriction:
         if node is None or attributes.operation not in ("CREATE", "UPDATE", "DELETE"):
             return
         if not node:
-            raise refused(attributes, f'could not determine node from user "{attributes.user.name}"', unnamed=True)
-        fault = await self._rules[attributes.resource.gvr.group_resource](attributes, node)
-        if fault:
-            raise refused(attributes, fault, unnamed=True)
+            raise new_forbidden(attributes, f'could not determine node from user "{attributes.user.name}"', unnamed=True)
+        error = await self._rules[attributes.resource.gvr.group_resource](attributes, node)
+        if error:
+            raise new_forbidden(attributes, error, unnamed=True)
 
     async def validate(self, attributes: Attributes) -> None:
         """Does nothing: ``mutate`` checks the write, before other plug-ins change it."""
@@ -81,10 +81,10 @@ class NodeRestriction:
 
     async def _mirror(self, attributes: Attributes, node: str) -> str:
         assert attributes.obj is not None
-        found = await self._get("nodes", "", node)
-        if found is None and not mirror_fault(attributes.obj, node, None):
+        value = await self._get("nodes", "", node)
+        if value is None and not mirror_pod_error(attributes.obj, node, None):
             raise api_errors.not_found(GroupResource("", "node"), node)
-        return mirror_fault(attributes.obj, node, found)
+        return mirror_pod_error(attributes.obj, node, value)
 
     @staticmethod
     def _pod_status(attributes: Attributes, node: str) -> str:
@@ -96,7 +96,7 @@ class NodeRestriction:
         if (obj["metadata"].get("labels") or {}) != (old["metadata"].get("labels") or {}):
             return f'node "{node}" cannot update labels through pod status'
         now, before = obj.get("status") or {}, old.get("status") or {}
-        if not same_claims(now.get("resourceClaimStatuses"), before.get("resourceClaimStatuses")):
+        if not equal_claims(now.get("resourceClaimStatuses"), before.get("resourceClaimStatuses")):
             return f'node "{node}" cannot update resource claim statues'
         if now.get("extendedResourceClaimStatus") != before.get("extendedResourceClaimStatus"):
             return f'node "{node}" cannot update extended resource claim status'
@@ -174,8 +174,8 @@ class NodeRestriction:
                 if token is not None and token.get("audience", "") == audience:
                     return True
             driver = await self._driver(pod, volume)
-            found = await self._get("csidrivers", "", driver, "storage.k8s.io") if driver else None
-            requests = ((found or {}).get("spec") or {}).get("tokenRequests") or ()
+            value = await self._get("csidrivers", "", driver, "storage.k8s.io") if driver else None
+            requests = ((value or {}).get("spec") or {}).get("tokenRequests") or ()
             if any(one.get("audience", "") == audience for one in requests):
                 return True
         return False
@@ -187,8 +187,8 @@ class NodeRestriction:
         claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
         if volume.get("ephemeral") is not None:
             claim = f"{pod['metadata']['name']}-{volume['name']}"
-        found = await self._get("persistentvolumeclaims", pod["metadata"]["namespace"], claim) if claim else None
-        name = ((found or {}).get("spec") or {}).get("volumeName")
+        value = await self._get("persistentvolumeclaims", pod["metadata"]["namespace"], claim) if claim else None
+        name = ((value or {}).get("spec") or {}).get("volumeName")
         bound = await self._get("persistentvolumes", "", name) if name else None
         return str((((bound or {}).get("spec") or {}).get("csi") or {}).get("driver", ""))
 
@@ -207,18 +207,18 @@ class NodeRestriction:
         return f"can only {attributes.operation.lower()} ResourceSlice with the same NodeName as the requesting node"
 
     async def _request(self, attributes: Attributes, node: str) -> str:
-        return certificate_fault(attributes.obj, node) if attributes.operation == "CREATE" and attributes.obj is not None else ""
+        return certificate_request_error(attributes.obj, node) if attributes.operation == "CREATE" and attributes.obj is not None else ""
 
     async def _existing_pod(self, attributes: Attributes, name: str) -> JSONObject:
-        found = await self._get("pods", attributes.namespace, name)
-        if found is None:
+        result = await self._get("pods", attributes.namespace, name)
+        if result is None:
             raise api_errors.not_found(GroupResource("", "pod"), name)
-        return found
+        return result
 
     async def _get(self, resource: str, namespace: str, name: str, group: str = "") -> JSONObject | None:
         served = self._registry.get(GroupVersionResource(group, "v1", resource))
-        found = await self._objects.get(served, namespace, name) if served is not None else None
-        return None if found is None else found.obj
+        stored = await self._objects.get(served, namespace, name) if served is not None else None
+        return None if stored is None else stored.obj
 
 
 def _node_of(user: User) -> str | None:

@@ -43,8 +43,8 @@ _API_SOURCES = {
 }
 
 
-def mirror_fault(pod: JSONObject, node: str, found: JSONObject | None) -> str:
-    """Return why a kubelet may not create a pod; empty if it may. ``found`` is the Node object; None if it does not exist."""
+def mirror_pod_error(pod: JSONObject, node: str, value: JSONObject | None) -> str:
+    """Return why a kubelet may not create a pod; empty if it may. ``value`` is the Node object; None if it does not exist."""
     metadata, spec = pod["metadata"], pod["spec"]
     if MIRROR not in (metadata.get("annotations") or {}):
         return f'pod does not have "{MIRROR}" annotation, node "{node}" can only create mirror pods'
@@ -60,9 +60,9 @@ def mirror_fault(pod: JSONObject, node: str, found: JSONObject | None) -> str:
         return f'node "{node}" can only create pods with a controller owner reference set to itself'
     if owner.get("blockOwnerDeletion"):
         return f'node "{node}" must not set blockOwnerDeletion on an owner reference'
-    if found is None:
+    if value is None:
         return ""
-    uid = found["metadata"]["uid"]
+    uid = value["metadata"]["uid"]
     if owner.get("uid") != uid:
         return f"node {node} UID mismatch: expected {owner.get('uid', '')} got {uid}"
     named = _api_reference(spec)
@@ -111,7 +111,7 @@ def _is_below(domain: str, parent: str) -> bool:
     return domain == parent or domain.endswith(f".{parent}")
 
 
-def same_claims(now: list[JSONObject] | None, before: list[JSONObject] | None) -> bool:
+def equal_claims(now: list[JSONObject] | None, before: list[JSONObject] | None) -> bool:
     """Return whether two lists of resource claim statuses are equal."""
     shown = [[(one.get("name"), one.get("resourceClaimName")) for one in several or ()] for several in (now, before)]
     return shown[0] == shown[1]
@@ -128,7 +128,7 @@ def is_within_claim_status(claim: JSONObject, old: JSONObject) -> bool:
     return rest(claim) == rest(old)
 
 
-def certificate_fault(request: JSONObject, node: str) -> str:
+def certificate_request_error(request: JSONObject, node: str) -> str:
     """Return why a kubelet may not request a certificate; empty if it may."""
     spec = request.get("spec") or {}
     if spec.get("signerName") not in _SIGNERS:
@@ -137,6 +137,6 @@ def certificate_fault(request: JSONObject, node: str) -> str:
 
     try:
         name = common_name_of(spec.get("request"))
-    except ValueError as fault:
-        return f"unable to parse csr: {fault}"
+    except ValueError as error:
+        return f"unable to parse csr: {error}"
     return "" if name == f"system:node:{node}" else f"can only create a node CSR with CN=system:node:{node}"

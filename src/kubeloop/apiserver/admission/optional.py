@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kubeloop.apiserver.admission.chain import NAMESPACES, Attributes, aggregated, refused
+from kubeloop.apiserver.admission.chain import NAMESPACES, Attributes, join_messages, new_forbidden
 from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
@@ -88,7 +88,7 @@ class AlwaysDeny:
 
     async def mutate(self, attributes: Attributes) -> None:
         if attributes.user != SYSTEM:
-            raise refused(attributes, "admission control is denying all modifications", unnamed=True)
+            raise new_forbidden(attributes, "admission control is denying all modifications", unnamed=True)
 
     async def validate(self, attributes: Attributes) -> None:
         """Does nothing: ``mutate`` has rejected the write."""
@@ -114,17 +114,17 @@ class AlwaysPullImages:
         if obj is None or not _is_pod_write(attributes) or not _has_new_images(attributes):
             return
         policies = [(f"{path}.imagePullPolicy", one.get("imagePullPolicy", "")) for path, one in _containers(obj["spec"])]
-        for at, volume in enumerate(obj["spec"].get("volumes") or ()):
+        for index, volume in enumerate(obj["spec"].get("volumes") or ()):
             if volume.get("image") is not None:
-                policies.append((f"spec.volumes[{at}].image.pullPolicy", volume["image"].get("pullPolicy", "")))
-        faults = [refused(attributes, str(not_supported(path, value, ["Always"]))) for path, value in policies if value != "Always"]
-        if len(faults) == 1:
-            raise faults[0]
-        if faults:
-            raise api_errors.internal(aggregated(fault.status.message for fault in faults))
+                policies.append((f"spec.volumes[{index}].image.pullPolicy", volume["image"].get("pullPolicy", "")))
+        problems = [new_forbidden(attributes, str(not_supported(path, value, ["Always"]))) for path, value in policies if value != "Always"]
+        if len(problems) == 1:
+            raise problems[0]
+        if problems:
+            raise api_errors.internal(join_messages(error.status.message for error in problems))
 
 
-class DenyExternalAddresses:
+class DenyServiceExternalIPs:
     """Plug-in DenyServiceExternalIPs: services may keep their external IPs but get no new ones."""
 
     resources = frozenset({GroupResource("", "services")})
@@ -138,7 +138,7 @@ class DenyExternalAddresses:
             return
         before = set(((attributes.old or {}).get("spec") or {}).get("externalIPs") or ())
         if not before.issuperset(obj["spec"].get("externalIPs") or ()):
-            raise refused(attributes, "Use of external IPs is denied by admission control")
+            raise new_forbidden(attributes, "Use of external IPs is denied by admission control")
 
 
 class ExtendedResourceToleration:
@@ -151,14 +151,14 @@ class ExtendedResourceToleration:
         if obj is None or not _is_pod_write(attributes):
             return
         spec = obj["spec"]
-        asked = {
+        requested = {
             name
             for kind in ("initContainers", "containers")
             for container in spec.get(kind) or ()
             for name in (container.get("resources") or {}).get("requests") or ()
             if _is_extended(name)
         }
-        for name in sorted(asked):
+        for name in sorted(requested):
             toleration = {"key": name, "operator": "Exists", "effect": "NoSchedule"}
             if toleration not in (spec.get("tolerations") or ()):
                 spec["tolerations"] = [*(spec.get("tolerations") or []), toleration]
@@ -167,7 +167,7 @@ class ExtendedResourceToleration:
         """Do nothing: this plug-in only mutates."""
 
 
-class HardAntiAffinity:
+class LimitPodHardAntiAffinityTopology:
     """Plug-in LimitPodHardAntiAffinityTopology: rejects required anti-affinity with another topology key than the host name."""
 
     resources = frozenset({_PODS})
@@ -193,8 +193,8 @@ def _is_pod_write(attributes: Attributes) -> bool:
 
 def _containers(spec: JSONObject) -> Iterator[tuple[str, JSONObject]]:
     for kind in ("initContainers", "containers", "ephemeralContainers"):
-        for at, container in enumerate(spec.get(kind) or ()):
-            yield f"spec.{kind}[{at}]", container
+        for index, container in enumerate(spec.get(kind) or ()):
+            yield f"spec.{kind}[{index}]", container
 
 
 def _has_new_images(attributes: Attributes) -> bool:

@@ -8,21 +8,33 @@ from functools import partial
 
 from kubeloop.apiserver.admission.cached_lister import CachedList
 from kubeloop.apiserver.admission.chain import NamespaceLifecycle, Plugin
-from kubeloop.apiserver.admission.checks import AdminAccess, CertificateApproval, CertificateSigning, ClaimExpansion, SubjectRestriction
+from kubeloop.apiserver.admission.checks import (
+    CertificateApproval,
+    CertificateSigning,
+    CertificateSubjectRestriction,
+    DeviceAdminAccess,
+    PersistentVolumeClaimResize,
+)
 from kubeloop.apiserver.admission.defaults import (
     DefaultIngressClass,
     DefaultStorageClass,
-    DefaultTolerations,
-    NodeTaints,
-    StorageProtection,
+    DefaultTolerationSeconds,
+    StorageObjectInUseProtection,
+    TaintNodesByCondition,
 )
-from kubeloop.apiserver.admission.limit_ranges import LimitRanges
+from kubeloop.apiserver.admission.limit_ranges import LimitRanger
 from kubeloop.apiserver.admission.pod_security import PodSecurity
-from kubeloop.apiserver.admission.pods import DeclaredFeatures, PodResize, Priority, RuntimeClasses, TopologyLabels
-from kubeloop.apiserver.admission.quotas import QUOTAS, Quotas, QuotaStatus
-from kubeloop.apiserver.admission.service_accounts import ServiceAccounts
-from kubeloop.apiserver.admission.service_addresses import ServiceAddresses
-from kubeloop.apiserver.admission.table import ORDER, chosen
+from kubeloop.apiserver.admission.pods import (
+    NodeDeclaredFeatureValidator,
+    PodResizeValidator,
+    PodTopologyLabels,
+    PriorityPlugin,
+    RuntimeClassPlugin,
+)
+from kubeloop.apiserver.admission.quotas import QUOTAS, QuotaAdmission, QuotaStatus
+from kubeloop.apiserver.admission.service_accounts import ServiceAccountPlugin
+from kubeloop.apiserver.admission.service_addresses import ServiceAddressAllocator
+from kubeloop.apiserver.admission.table import ORDER, enabled_plugins
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
@@ -67,15 +79,15 @@ def plugins(initializer: PluginInitializer, options: AdmissionOptions | None = N
         ConfigError: The options name a plug-in that is unknown, unavailable, or both enabled and disabled.
     """
     options = options or AdmissionOptions()
-    names = chosen(options.enable, options.disable)
+    names = enabled_plugins(options.enable, options.disable)
     makers = _makers(initializer)
     made = [makers[name]() for name in ORDER if name in names and name in makers]
     registry, objects = initializer.registry, initializer.objects
     return [
         *initializer.checks,
         *made,
-        AdminAccess(registry, objects),
-        ServiceAddresses(registry, objects, initializer.cache, initializer.ranges, initializer.clock),
+        DeviceAdminAccess(registry, objects),
+        ServiceAddressAllocator(registry, objects, initializer.cache, initializer.ranges, initializer.clock),
     ]
 
 
@@ -92,35 +104,35 @@ def _makers(initializer: PluginInitializer) -> dict[str, Callable[[], Plugin]]:
 
     def quotas() -> Plugin:
         status = QuotaStatus(initializer.registry, initializer.objects, initializer.writer)
-        return Quotas(cached(QUOTAS.group, QUOTAS.resource), status.read, status.note, initializer.clock)
+        return QuotaAdmission(cached(QUOTAS.group, QUOTAS.resource), status.read, status.note, initializer.clock)
 
     return {
         "NamespaceAutoProvision": partial(_provisioning, initializer),
         "NamespaceLifecycle": lambda: NamespaceLifecycle(registry, objects),
         "NamespaceExists": partial(_existing, initializer),
-        "LimitPodHardAntiAffinityTopology": partial(_optional, "HardAntiAffinity"),
-        "LimitRanger": lambda: LimitRanges(cached("", "limitranges")),
-        "ServiceAccount": lambda: ServiceAccounts(registry, objects, initializer.clock),
+        "LimitPodHardAntiAffinityTopology": partial(_optional, "LimitPodHardAntiAffinityTopology"),
+        "LimitRanger": lambda: LimitRanger(cached("", "limitranges")),
+        "ServiceAccount": lambda: ServiceAccountPlugin(registry, objects, initializer.clock),
         "NodeRestriction": partial(_node_restriction, initializer),
-        "TaintNodesByCondition": NodeTaints,
+        "TaintNodesByCondition": TaintNodesByCondition,
         "AlwaysPullImages": partial(_optional, "AlwaysPullImages"),
         "PodSecurity": lambda: PodSecurity(registry, objects),
-        "Priority": lambda: Priority(cached("scheduling.k8s.io", "priorityclasses"), registry, objects),
-        "DefaultTolerationSeconds": DefaultTolerations,
+        "Priority": lambda: PriorityPlugin(cached("scheduling.k8s.io", "priorityclasses"), registry, objects),
+        "DefaultTolerationSeconds": DefaultTolerationSeconds,
         "ExtendedResourceToleration": partial(_optional, "ExtendedResourceToleration"),
         "DefaultStorageClass": lambda: DefaultStorageClass(cached("storage.k8s.io", "storageclasses")),
-        "StorageObjectInUseProtection": StorageProtection,
+        "StorageObjectInUseProtection": StorageObjectInUseProtection,
         "OwnerReferencesPermissionEnforcement": partial(_owner_permissions, initializer),
-        "PersistentVolumeClaimResize": lambda: ClaimExpansion(registry, objects),
-        "RuntimeClass": lambda: RuntimeClasses(registry, objects),
+        "PersistentVolumeClaimResize": lambda: PersistentVolumeClaimResize(registry, objects),
+        "RuntimeClass": lambda: RuntimeClassPlugin(registry, objects),
         "CertificateApproval": lambda: CertificateApproval(initializer.authorizer),
         "CertificateSigning": lambda: CertificateSigning(initializer.authorizer),
-        "CertificateSubjectRestriction": SubjectRestriction,
+        "CertificateSubjectRestriction": CertificateSubjectRestriction,
         "DefaultIngressClass": lambda: DefaultIngressClass(cached("networking.k8s.io", "ingressclasses")),
-        "DenyServiceExternalIPs": partial(_optional, "DenyExternalAddresses"),
-        "PodTopologyLabels": lambda: TopologyLabels(registry, objects),
-        "NodeDeclaredFeatureValidator": lambda: DeclaredFeatures(registry, objects),
-        "PodResizeValidator": lambda: PodResize(registry, objects),
+        "DenyServiceExternalIPs": partial(_optional, "DenyServiceExternalIPs"),
+        "PodTopologyLabels": lambda: PodTopologyLabels(registry, objects),
+        "NodeDeclaredFeatureValidator": lambda: NodeDeclaredFeatureValidator(registry, objects),
+        "PodResizeValidator": lambda: PodResizeValidator(registry, objects),
         **{name: partial(initializer.others.__getitem__, name) for name in initializer.others},
         "ResourceQuota": quotas,
         "AlwaysDeny": partial(_optional, "AlwaysDeny"),
@@ -136,9 +148,9 @@ def _optional(name: str) -> Plugin:
 
 
 def _owner_permissions(initializer: PluginInitializer) -> Plugin:
-    from kubeloop.apiserver.admission.checks import OwnerPermissions
+    from kubeloop.apiserver.admission.checks import OwnerReferencesPermissionEnforcement
 
-    return OwnerPermissions(initializer.registry, initializer.authorizer)
+    return OwnerReferencesPermissionEnforcement(initializer.registry, initializer.authorizer)
 
 
 def _node_restriction(initializer: PluginInitializer) -> Plugin:

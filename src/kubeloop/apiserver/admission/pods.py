@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kubeloop.apiserver.admission.cached_lister import CachedList
-from kubeloop.apiserver.admission.chain import Attributes, refused
+from kubeloop.apiserver.admission.chain import Attributes, new_forbidden
 from kubeloop.apiserver.builtin.quantities import added, aggregate, is_pod_level
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
@@ -25,7 +25,7 @@ _PODS = GroupResource("", "pods")
 _NODES = GroupVersionResource("", "v1", "nodes")
 
 
-class DeclaredFeatures:
+class NodeDeclaredFeatureValidator:
     """Plug-in NodeDeclaredFeatureValidator: checks changes of the spec of pods on a node against its ``status.declaredFeatures``."""
 
     resources = frozenset({_PODS})
@@ -44,17 +44,17 @@ class DeclaredFeatures:
         name = obj["spec"].get("nodeName")
         if not name or obj["metadata"].get("generation") == old["metadata"].get("generation"):
             return
-        wanted = list(_wanted(obj["spec"], old["spec"]))
-        if not wanted:
+        requested = list(_wanted(obj["spec"], old["spec"]))
+        if not requested:
             return
         nodes = self._registry.get(_NODES)
-        found = await self._objects.get(nodes, "", name) if nodes is not None else None
-        if found is None:
-            raise refused(attributes, f'node "{name}" not found')
-        declared = (found.obj.get("status") or {}).get("declaredFeatures") or ()
-        lacking = [one for one in wanted if one not in declared]
+        stored = await self._objects.get(nodes, "", name) if nodes is not None else None
+        if stored is None:
+            raise new_forbidden(attributes, f'node "{name}" not found')
+        declared = (stored.obj.get("status") or {}).get("declaredFeatures") or ()
+        lacking = [one for one in requested if one not in declared]
         if lacking:
-            raise refused(attributes, f'pod update requires features {", ".join(lacking)} which are not available on node "{name}"')
+            raise new_forbidden(attributes, f'pod update requires features {", ".join(lacking)} which are not available on node "{name}"')
 
 
 def _wanted(spec: JSONObject, old: JSONObject) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _wanted(spec: JSONObject, old: JSONObject) -> Iterator[str]:
             return
 
 
-class PodResize:
+class PodResizeValidator:
     """Plug-in PodResizeValidator: checks that the node of a pod supports an in-place resize."""
 
     resources = frozenset({_PODS})
@@ -87,14 +87,14 @@ class PodResize:
         if not name or obj["metadata"].get("generation") == old["metadata"].get("generation"):
             return
         nodes = self._registry.get(_NODES)
-        found = await self._objects.get(nodes, "", name) if nodes is not None else None
-        if found is None:
-            raise refused(attributes, f'node "{name}" not found')
-        system = (found.obj["metadata"].get("labels") or {}).get("kubernetes.io/os", "linux")
+        stored = await self._objects.get(nodes, "", name) if nodes is not None else None
+        if stored is None:
+            raise new_forbidden(attributes, f'node "{name}" not found')
+        system = (stored.obj["metadata"].get("labels") or {}).get("kubernetes.io/os", "linux")
         if system != "linux":
             why = f'pod resize is only supported on linux nodes, node "{name}" is "{system}"'
             raise api_errors.forbidden(_PODS, attributes.name, why, [StatusCause(reason="UnsupportedPlatform")])
-        lacking = _lacking(obj["spec"], (found.obj.get("status") or {}).get("allocatable") or {})
+        lacking = _lacking(obj["spec"], (stored.obj.get("status") or {}).get("allocatable") or {})
         if lacking:
             why = f"node didn't have enough allocatable resources: {lacking}"
             raise api_errors.forbidden(_PODS, attributes.name, why, [StatusCause(reason="NodeCapacity")])
@@ -104,13 +104,13 @@ def _lacking(spec: JSONObject, allocatable: dict[str, str]) -> str:
     whole = (spec.get("resources") or {}).get("requests") or {}
     needs = {**aggregate(spec, "requests"), **{name: text for name, text in whole.items() if is_pod_level(name)}}
     needs = added(needs, spec.get("overhead") or {})
-    told = []
+    messages = []
     for name in ("cpu", "memory"):
         need, there = Quantity(needs.get(name, "0")), Quantity(allocatable.get(name, "0"))
         if need > there:
             shown = (need.milli_value(), there.milli_value()) if name == "cpu" else (need.value(), there.value())
-            told.append(f"{name}, requested: {shown[0]}, allocatable: {shown[1]}")
-    return "; ".join(told)
+            messages.append(f"{name}, requested: {shown[0]}, allocatable: {shown[1]}")
+    return "; ".join(messages)
 
 
 _PRIORITY_CLASSES = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses")
@@ -118,7 +118,7 @@ _SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critic
 _PREEMPTS = "PreemptLowerPriority"
 
 
-class Priority:
+class PriorityPlugin:
     """Plug-in Priority: sets the priority of a pod from its class, the default class, or zero; allows at most one default class.
 
     ``classes`` lists all PriorityClasses. The plug-in reads a class from storage if the list does not have it yet.
@@ -149,25 +149,25 @@ class Priority:
         name, value, policy = await self._class(attributes, spec.get("priorityClassName", ""))
         if name:
             spec["priorityClassName"] = name
-        given, computed = spec.get("priority"), "priority admission controller computed"
-        if given is not None and given != value:
+        priority, computed = spec.get("priority"), "priority admission controller computed"
+        if priority is not None and priority != value:
             why = f"must not be provided in pod spec; {computed} {value} from the given PriorityClass name"
-            raise refused(attributes, f"the integer value of priority ({given}) {why}", unnamed=True)
-        asked = spec.get("preemptionPolicy")
-        if asked is not None and asked != policy:
+            raise new_forbidden(attributes, f"the integer value of priority ({priority}) {why}", unnamed=True)
+        preemption = spec.get("preemptionPolicy")
+        if preemption is not None and preemption != policy:
             why = f"must not be provided in pod spec; {computed} {policy} from the given PriorityClass name"
-            raise refused(attributes, f"the string value of PreemptionPolicy ({asked}) {why}", unnamed=True)
+            raise new_forbidden(attributes, f"the string value of PreemptionPolicy ({preemption}) {why}", unnamed=True)
         spec["priority"], spec["preemptionPolicy"] = value, policy
 
     async def _class(self, attributes: Attributes, name: str) -> tuple[str, int, str]:
         if name:
             resource = self._registry.get(_PRIORITY_CLASSES)
-            found = await self._objects.get(resource, "", name) if resource else None
-            if found is not None:
-                return name, found.obj.get("value", 0), found.obj.get("preemptionPolicy", _PREEMPTS)
+            stored = await self._objects.get(resource, "", name) if resource else None
+            if stored is not None:
+                return name, stored.obj.get("value", 0), stored.obj.get("preemptionPolicy", _PREEMPTS)
             if name in _SYSTEM_CLASSES:
                 return name, _SYSTEM_CLASSES[name], _PREEMPTS
-            raise refused(attributes, f"no PriorityClass with name {name} was found", unnamed=True)
+            raise new_forbidden(attributes, f"no PriorityClass with name {name} was found", unnamed=True)
         chosen = await self._default()
         if chosen is None:
             return "", 0, _PREEMPTS
@@ -175,7 +175,7 @@ class Priority:
 
     async def _default(self) -> JSONObject | None:
         """Return the default class. If a race created several, as it can upstream, it is the one with the lowest value."""
-        defaults = (one for one in await self._classes.of() if one.get("globalDefault"))
+        defaults = (one for one in await self._classes.items() if one.get("globalDefault"))
         return min(defaults, key=lambda one: int(one.get("value", 0)), default=None)
 
     async def validate(self, attributes: Attributes) -> None:
@@ -187,13 +187,13 @@ class Priority:
             return
         name = present["metadata"]["name"]
         if attributes.operation == "CREATE" or (attributes.operation == "UPDATE" and name != obj["metadata"]["name"]):
-            raise refused(attributes, f"PriorityClass {name} is already marked as default. Only one default can exist")
+            raise new_forbidden(attributes, f"PriorityClass {name} is already marked as default. Only one default can exist")
 
 
 _LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 
-class TopologyLabels:
+class PodTopologyLabels:
     """Plug-in PodTopologyLabels: copies topology labels of the node to new pods that name their node, and to Bindings.
 
     Labels of the client are overwritten.
@@ -217,9 +217,9 @@ class TopologyLabels:
         nodes = self._registry.get(_NODES)
         if not name or nodes is None:
             return
-        found = await self._objects.get(nodes, "", name)
-        given = {} if found is None else found.obj["metadata"].get("labels") or {}
-        labels = {label: given[label] for label in _LABELS if label in given}
+        stored = await self._objects.get(nodes, "", name)
+        node_labels = {} if stored is None else stored.obj["metadata"].get("labels") or {}
+        labels = {label: node_labels[label] for label in _LABELS if label in node_labels}
         if labels:
             obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), **labels}
 
@@ -237,7 +237,7 @@ _DIFFERENT = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined 
 _WITHOUT = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
 
 
-class RuntimeClasses:
+class RuntimeClassPlugin:
     """Plug-in RuntimeClass: rejects a new pod whose class does not exist or contradicts the pod."""
 
     resources = frozenset({_PODS})
@@ -251,8 +251,8 @@ class RuntimeClasses:
             return
         assert attributes.obj is not None
         spec = attributes.obj["spec"]
-        found = await self._class(attributes, spec)
-        overhead, scheduling = found.get("overhead"), found.get("scheduling")
+        value = await self._class(attributes, spec)
+        overhead, scheduling = value.get("overhead"), value.get("scheduling")
         if overhead is not None:
             fixed = overhead.get("podFixed") or {}
             if spec.get("overhead") and not _equal(fixed, spec["overhead"]):
@@ -279,10 +279,10 @@ class RuntimeClasses:
         if name is None:
             return {}
         classes = self._registry.get(_RUNTIME_CLASSES)
-        found = await self._objects.get(classes, "", name) if classes else None
-        if found is None:
+        stored = await self._objects.get(classes, "", name) if classes else None
+        if stored is None:
             raise _refused(attributes, f'pod rejected: RuntimeClass "{name}" not found')
-        return found.obj
+        return stored.obj
 
 
 def _is_new_pod(attributes: Attributes) -> bool:
@@ -300,14 +300,14 @@ def _equal(one: JSONObject, other: JSONObject) -> bool:
 
 
 def _schedule(attributes: Attributes, spec: JSONObject, scheduling: JSONObject) -> None:
-    wanted = scheduling.get("nodeSelector") or {}
+    requested = scheduling.get("nodeSelector") or {}
     selector = spec.get("nodeSelector") or {}
-    for key, value in wanted.items():
+    for key, value in requested.items():
         if selector.get(key, value) != value:
             why = f"runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {selector[key]}"
             raise _refused(attributes, f"conflict: {why}")
-    if wanted:
-        spec["nodeSelector"] = {**selector, **wanted}
+    if requested:
+        spec["nodeSelector"] = {**selector, **requested}
     tolerations = merged_tolerations([*(spec.get("tolerations") or []), *(scheduling.get("tolerations") or [])])
     if tolerations:
         spec["tolerations"] = tolerations
@@ -315,14 +315,14 @@ def _schedule(attributes: Attributes, spec: JSONObject, scheduling: JSONObject) 
 
 def merged_tolerations(tolerations: list[JSONObject]) -> list[JSONObject]:
     """Return the tolerations without duplicates, and without any that another one includes."""
-    kept: list[JSONObject] = []
-    for at, one in enumerate(tolerations):
-        if any(_covers(other, one) for other in kept):
+    retained: list[JSONObject] = []
+    for index, one in enumerate(tolerations):
+        if any(_covers(other, one) for other in retained):
             continue
-        if any(other != one and _covers(other, one) for other in tolerations[at + 1 :]):
+        if any(other != one and _covers(other, one) for other in tolerations[index + 1 :]):
             continue
-        kept.append(one)
-    return kept
+        retained.append(one)
+    return retained
 
 
 def _covers(wide: JSONObject, one: JSONObject) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from kubeloop.apiserver.admission.cached_lister import CachedList
-from kubeloop.apiserver.admission.chain import Attributes, refused
+from kubeloop.apiserver.admission.chain import Attributes, new_forbidden
 from kubeloop.apiserver.ownership import SERVER
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
@@ -39,8 +39,8 @@ class QuotaStatus:
 
     async def read(self, namespace: str, name: str) -> JSONObject | None:
         """Return the newest stored quota, which is shared; None if there is none."""
-        found = await self._objects.get(self._resource, namespace, name)
-        return None if found is None else found.obj
+        stored = await self._objects.get(self._resource, namespace, name)
+        return None if stored is None else stored.obj
 
     async def note(self, quota: JSONObject, used: dict[str, str]) -> None:
         """Write the usage into the status of a quota.
@@ -61,9 +61,9 @@ class QuotaStatus:
 
     @property
     def _resource(self) -> ServedResource:
-        found = self._registry.get(QUOTAS)
-        assert found is not None
-        return found
+        result = self._registry.get(QUOTAS)
+        assert result is not None
+        return result
 
 
 _REVIEWS = "authorization.k8s.io"
@@ -91,7 +91,7 @@ class _Charge:
     used: Amounts | None
 
 
-class Quotas:
+class QuotaAdmission:
     """Plug-in ResourceQuota.
 
     Guarantees
@@ -103,11 +103,19 @@ class Quotas:
     """
 
     def __init__(self, quotas: CachedList, read: Callable[[str, str], Awaitable[JSONObject | None]], note: NoteUsage, clock: Clock) -> None:
+        """Create the plug-in.
+
+        Args:
+            quotas: All ResourceQuotas.
+            read: Returns the newest stored quota by namespace and name; None if it was deleted.
+            note: Writes the usage of a quota.
+            clock: The clock for pauses between attempts.
+        """
         self._quotas = quotas
         self._read = read
         self._note = note
         self._clock = clock
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def mutate(self, attributes: Attributes) -> None:
         """Do nothing: this plug-in only validates."""
@@ -116,8 +124,8 @@ class Quotas:
         namespace = attributes.namespace
         if not namespace or attributes.operation not in ("CREATE", "UPDATE") or attributes.obj is None:
             return
-        found = await self._quotas.of(namespace)
-        if not found:
+        value = await self._quotas.items(namespace)
+        if not value:
             return
         resource = attributes.resource.gvr.group_resource
         if resource in _IGNORED:
@@ -125,9 +133,9 @@ class Quotas:
         evaluator = evaluator_of(resource)
         if not _is_charged(attributes, evaluator):
             return
-        turn = self._turns.setdefault(namespace, asyncio.Lock())
+        turn = self._locks.setdefault(namespace, asyncio.Lock())
         async with turn:
-            await self._charge(attributes, evaluator, [one["metadata"]["name"] for one in found])
+            await self._charge(attributes, evaluator, [one["metadata"]["name"] for one in value])
 
     async def _charge(self, attributes: Attributes, evaluator: Evaluator, names: list[str]) -> None:
         for attempt in range(_RETRIES + 1):
@@ -164,7 +172,7 @@ class Quotas:
         usage = evaluator.usage(obj, now)
         negative = sorted(name for name, amount in usage.items() if amount < 0)
         if negative:
-            raise refused(attributes, f"quota usage is negative for resource(s): {','.join(negative)}")
+            raise new_forbidden(attributes, f"quota usage is negative for resource(s): {','.join(negative)}")
         old = attributes.old if attributes.operation == "UPDATE" else None
         change = usage if old is None else less_at_least_zero(usage, evaluator.usage(old, now))
         charges = []
@@ -182,8 +190,8 @@ def _is_charged(attributes: Attributes, evaluator: Evaluator) -> bool:
 
 
 def _hard(quota: JSONObject) -> dict[str, str]:
-    found: dict[str, str] = (quota.get("status") or {}).get("hard") or {}
-    return found
+    result: dict[str, str] = (quota.get("status") or {}).get("hard") or {}
+    return result
 
 
 def _counts(quota: JSONObject, obj: JSONObject, evaluator: Evaluator) -> bool:
@@ -195,10 +203,10 @@ def _check_known(attributes: Attributes, evaluator: Evaluator, quota: JSONObject
     name, names = quota["metadata"]["name"], evaluator.names(_hard(quota))
     unsaid = evaluator.unsaid(names, attributes.obj)
     if unsaid:
-        raise refused(attributes, f"failed quota: {name}: {unsaid}")
+        raise new_forbidden(attributes, f"failed quota: {name}: {unsaid}")
     used = quota["status"].get("used") or {}
     if any(one not in used for one in names):
-        raise refused(attributes, f"status unknown for quota: {name}, resources: {','.join(names)}")
+        raise new_forbidden(attributes, f"status unknown for quota: {name}, resources: {','.join(names)}")
 
 
 def _used_after(attributes: Attributes, quota: JSONObject, change: Amounts) -> Amounts | None:
@@ -209,5 +217,5 @@ def _used_after(attributes: Attributes, quota: JSONObject, change: Amounts) -> A
     if exceeded and attributes.subresource != "status":
         shown = [",".join(f"{name}={amounts[name]}" for name in exceeded if name in amounts) for amounts in (requested, used, hard)]
         why = f"exceeded quota: {quota['metadata']['name']}, requested: {shown[0]}, used: {shown[1]}, limited: {shown[2]}"
-        raise refused(attributes, why)
+        raise new_forbidden(attributes, why)
     return after if after != used else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from kubeloop.apiserver.admission.chain import Attributes, refused
+from kubeloop.apiserver.admission.chain import Attributes, new_forbidden
 from kubeloop.apiserver.builtin.pods.references import MIRROR, environment_names, secret_names
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
@@ -27,7 +27,7 @@ _ENFORCES = "kubernetes.io/enforce-mountable-secrets"
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
-class ServiceAccounts:
+class ServiceAccountPlugin:
     """Plug-in ServiceAccount: rejects a pod whose account does not exist. It waits up to two seconds for ``default``."""
 
     resources = frozenset({_PODS})
@@ -71,7 +71,9 @@ class ServiceAccounts:
     async def _named_account(self, attributes: Attributes, obj: JSONObject) -> JSONObject:
         name = obj["spec"].get("serviceAccountName")
         if not name:
-            raise refused(attributes, f"no service account specified for pod {attributes.namespace}/{obj['metadata'].get('name', '')}")
+            raise new_forbidden(
+                attributes, f"no service account specified for pod {attributes.namespace}/{obj['metadata'].get('name', '')}"
+            )
         return await self._account(attributes, name)
 
     async def _account(self, attributes: Attributes, name: str, *, unnamed: bool = False) -> JSONObject:
@@ -80,21 +82,21 @@ class ServiceAccounts:
         for attempt in range(_ATTEMPTS if name == _DEFAULT else 1):
             if attempt:
                 await self._clock.sleep(pause)
-            found = await self._objects.get(resource, attributes.namespace, name) if resource else None
-            if found is not None:
-                return found.obj
+            stored = await self._objects.get(resource, attributes.namespace, name) if resource else None
+            if stored is not None:
+                return stored.obj
         why = f'error looking up service account {attributes.namespace}/{name}: serviceaccount "{name}" not found'
-        raise refused(attributes, why, unnamed=unnamed)
+        raise new_forbidden(attributes, why, unnamed=unnamed)
 
     @staticmethod
     def _check_mirror(attributes: Attributes, spec: JSONObject, *, unnamed: bool = False) -> None:
         if spec.get("serviceAccountName"):
-            raise refused(attributes, "a mirror pod may not reference service accounts", unnamed=unnamed)
+            raise new_forbidden(attributes, "a mirror pod may not reference service accounts", unnamed=unnamed)
         if any(True for _ in secret_names(spec)):
-            raise refused(attributes, "a mirror pod may not reference secrets", unnamed=unnamed)
+            raise new_forbidden(attributes, "a mirror pod may not reference secrets", unnamed=unnamed)
         for volume in spec.get("volumes") or ():
             if any(one.get("serviceAccountToken") is not None for one in (volume.get("projected") or {}).get("sources") or ()):
-                raise refused(attributes, "a mirror pod may not use ServiceAccountToken volume projections", unnamed=unnamed)
+                raise new_forbidden(attributes, "a mirror pod may not use ServiceAccountToken volume projections", unnamed=unnamed)
 
     @staticmethod
     def _check_secrets(attributes: Attributes, account: JSONObject, foreign: Iterator[str], *, unnamed: bool = False) -> None:
@@ -111,9 +113,9 @@ class ServiceAccounts:
         """
         if (account["metadata"].get("annotations") or {}).get(_ENFORCES) not in _TRUE:
             return
-        found = next(foreign, None)
-        if found is not None:
-            raise refused(attributes, found, unnamed=unnamed)
+        value = next(foreign, None)
+        if value is not None:
+            raise new_forbidden(attributes, value, unnamed=unnamed)
 
 
 def _is_mirror(pod: JSONObject) -> bool:
@@ -131,10 +133,10 @@ def _foreign_secrets(account: JSONObject, spec: JSONObject) -> Iterator[str]:
     yield from _foreign_environment(spec, "initContainers", "init container", own, unnamed)
     yield from _foreign_environment(spec, "containers", "container", own, unnamed)
     pulls = {one.get("name", "") for one in account.get("imagePullSecrets") or ()}
-    for at, reference in enumerate(spec.get("imagePullSecrets") or ()):
+    for index, reference in enumerate(spec.get("imagePullSecrets") or ()):
         name = reference.get("name", "")
         if name not in pulls:
-            yield f'imagePullSecrets[{at}].name="{name}" {unnamed} imagePullSecret'
+            yield f'imagePullSecrets[{index}].name="{name}" {unnamed} imagePullSecret'
 
 
 def _foreign_ephemeral_secrets(account: JSONObject, spec: JSONObject) -> Iterator[str]:
@@ -145,9 +147,9 @@ def _foreign_ephemeral_secrets(account: JSONObject, spec: JSONObject) -> Iterato
 
 def _foreign_environment(spec: JSONObject, kind: str, word: str, own: set[str], unnamed: str) -> Iterator[str]:
     for container in spec.get(kind) or ():
-        found = list(environment_names(container))
+        value = list(environment_names(container))
         # Upstream checks single variables before whole Secrets.
-        for variable, name in sorted(found, key=lambda one: not one[0]):
+        for variable, name in sorted(value, key=lambda one: not one[0]):
             if name not in own:
                 place = f"envVar {variable}" if variable else "envFrom"
                 yield f'{word} {container.get("name", "")} with {place} referencing secret.secretName="{name}" {unnamed} secret'

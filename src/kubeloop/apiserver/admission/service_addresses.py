@@ -13,15 +13,15 @@ import random
 from functools import partial
 
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.admission.allocator_index import Network, Taken
-from kubeloop.apiserver.builtin.services.cluster_ips import settle_cluster_ips, settle_families
-from kubeloop.apiserver.builtin.services.facts import (
+from kubeloop.apiserver.admission.allocator_index import AllocatorIndex, Network
+from kubeloop.apiserver.builtin.services.cluster_ips import default_ip_families, sync_cluster_ip_fields
+from kubeloop.apiserver.builtin.services.predicates import (
     is_headless,
-    kind_of,
     needs_cluster_ip,
     needs_health_check,
     needs_node_port,
     node_ports,
+    type_of,
 )
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.ownership import SERVER, Owners
@@ -49,7 +49,7 @@ _LABEL = "ipaddress.kubernetes.io/"
 _MANAGER = "ipallocator.k8s.io"
 
 
-class AddressObjects:
+class IPAddressObjects:
     """Creates and deletes the IPAddress object of a Service after the Service is written, rejected or deleted."""
 
     def __init__(self, registry: Registry, objects: Objects, clock: Clock) -> None:
@@ -58,24 +58,24 @@ class AddressObjects:
         self._owners = Owners(registry, clock)
         self._clock = clock
 
-    async def mend(self) -> None:
+    async def repair(self) -> None:
         """Repair the IPAddress objects after a kill between two writes: a Service without its object, or an object without its Service."""
         services, resource = self._registry.get(_SERVICES), self._registry.get(_ADDRESSES)
         if services is None or resource is None:
             return
-        wanted: dict[str, tuple[str, str]] = {}
+        requested: dict[str, tuple[str, str]] = {}
         for one in await self._objects.all(services):
             whose = one["metadata"]["namespace"], one["metadata"]["name"]
-            wanted.update((address, whose) for address in one["spec"].get("clusterIPs") or () if address != "None")
+            requested.update((address, whose) for address in one["spec"].get("clusterIPs") or () if address != "None")
         present: dict[str, tuple[str, str]] = {}
         for one in await self._objects.all(resource):
             if (one["metadata"].get("labels") or {}).get(f"{_LABEL}managed-by") == _MANAGER:
                 parent = (one.get("spec") or {}).get("parentRef") or {}
                 present[one["metadata"]["name"]] = parent.get("namespace", ""), parent.get("name", "")
-        for address, whose in {*wanted.items()} ^ {*present.items()}:
-            await self.settle(address, *whose)
+        for address, whose in {*requested.items()} ^ {*present.items()}:
+            await self.reconcile(address, *whose)
 
-    async def settle(self, address: str, namespace: str, name: str) -> None:
+    async def reconcile(self, address: str, namespace: str, name: str) -> None:
         """Create the IPAddress of ``address`` if the stored Service uses the address, and delete it if not."""
         services, resource = self._registry.get(_SERVICES), self._registry.get(_ADDRESSES)
         if services is None or resource is None:
@@ -114,7 +114,7 @@ SERVICES = GroupResource("", "services")
 _TAKEN_PORT = "provided port is already allocated"
 
 
-class ServiceAddresses:
+class ServiceAddressAllocator:
     """Allocates the cluster IPs and node ports of Services: the requested ones, or free ones.
 
     Guarantees
@@ -131,65 +131,74 @@ class ServiceAddresses:
     resources = frozenset({SERVICES})
 
     def __init__(self, registry: Registry, objects: Objects, cache: WatchCache, ranges: ServiceRanges, clock: Clock) -> None:
-        self._stored = Taken(registry, objects, cache)
-        self._address_objects = AddressObjects(registry, objects, clock)
-        self._is_mended = False
+        """Create the allocator.
+
+        Args:
+            registry: The served resources.
+            objects: Reads and writes Services and IPAddresses.
+            cache: Publishes the changes of Services, IPAddresses and ServiceCIDRs.
+            ranges: The server's own ranges.
+            clock: The clock for metadata of IPAddresses.
+        """
+        self._stored = AllocatorIndex(registry, objects, cache)
+        self._address_objects = IPAddressObjects(registry, objects, clock)
+        self._is_repaired = False
         self._network = ranges.cluster_ips
         self._ports = ranges.node_ports
         #: Addresses and ports of Services whose write is in progress, which storage does not show yet.
-        self._held: dict[str | int, _Request] = {}
-        self._giving = asyncio.Lock()
+        self._reserved: dict[str | int, _Request] = {}
+        self._lock = asyncio.Lock()
 
     async def mutate(self, attributes: Attributes) -> None:
         obj = attributes.obj
         if attributes.resource.gvr.group_resource != SERVICES or attributes.operation not in ("CREATE", "UPDATE", "DELETE"):
             return
         if attributes.old is not None and not attributes.dry_run:
-            self._settle_later(attributes, attributes.old)
+            self._reconcile_later(attributes, attributes.old)
         if obj is None or attributes.subresource:
             return
-        if attributes.reinvocation.wanted and not attributes.reinvocation.again:
+        if attributes.reinvocation.requested and not attributes.reinvocation.again:
             return  # Webhooks are called once more and must not see the allocated values.
         old = attributes.old
         if old is not None:
-            _keep_given(obj, old)
-        settle_cluster_ips(obj, old)
-        if faults := settle_families(obj, old):
-            raise _refused(obj, faults)
-        async with self._giving:
-            if not self._is_mended:
-                await self._address_objects.mend()
-                self._is_mended = True
+            _keep_allocated(obj, old)
+        sync_cluster_ip_fields(obj, old)
+        if problems := default_ip_families(obj, old):
+            raise _refused(obj, problems)
+        async with self._lock:
+            if not self._is_repaired:
+                await self._address_objects.repair()
+                self._is_repaired = True
             await self._stored.update()
             request = _Request(obj, old, self, dry_run=attributes.dry_run)
             attributes.after.append(lambda: self._release(request))
-            request.give()
+            request.allocate()
         if not attributes.dry_run:
-            self._settle_later(attributes, obj)
+            self._reconcile_later(attributes, obj)
 
-    def _settle_later(self, attributes: Attributes, service: JSONObject) -> None:
+    def _reconcile_later(self, attributes: Attributes, service: JSONObject) -> None:
         for address in service["spec"].get("clusterIPs") or ():
             if address != "None":
-                attributes.settling.append(partial(self._settle, address, service))
+                attributes.settling.append(partial(self._reconcile, address, service))
 
-    async def _settle(self, address: str, service: JSONObject) -> None:
+    async def _reconcile(self, address: str, service: JSONObject) -> None:
         # The name may have been generated since.
         metadata = service["metadata"]
-        await self._address_objects.settle(address, metadata.get("namespace", ""), metadata.get("name", ""))
+        await self._address_objects.reconcile(address, metadata.get("namespace", ""), metadata.get("name", ""))
 
     async def validate(self, attributes: Attributes) -> None:
         """Do nothing: this plug-in only mutates."""
 
-    def is_taken(self, key: str | int) -> bool:
+    def is_allocated(self, key: str | int) -> bool:
         """Return whether an address or port belongs to a stored Service, or to any Service whose write is in progress."""
-        return key in self._held or key in self._stored
+        return key in self._reserved or key in self._stored
 
-    def hold(self, key: str | int, request: _Request) -> None:
+    def reserve(self, key: str | int, request: _Request) -> None:
         """Reserve an address or port for a write in progress."""
-        self._held[key] = request
+        self._reserved[key] = request
 
     def _release(self, request: _Request) -> None:
-        self._held = {key: holder for key, holder in self._held.items() if holder is not request}
+        self._reserved = {key: holder for key, holder in self._reserved.items() if holder is not request}
 
     def _networks(self) -> list[Network]:
         """Return the server's own range, then the ranges of ServiceCIDR objects of its address family."""
@@ -198,8 +207,8 @@ class ServiceAddresses:
 
     def in_range(self, address: str) -> bool:
         """Return whether an address is in one of the ranges."""
-        found = ipaddress.ip_address(address)
-        return any(found in one and found not in (one.network_address, one.broadcast_address) for one in self._networks())
+        value = ipaddress.ip_address(address)
+        return any(value in one and value not in (one.network_address, one.broadcast_address) for one in self._networks())
 
     def free_address(self) -> str | None:
         """Return a free address of the first range that has one; None if there is none."""
@@ -214,13 +223,13 @@ class ServiceAddresses:
                 begin = random.randrange(len(part))
                 for offset in itertools.chain(part[begin:], part[:begin]):
                     address = str(network[offset])
-                    if not self.is_taken(address):
+                    if not self.is_allocated(address):
                         return address
         return None
 
     def free_port(self) -> int | None:
         """Return a free node port; None if there is none."""
-        free = [port for port in self._ports if not self.is_taken(port)]
+        free = [port for port in self._ports if not self.is_allocated(port)]
         return random.choice(free) if free else None
 
     @property
@@ -242,26 +251,26 @@ class ServiceAddresses:
 class _Request:
     """The allocation for one write of a Service."""
 
-    def __init__(self, obj: JSONObject, old: JSONObject | None, owner: ServiceAddresses, *, dry_run: bool) -> None:
+    def __init__(self, obj: JSONObject, old: JSONObject | None, owner: ServiceAddressAllocator, *, dry_run: bool) -> None:
         self.owner, self.obj, self.old, self.dry_run = owner, obj, old, dry_run
         self._dry_port = owner.ports.stop  # A dry run gets ports above the range.
 
-    def give(self) -> None:
+    def allocate(self) -> None:
         """Allocate addresses and ports of the Service."""
-        self._give_address()
-        self._give_ports()
+        self._allocate_address()
+        self._allocate_ports()
 
-    def _give_address(self) -> None:
+    def _allocate_address(self) -> None:
         spec = self.obj["spec"]
         if not needs_cluster_ip(self.obj) or is_headless(self.obj):
             return
         # A Service keeps its address. A new Service, or a former ExternalName Service, gets one.
-        if self.old is not None and kind_of(self.old) != "ExternalName":
+        if self.old is not None and type_of(self.old) != "ExternalName":
             return
-        asked = (spec.get("clusterIPs") or [""])[0]
-        if asked:
-            self._check_address(asked)
-            address = asked
+        requested = (spec.get("clusterIPs") or [""])[0]
+        if requested:
+            self._check_address(requested)
+            address = requested
         else:
             address = self.owner.dry_address if self.dry_run else self._next_address()
         self._take(address)
@@ -282,56 +291,56 @@ class _Request:
         elif not in_range:
             # A dry run uses another allocator upstream, which has another message.
             why = f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {self.owner.network}"
-        elif not self.dry_run and self.owner.is_taken(address):
+        elif not self.dry_run and self.owner.is_allocated(address):
             why = "provided IP is already allocated"
         if why:
             raise _refused(self.obj, [invalid("spec.clusterIPs", [address], f"failed to allocate IP {address}: {why}")])
 
-    def _give_ports(self) -> None:
+    def _allocate_ports(self) -> None:
         spec = self.obj["spec"]
-        if kind_of(self.obj) in ("NodePort", "LoadBalancer"):
+        if type_of(self.obj) in ("NodePort", "LoadBalancer"):
             if self.old is None:
-                self._give_node_ports(spec.get("ports") or [])
+                self._allocate_node_ports(spec.get("ports") or [])
             else:
                 self._change_node_ports(spec.get("ports") or [], self.old)
         if needs_health_check(self.obj) and not (self.old is not None and needs_health_check(self.old)):
-            asked = spec.get("healthCheckNodePort")
-            if asked:
-                if fault := self._port_fault(asked):
-                    raise api_errors.internal_error(f"failed to allocate requested HealthCheck NodePort {asked}: {fault}")
-                self._take(asked)
+            requested = spec.get("healthCheckNodePort")
+            if requested:
+                if error := self._port_fault(requested):
+                    raise api_errors.internal_error(f"failed to allocate requested HealthCheck NodePort {requested}: {error}")
+                self._take(requested)
             else:
                 spec["healthCheckNodePort"] = self._next_port()
 
-    def _give_node_ports(self, ports: list[JSONObject]) -> None:
+    def _allocate_node_ports(self, ports: list[JSONObject]) -> None:
         """Allocate node ports. Two protocols on one port share a node port unless the Service requests different ones."""
-        given: dict[int, int] = {}
+        allocated: dict[int, int] = {}
         taken: set[int] = set()
-        for at, port in enumerate(ports):
-            asked, number = port.get("nodePort", 0), port.get("port", 0)
-            if not asked and not needs_node_port(self.obj):
+        for index, port in enumerate(ports):
+            requested, number = port.get("nodePort", 0), port.get("port", 0)
+            if not requested and not needs_node_port(self.obj):
                 continue
-            if number not in given:
-                wanted = next((one["nodePort"] for one in ports if one.get("port") == number and one.get("nodePort")), 0)
-                if wanted:
-                    self._take_node_port(at, wanted, taken)
-                given[number] = port["nodePort"] = wanted or self._next_port()
-            elif not asked:
-                port["nodePort"] = given[number]
-            elif asked != given[number]:
-                self._take_node_port(at, asked, taken)
+            if number not in allocated:
+                expected = next((one["nodePort"] for one in ports if one.get("port") == number and one.get("nodePort")), 0)
+                if expected:
+                    self._take_node_port(index, expected, taken)
+                allocated[number] = port["nodePort"] = expected or self._next_port()
+            elif not requested:
+                port["nodePort"] = allocated[number]
+            elif requested != allocated[number]:
+                self._take_node_port(index, requested, taken)
 
     def _change_node_ports(self, ports: list[JSONObject], old: JSONObject) -> None:
         taken = set(node_ports(old))
         seen: set[tuple[str, int]] = set()
-        for at, port in enumerate(ports):
-            asked = port.get("nodePort", 0)
-            if not asked and not needs_node_port(self.obj):
+        for index, port in enumerate(ports):
+            requested = port.get("nodePort", 0)
+            if not requested and not needs_node_port(self.obj):
                 continue
-            if not asked:
+            if not requested:
                 port["nodePort"] = self._next_port()
-            elif asked not in taken:
-                self._take_node_port(at, asked, taken)
+            elif requested not in taken:
+                self._take_node_port(index, requested, taken)
             key = port.get("protocol", ""), port["nodePort"]
             if key in seen:
                 raise api_errors.internal(f"duplicate nodePort: {{{key[0]} {key[1]}}}")
@@ -339,9 +348,9 @@ class _Request:
 
     def _take_node_port(self, at: int, number: int, taken: set[int]) -> None:
         """Reserve a requested node port. ``taken`` holds the ports that the Service has already, and gets this one too."""
-        fault = _TAKEN_PORT if number in taken else self._port_fault(number)
-        if fault:
-            raise _refused(self.obj, [invalid(f"spec.ports[{at}].nodePort", number, fault)])
+        error = _TAKEN_PORT if number in taken else self._port_fault(number)
+        if error:
+            raise _refused(self.obj, [invalid(f"spec.ports[{at}].nodePort", number, error)])
         self._take(number)
         taken.add(number)
 
@@ -352,7 +361,7 @@ class _Request:
             return (
                 f"provided port is not in the valid range. The range of valid ports is {self.owner.ports.start}-{self.owner.ports.stop - 1}"
             )
-        return _TAKEN_PORT if self.owner.is_taken(port) else ""
+        return _TAKEN_PORT if self.owner.is_allocated(port) else ""
 
     def _next_port(self) -> int:
         if self.dry_run:
@@ -366,14 +375,14 @@ class _Request:
 
     def _take(self, key: str | int) -> None:
         if not self.dry_run:
-            self.owner.hold(key, self)
+            self.owner.reserve(key, self)
 
 
-def _refused(obj: JSONObject, faults: list[FieldError]) -> ApiError:
-    return api_errors.invalid(GroupKind("", "Service"), obj["metadata"].get("name", ""), faults)
+def _refused(obj: JSONObject, problems: list[FieldError]) -> ApiError:
+    return api_errors.invalid(GroupKind("", "Service"), obj["metadata"].get("name", ""), problems)
 
 
-def _keep_given(obj: JSONObject, old: JSONObject) -> None:
+def _keep_allocated(obj: JSONObject, old: JSONObject) -> None:
     """Keep the allocated values of a Service when a client sends its original manifest again. Source: patchAllocatedValues."""
     new, before = obj["spec"], old["spec"]
     if needs_cluster_ip(old) and needs_cluster_ip(obj):
@@ -385,8 +394,8 @@ def _keep_given(obj: JSONObject, old: JSONObject) -> None:
         used = set(node_ports(old)) & set(node_ports(obj))
         by_name = {port.get("name", ""): port.get("nodePort", 0) for port in before.get("ports") or ()}
         for port in new.get("ports") or ():
-            kept = by_name.get(port.get("name", ""), 0)
-            if not port.get("nodePort") and kept and kept not in used:
-                port["nodePort"] = kept
+            retained = by_name.get(port.get("name", ""), 0)
+            if not port.get("nodePort") and retained and retained not in used:
+                port["nodePort"] = retained
     if needs_health_check(old) and needs_health_check(obj) and not new.get("healthCheckNodePort") and before.get("healthCheckNodePort"):
         new["healthCheckNodePort"] = before["healthCheckNodePort"]

@@ -77,7 +77,7 @@ OFF_BY_DEFAULT = frozenset(
 LACKING = frozenset({"ImagePolicyWebhook", "PodNodeSelector", "PodTolerationRestriction", "EventRateLimit"})
 
 
-def chosen(enable: Collection[str] = (), disable: Collection[str] = ()) -> frozenset[str]:
+def enabled_plugins(enable: Collection[str] = (), disable: Collection[str] = ()) -> frozenset[str]:
     """Return the names of the enabled plug-ins.
 
     Raises:
@@ -98,6 +98,6 @@ def chosen(enable: Collection[str] = (), disable: Collection[str] = ()) -> froze
     return frozenset(name for name in ORDER if name not in OFF_BY_DEFAULT and name not in disable) | frozenset(enable)
 
 
-def split(lists: Iterable[str]) -> tuple[str, ...]:
+def split_names(lists: Iterable[str]) -> tuple[str, ...]:
     """Return the names in a flag that may be repeated and takes comma-separated lists."""
     return tuple(name.strip() for one in lists for name in one.split(",") if name.strip())

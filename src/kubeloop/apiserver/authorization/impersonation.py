@@ -152,12 +152,12 @@ def _together(mode: Mode, single: list[Access], many: Access) -> Iterator[_Quest
 
 
 def _extra_fault(extra: Mapping[str, tuple[str, ...]]) -> str:
-    from kubeloop.apiserver.builtin.networking.ingress import domain_prefixed_path
+    from kubeloop.apiserver.builtin.networking.ingress import validate_domain_prefixed_path
 
     for key, values in sorted(extra.items()):
         if not key:
             return "impersonating the empty string key in extra is not allowed"
-        faults = [str(one) for one in domain_prefixed_path("extra.key", key)]
+        faults = [str(one) for one in validate_domain_prefixed_path("extra.key", key)]
         if faults:
             text = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
             return f"impersonating an invalid key in extra is not allowed: {text}"

@@ -181,5 +181,5 @@ def _class_of(group_resource: GroupResource) -> type[BuiltinStrategy]:
     if named is None:
         return BuiltinStrategy
     module, _, name = named.partition(":")
-    found: type[BuiltinStrategy] = getattr(importlib.import_module(f"{__package__}.{module}"), name)
-    return found
+    result: type[BuiltinStrategy] = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+    return result

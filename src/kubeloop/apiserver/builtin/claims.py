@@ -10,8 +10,8 @@ from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.quantities import is_native, quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.empty_values import part_at
-from kubeloop.apiserver.validation.formats import each, immutable, one_of, subdomain_field, unsupported
-from kubeloop.apiserver.validation.metadata import label_selector, template_meta
+from kubeloop.apiserver.validation.formats import check_immutable, check_one_of, each, unsupported, validate_subdomain_field
+from kubeloop.apiserver.validation.metadata import check_template_meta, validate_label_selector
 from kubeloop.meta.field_error import Errors, FieldError, Printed, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain, qualified_name
 from kubeloop.meta.quantity import Quantity
@@ -26,21 +26,21 @@ ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOnce
 _A_PATH = Printed("{}")
 
 
-def claim_template(path: str, template: JSONObject) -> Iterator[FieldError]:
+def validate_claim_template(path: str, template: JSONObject) -> Iterator[FieldError]:
     """Validate the template of a claim."""
-    yield from template_meta(f"{path}.metadata", template.get("metadata"))
-    yield from claim_spec(f"{path}.spec", template.get("spec") or {})
+    yield from check_template_meta(f"{path}.metadata", template.get("metadata"))
+    yield from validate_claim_spec(f"{path}.spec", template.get("spec") or {})
 
 
-def access_modes(path: str, modes: list[str]) -> Iterator[FieldError]:
+def validate_access_modes(path: str, modes: list[str]) -> Iterator[FieldError]:
     """Validate access modes."""
     for mode in modes:
-        yield from one_of(path, mode, ACCESS_MODES)
+        yield from check_one_of(path, mode, ACCESS_MODES)
     if "ReadWriteOncePod" in modes and set(modes) & set(ACCESS_MODES[:3]):
         yield forbidden(path, "may not use ReadWriteOncePod with other access modes")
 
 
-def claim_spec(path: str, spec: JSONObject, *, any_value: bool = False, any_group: bool = False) -> Iterator[FieldError]:
+def validate_claim_spec(path: str, spec: JSONObject, *, any_value: bool = False, any_group: bool = False) -> Iterator[FieldError]:
     """Validate the spec of a claim.
 
     Args:
@@ -55,27 +55,27 @@ def claim_spec(path: str, spec: JSONObject, *, any_value: bool = False, any_grou
     modes = spec.get("accessModes") or []
     if not modes:
         yield required(f"{path}.accessModes", "at least 1 access mode is required")
-    yield from label_selector(f"{path}.selector", spec.get("selector"), any_value=any_value)
-    yield from access_modes(f"{path}.accessModes", modes)
+    yield from validate_label_selector(f"{path}.selector", spec.get("selector"), any_value=any_value)
+    yield from validate_access_modes(f"{path}.accessModes", modes)
     storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     if storage is None:
         yield required(f"{path}.resources[storage]")
     elif quantity(storage) <= 0:
         yield invalid(f"{path}.resources[storage]", storage, "must be greater than zero")
     if spec.get("storageClassName"):
-        yield from subdomain_field(f"{path}.storageClassName", spec["storageClassName"])
+        yield from validate_subdomain_field(f"{path}.storageClassName", spec["storageClassName"])
     if spec.get("volumeMode") is not None:
-        yield from one_of(f"{path}.volumeMode", spec["volumeMode"], ("Block", "Filesystem"))
+        yield from check_one_of(f"{path}.volumeMode", spec["volumeMode"], ("Block", "Filesystem"))
     yield from _sources(path, spec, any_group)
     if spec.get("volumeAttributesClassName"):
-        yield from subdomain_field(f"{path}.volumeAttributesClassName", spec["volumeAttributesClassName"])
+        yield from validate_subdomain_field(f"{path}.volumeAttributesClassName", spec["volumeAttributesClassName"])
 
 
 def _sources(path: str, spec: JSONObject, any_group: bool) -> Iterator[FieldError]:
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    for name, found in (("dataSource", source), ("dataSourceRef", reference)):
-        if found is not None:
-            yield from _source(f"{path}.{name}", found, any_group)
+    for name, value in (("dataSource", source), ("dataSourceRef", reference)):
+        if value is not None:
+            yield from _source(f"{path}.{name}", value, any_group)
     if source is None or reference is None:
         return
     if reference.get("namespace"):
@@ -112,7 +112,7 @@ def claim_warnings(path: str, spec: JSONObject) -> Iterator[str]:
 _STAGES = ("ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible", "NodeResizePending")
 
 
-def claim_status(status: JSONObject) -> Errors:
+def validate_claim_status(status: JSONObject) -> Errors:
     """Validate the status of a claim."""
     for name, amount in (status.get("capacity") or {}).items():
         yield from _amount(f"status.capacity[{name}]", amount)
@@ -123,15 +123,15 @@ def claim_status(status: JSONObject) -> Errors:
             yield unsupported(path, name, sorted(_STAGES))
     path = "status.allocatedResources"
     for name, amount in (status.get("allocatedResources") or {}).items():
-        faults = list(_resource(path, name))
-        yield from faults or _amount(f"{path}[{name}]", amount)
+        errors = list(_resource(path, name))
+        yield from errors or _amount(f"{path}[{name}]", amount)
 
 
 def _resource(path: str, name: str) -> Errors:
-    faults = list(each(path, name, qualified_name(name)))
-    yield from faults
-    if not faults and is_native(name):
-        yield from one_of(path, name, ("storage",))
+    errors = list(each(path, name, qualified_name(name)))
+    yield from errors
+    if not errors and is_native(name):
+        yield from check_one_of(path, name, ("storage",))
 
 
 def _amount(path: str, text: str) -> Errors:
@@ -164,35 +164,35 @@ class ClaimStrategy(BuiltinStrategy):
         return {"phase": "Pending"}
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        return list(claim_spec("spec", obj["spec"]))
+        return list(validate_claim_spec("spec", obj["spec"]))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = list(claim_spec("spec", obj["spec"], any_group=True))
+        errors = list(validate_claim_spec("spec", obj["spec"], any_group=True))
         now, before, status = obj["spec"], old["spec"], obj.get("status") or {}
-        found += _storage_class(obj, old)
+        errors += _storage_class(obj, old)
         masked, known = _comparable(obj, old)
         if masked != known:
             shown = difference(_STRUCT, known, masked, part_at(context.sent, "spec"))
-            found.append(forbidden("spec", f"{_FIXED}\n{shown}"))
+            errors.append(forbidden("spec", f"{_FIXED}\n{shown}"))
         size, capacity = _storage(now), quantity((status.get("capacity") or {}).get("storage", "0"))
         # A claim may shrink to its current capacity, which cancels a failed expansion.
         if size < _storage(before) and size <= capacity:
-            found.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
-        found += immutable("volumeMode", now.get("volumeMode"), before.get("volumeMode"))
+            errors.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
+        errors += check_immutable("volumeMode", now.get("volumeMode"), before.get("volumeMode"))
         if status.get("currentVolumeAttributesClassName") is not None and not now.get("volumeAttributesClassName"):
-            what = "nil" if now.get("volumeAttributesClassName") is None else "empty string"
-            detail = f"update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
-            found.append(forbidden("spec.volumeAttributesClassName", detail))
-        return found
+            shown = "nil" if now.get("volumeAttributesClassName") is None else "empty string"
+            detail = f"update to {shown} is forbidden when status.currentVolumeAttributesClassName is not nil"
+            errors.append(forbidden("spec.volumeAttributesClassName", detail))
+        return errors
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return list(claim_status(obj.get("status") or {}))
+        return list(validate_claim_status(obj.get("status") or {}))
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
-        found = []
+        messages = []
         if _OLD_CLASS in (obj["metadata"].get("annotations") or {}):
-            found.append(f'metadata.annotations[{_OLD_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead')
-        return [*found, *claim_warnings("spec", obj["spec"])]
+            messages.append(f'metadata.annotations[{_OLD_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead')
+        return [*messages, *claim_warnings("spec", obj["spec"])]
 
 
 def _storage(spec: JSONObject) -> Quantity:
@@ -209,7 +209,7 @@ def _from_annotation(obj: JSONObject, old: JSONObject) -> bool:
 def _storage_class(obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
     if not _from_annotation(obj, old):
         now, before = ((one["metadata"].get("annotations") or {}).get(_OLD_CLASS, "") for one in (obj, old))
-        yield from immutable(f"metadata.annotations.{_OLD_CLASS}", now, before)
+        yield from check_immutable(f"metadata.annotations.{_OLD_CLASS}", now, before)
 
 
 def _comparable(obj: JSONObject, old: JSONObject) -> tuple[JSONObject, JSONObject]:

@@ -148,13 +148,13 @@ def _autoscaler_to_v2(obj: JSONObject) -> JSONObject:
         status["conditions"] = conditions
     if not status.get("currentReplicas"):
         status.pop("currentReplicas", None)  # v2 leaves zero out, and v1 does not
-    if kept := {name: value for name, value in annotations.items() if name not in _ANNOTATIONS}:
-        metadata["annotations"] = kept
+    if retained := {name: value for name, value in annotations.items() if name not in _ANNOTATIONS}:
+        metadata["annotations"] = retained
     return {**obj, "apiVersion": "autoscaling/v2", "metadata": metadata, "spec": spec, "status": status}
 
 
 def _each(form: Callable[[JSONObject], JSONObject]) -> Callable[[Any], list[JSONObject]]:
-    return lambda found: [form(one) for one in found]
+    return lambda value: [form(one) for one in value]
 
 
 def _read(annotations: dict[str, str], name: str, part: str, field: str, form: Callable[[Any], Any]) -> Any:

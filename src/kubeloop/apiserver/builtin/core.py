@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from kubeloop.apiserver.builtin.conversion import convert_event
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy, value_at
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, NOT_POSITIVE, each, immutable
-from kubeloop.apiserver.validation.metadata import object_meta
+from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, NOT_POSITIVE, check_immutable, each
+from kubeloop.apiserver.validation.metadata import validate_object_meta
 from kubeloop.endpoints.go_json_errors import json_fault
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required, too_long
 from kubeloop.meta.names import config_key, dns1123_label, dns1123_subdomain, path_segment, qualified_name
@@ -36,31 +36,31 @@ class EventStrategy(BuiltinStrategy):
     metadata_checks_on_update = ()
 
     def errors_on_create(self, context: WriteRequest, obj: JSONObject, *, namespaced: bool) -> list[FieldError]:
-        found = list(_core_event(obj, self.kind.group))
+        errors = list(_core_event(obj, self.kind.group))
         if self.kind.group:
-            found += self._object_meta(obj, namespaced)
-            found += _new_event(convert_event(obj, "v1"))
-        return found or list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
+            errors += self._object_meta(obj, namespaced)
+            errors += _new_event(convert_event(obj, "v1"))
+        return errors or list(validate_object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = list(_core_event(obj, self.kind.group))
+        errors = list(_core_event(obj, self.kind.group))
         if not self.kind.group:
-            return found
+            return errors
         new, before = convert_event(obj, "v1"), convert_event(old, "v1")
-        found += self._object_meta_update(obj, old)
+        errors += self._object_meta_update(obj, old)
         if new.get("series") != before.get("series"):
-            found += _event_series(new)
+            errors += _event_series(new)
         for name in _IMMUTABLE_EVENT_FIELDS:
             key = {"reportingController": "reportingComponent"}.get(name, name)
             empty = _EMPTY_EVENT_FIELDS.get(name)
-            found += immutable(name, new.get(key, empty), before.get(key, empty))
-        return found
+            errors += check_immutable(name, new.get(key, empty), before.get(key, empty))
+        return errors
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
-        found = {label: value_at(obj, label) for label in self.field_labels}
-        if "source" in found:
-            found["source"] = value_at(obj, "source.component") or value_at(obj, "reportingComponent")
-        return found
+        result = {label: value_at(obj, label) for label in self.field_labels}
+        if "source" in result:
+            result["source"] = value_at(obj, "source.component") or value_at(obj, "reportingComponent")
+        return result
 
 
 def _core_event(obj: JSONObject, group: str) -> Errors:
@@ -191,13 +191,13 @@ class NamespaceStrategy(BuiltinStrategy):
 
 
 def _finalizers(obj: JSONObject, *, indexed: bool) -> list[FieldError]:
-    found: list[FieldError] = []
-    for at, name in enumerate((obj.get("spec") or {}).get("finalizers") or ()):
-        path = f"spec.finalizers[{at}]" if indexed else "spec.finalizers"
-        found += each(path, name, qualified_name(name))
+    errors: list[FieldError] = []
+    for index, name in enumerate((obj.get("spec") or {}).get("finalizers") or ()):
+        path = f"spec.finalizers[{index}]" if indexed else "spec.finalizers"
+        errors += each(path, name, qualified_name(name))
         if "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion"):
-            found.append(invalid(path, name, _NOT_QUALIFIED))
-    return found
+            errors.append(invalid(path, name, _NOT_QUALIFIED))
+    return errors
 
 
 _LIMIT = 1024 * 1024
@@ -255,7 +255,7 @@ class SecretStrategy(BuiltinStrategy):
         return list(_secret(obj))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return [*immutable("type", obj.get("type", ""), old.get("type", "")), *_frozen(obj, old, "data"), *_secret(obj)]
+        return [*check_immutable("type", obj.get("type", ""), old.get("type", "")), *_frozen(obj, old, "data"), *_secret(obj)]
 
 
 def _secret(obj: JSONObject) -> Errors:
@@ -289,19 +289,19 @@ def _json_key(data: JSONObject, key: str) -> Errors:
     if key not in data:
         yield required(f"data[{key}]")
         return
-    if fault := _not_an_object(base64.b64decode(data[key])):
-        yield invalid(f"data[{key}]", "<secret contents redacted>", fault)
+    if error := _not_an_object(base64.b64decode(data[key])):
+        yield invalid(f"data[{key}]", "<secret contents redacted>", error)
 
 
 def _not_an_object(text: bytes) -> str:
     """Return Go's message about text that is not a JSON object, without the text, which is secret."""
-    if fault := json_fault(text):
-        return fault
-    found = json.loads(text)
-    if found is None or isinstance(found, dict):
+    if error := json_fault(text):
+        return error
+    value = json.loads(text)
+    if value is None or isinstance(value, dict):
         return ""
     kinds = {str: "string", list: "array", bool: "bool", int: "number", float: "number"}
-    return f"json: cannot unmarshal {kinds[type(found)]} into Go value of type map[string]interface {{}}"
+    return f"json: cannot unmarshal {kinds[type(value)]} into Go value of type map[string]interface {{}}"
 
 
 class ServiceAccountStrategy(BuiltinStrategy):

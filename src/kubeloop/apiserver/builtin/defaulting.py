@@ -73,23 +73,23 @@ def _rolling(strategy: JSONObject) -> JSONObject:
     return rolling
 
 
-def _replica_set(found: JSONObject) -> None:
-    found["spec"].setdefault("replicas", 1)
+def _replica_set(value: JSONObject) -> None:
+    value["spec"].setdefault("replicas", 1)
 
 
-def _daemon_set(found: JSONObject) -> None:
-    spec = found["spec"]
+def _daemon_set(value: JSONObject) -> None:
+    spec = value["spec"]
     missing(revisionHistoryLimit=10)(spec)
     strategy = spec.setdefault("updateStrategy", {})
     strategy["type"] = strategy.get("type") or "RollingUpdate"
     if strategy["type"] == "RollingUpdate":
         absent(maxUnavailable=1, maxSurge=0)(_rolling(strategy))
     # Upstream has a field for the number and writes it as this annotation: conversion of apps/v1 DaemonSet.
-    found["metadata"].setdefault("annotations", {}).setdefault("deprecated.daemonset.template.generation", "0")
+    value["metadata"].setdefault("annotations", {}).setdefault("deprecated.daemonset.template.generation", "0")
 
 
-def _stateful_set(found: JSONObject) -> None:
-    spec = found["spec"]
+def _stateful_set(value: JSONObject) -> None:
+    spec = value["spec"]
     missing(podManagementPolicy="OrderedReady", replicas=1, revisionHistoryLimit=10)(spec)
     strategy = spec.setdefault("updateStrategy", {})
     if not strategy.get("type"):

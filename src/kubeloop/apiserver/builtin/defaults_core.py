@@ -33,16 +33,16 @@ def image_tag(image: str) -> str:
         first, rest = "", image
     name = (rest if slash else image).partition(":")[0]
     path = name.partition("@")[0]
-    found = _REFERENCE.fullmatch(image)
-    if found is None or _IDENTIFIER.fullmatch(image) or path != path.lower():
+    match = _REFERENCE.fullmatch(image)
+    if match is None or _IDENTIFIER.fullmatch(image) or path != path.lower():
         return ""
     if (first if slash else "") in _HUBS and "/" not in path:
         path = f"library/{path}"
     if len(path) > _LONGEST_PATH:
         return ""
-    if found["tag"]:
-        return found["tag"]
-    return "" if found["digest"] else "latest"
+    if match["tag"]:
+        return match["tag"]
+    return "" if match["digest"] else "latest"
 
 
 def default_pull_policy(image: str) -> str:
@@ -78,9 +78,9 @@ def absent(**values: Any) -> Rule:
     return rule
 
 
-def _resource_list(found: JSONObject) -> None:
-    for name, text in found.items():
-        found[name] = rounded_to_milli(text)
+def _resource_list(value: JSONObject) -> None:
+    for name, text in value.items():
+        value[name] = rounded_to_milli(text)
 
 
 def _container(container: JSONObject) -> None:

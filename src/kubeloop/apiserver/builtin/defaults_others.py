@@ -16,15 +16,15 @@ _SCALE_UP: JSONObject = {
 _SCALE_DOWN: JSONObject = {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
 
 
-def _first_autoscaler(found: JSONObject) -> None:
-    spec = found["spec"]
+def _first_autoscaler(value: JSONObject) -> None:
+    spec = value["spec"]
     spec.setdefault("minReplicas", 1)
-    if "autoscaling.alpha.kubernetes.io/metrics" not in (found["metadata"].get("annotations") or {}):
+    if "autoscaling.alpha.kubernetes.io/metrics" not in (value["metadata"].get("annotations") or {}):
         spec.setdefault("targetCPUUtilizationPercentage", 80)
 
 
-def _autoscaler(found: JSONObject) -> None:
-    spec = found["spec"]
+def _autoscaler(field_value: JSONObject) -> None:
+    spec = field_value["spec"]
     spec.setdefault("minReplicas", 1)
     if not spec.get("metrics"):
         resource = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
@@ -32,8 +32,8 @@ def _autoscaler(found: JSONObject) -> None:
     behavior = spec.get("behavior")
     if behavior is not None:
         for name, default in (("scaleUp", _SCALE_UP), ("scaleDown", _SCALE_DOWN)):
-            given = {key: value for key, value in (behavior.get(name) or {}).items() if value is not None}
-            behavior[name] = {**copy.deepcopy(default), **given}
+            values = {key: value for key, value in (behavior.get(name) or {}).items() if value is not None}
+            behavior[name] = {**copy.deepcopy(default), **values}
 
 
 def _network_policy(policy: JSONObject) -> None:
@@ -42,8 +42,8 @@ def _network_policy(policy: JSONObject) -> None:
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
 
 
-def _ingress_class(found: JSONObject) -> None:
-    parameters = found["spec"].get("parameters")
+def _ingress_class(value: JSONObject) -> None:
+    parameters = value["spec"].get("parameters")
     if parameters is not None:
         absent(scope="Cluster")(parameters)
 
@@ -69,11 +69,11 @@ def _binding(binding: JSONObject) -> None:
             subject["apiGroup"] = _RBAC
 
 
-def _match_resources(found: JSONObject) -> None:
-    absent(matchPolicy="Equivalent")(found)
+def _match_resources(value: JSONObject) -> None:
+    absent(matchPolicy="Equivalent")(value)
     for name in ("namespaceSelector", "objectSelector"):
-        if found.get(name) is None:
-            found[name] = {}
+        if value.get(name) is None:
+            value[name] = {}
 
 
 def _webhook(webhook: JSONObject) -> None:

@@ -9,15 +9,15 @@ from kubeloop.apiserver.builtin.pods.ports import PROTOCOLS
 from kubeloop.apiserver.builtin.services.strategy import endpoint_ip
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import (
-    canonical_ip,
+    check_immutable,
+    check_one_of,
     each,
-    fully_qualified_name,
-    immutable,
-    ip_address,
     ip_warnings,
-    label_name_field,
-    one_of,
-    subdomain_field,
+    validate_canonical_ip,
+    validate_fully_qualified_name,
+    validate_ip_address,
+    validate_label_name_field,
+    validate_subdomain_field,
 )
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, required, too_many
 from kubeloop.meta.names import dns1123_subdomain, label_value, port_number, qualified_name
@@ -40,17 +40,17 @@ class EndpointsStrategy(BuiltinStrategy):
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         if (obj["metadata"].get("labels") or {}).get(_MANAGED_BY) == "endpoint-controller":
             return []
-        found = []
-        for at, subset in enumerate(obj.get("subsets") or ()):
+        messages = []
+        for index, subset in enumerate(obj.get("subsets") or ()):
             for kind in ("addresses", "notReadyAddresses"):
                 for address_at, address in enumerate(subset.get(kind) or ()):
-                    found += ip_warnings(f"subsets[{at}].{kind}[{address_at}].ip", address.get("ip", ""))
-        return found
+                    messages += ip_warnings(f"subsets[{index}].{kind}[{address_at}].ip", address.get("ip", ""))
+        return messages
 
 
 def _subsets(subsets: list[JSONObject]) -> Errors:
-    for at, subset in enumerate(subsets):
-        here, ports = f"subsets[{at}]", subset.get("ports") or []
+    for index, subset in enumerate(subsets):
+        here, ports = f"subsets[{index}]", subset.get("ports") or []
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
             yield required(here, "must specify `addresses` or `notReadyAddresses`")
         for kind in ("addresses", "notReadyAddresses"):
@@ -61,27 +61,27 @@ def _subsets(subsets: list[JSONObject]) -> Errors:
 
 
 def _address(path: str, address: JSONObject) -> Errors:
-    found = address.get("ip", "")
-    faults = ip_address(found)
-    yield from each(f"{path}.ip", found, faults)
+    value = address.get("ip", "")
+    errors = validate_ip_address(value)
+    yield from each(f"{path}.ip", value, errors)
     if address.get("hostname"):
-        yield from label_name_field(f"{path}.hostname", address["hostname"])
+        yield from validate_label_name_field(f"{path}.hostname", address["hostname"])
     if address.get("nodeName") is not None:
-        yield from subdomain_field(f"{path}.nodeName", address["nodeName"])
-    invalid_ip = bool(faults) and faults[0].startswith("must be a valid IP address")
-    yield from each(f"{path}.ip", found, ["must be a valid IP address"] if invalid_ip else endpoint_ip(found))
+        yield from validate_subdomain_field(f"{path}.nodeName", address["nodeName"])
+    invalid_ip = bool(errors) and errors[0].startswith("must be a valid IP address")
+    yield from each(f"{path}.ip", value, ["must be a valid IP address"] if invalid_ip else endpoint_ip(value))
 
 
 def _port(path: str, port: JSONObject, *, several: bool) -> Errors:
     if several and not port.get("name"):
         yield required(f"{path}.name")
     elif port.get("name"):
-        yield from label_name_field(f"{path}.name", port["name"])
+        yield from validate_label_name_field(f"{path}.name", port["name"])
     yield from each(f"{path}.port", port.get("port", 0), port_number(port.get("port", 0)))
     if not port.get("protocol"):
         yield required(f"{path}.protocol")
     else:
-        yield from one_of(f"{path}.protocol", port["protocol"], PROTOCOLS)
+        yield from check_one_of(f"{path}.protocol", port["protocol"], PROTOCOLS)
     if port.get("appProtocol") is not None:
         yield from each(f"{path}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
 
@@ -109,7 +109,7 @@ class EndpointSliceStrategy(BuiltinStrategy):
         return list(_slice(obj, None))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return [*_slice(obj, old), *immutable("addressType", obj.get("addressType"), old.get("addressType"))]
+        return [*_slice(obj, old), *check_immutable("addressType", obj.get("addressType"), old.get("addressType"))]
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         deprecated = ["spec.addressType: FQDN endpoints are deprecated"] if obj.get("addressType") == "FQDN" else []
@@ -123,8 +123,8 @@ class EndpointSliceStrategy(BuiltinStrategy):
         if (obj["metadata"].get("labels") or {}).get(_SLICE_MANAGED_BY) in _CONTROLLERS:
             return []
         addresses = (
-            (f"endpoints[{at}].addresses[{address_at}]", address)
-            for at, endpoint in enumerate(obj.get("endpoints") or ())
+            (f"endpoints[{index}].addresses[{address_at}]", address)
+            for index, endpoint in enumerate(obj.get("endpoints") or ())
             for address_at, address in enumerate(endpoint.get("addresses") or ())
         )
         return [text for path, address in addresses for text in ip_warnings(path, address)]
@@ -138,15 +138,15 @@ def _slice(obj: JSONObject, old: JSONObject | None) -> Errors:
     if not kind:
         yield required("addressType")
     else:
-        yield from one_of("addressType", kind, ("FQDN", "IPv4", "IPv6"))
+        yield from check_one_of("addressType", kind, ("FQDN", "IPv4", "IPv6"))
     yield from _ports(obj.get("ports") or [])
     if old is not None and endpoints == (old.get("endpoints") or []):
         return
     if len(endpoints) > _ENDPOINTS:
         yield too_many("endpoints", len(endpoints), _ENDPOINTS)
         return
-    for at, endpoint in enumerate(endpoints):
-        yield from _endpoint(f"endpoints[{at}]", endpoint, kind)
+    for index, endpoint in enumerate(endpoints):
+        yield from _endpoint(f"endpoints[{index}]", endpoint, kind)
 
 
 def _endpoint(path: str, endpoint: JSONObject, kind: str) -> Errors:
@@ -157,9 +157,9 @@ def _endpoint(path: str, endpoint: JSONObject, kind: str) -> Errors:
         yield too_many(f"{path}.addresses", len(addresses), _ADDRESSES)
     yield from _addresses(f"{path}.addresses", addresses, kind)
     if endpoint.get("nodeName") is not None:
-        yield from subdomain_field(f"{path}.nodeName", endpoint["nodeName"])
+        yield from validate_subdomain_field(f"{path}.nodeName", endpoint["nodeName"])
     if endpoint.get("hostname") is not None:
-        yield from label_name_field(f"{path}.hostname", endpoint["hostname"])
+        yield from validate_label_name_field(f"{path}.hostname", endpoint["hostname"])
     for name, rule in (("forZones", label_value), ("forNodes", dns1123_subdomain)):
         hints = (endpoint.get("hints") or {}).get(name) or []
         yield from _hints(f"{path}.hints.{name}", hints, rule)
@@ -172,8 +172,8 @@ def _hints(path: str, hints: list[JSONObject], rule: Callable[[str], list[str]])
         yield too_many(path, len(hints), _HINTS)
         return
     names: set[str] = set()
-    for at, hint in enumerate(hints):
-        here, name = f"{path}[{at}].name", hint.get("name", "")
+    for index, hint in enumerate(hints):
+        here, name = f"{path}[{index}].name", hint.get("name", "")
         if name in names:
             yield duplicate(here, name)
         names.add(name)
@@ -181,16 +181,16 @@ def _hints(path: str, hints: list[JSONObject], rule: Callable[[str], list[str]])
 
 
 def _addresses(path: str, addresses: list[str], kind: str) -> Errors:
-    for at, address in enumerate(addresses):
-        here = f"{path}[{at}]"
+    for index, address in enumerate(addresses):
+        here = f"{path}[{index}]"
         if kind == "FQDN":
-            yield from fully_qualified_name(here, address)
+            yield from validate_fully_qualified_name(here, address)
         elif kind in ("IPv4", "IPv6"):
-            faults = ip_address(address) if kind == "IPv4" else canonical_ip(address)
-            yield from each(here, address, faults)
-            if not faults and (":" in address) != (kind == "IPv6"):
+            errors = validate_ip_address(address) if kind == "IPv4" else validate_canonical_ip(address)
+            yield from each(here, address, errors)
+            if not errors and (":" in address) != (kind == "IPv6"):
                 yield from each(path, address, [f"must be an {kind} address"])
-            if not faults:
+            if not errors:
                 yield from each(here, address, endpoint_ip(address))
 
 
@@ -199,16 +199,16 @@ def _ports(ports: list[JSONObject]) -> Errors:
         yield too_many("ports", len(ports), _PORTS)
         return
     names: set[str] = set()
-    for at, port in enumerate(ports):
-        here, name = f"ports[{at}]", port.get("name") or ""
+    for index, port in enumerate(ports):
+        here, name = f"ports[{index}]", port.get("name") or ""
         if name:
-            yield from label_name_field(f"{here}.name", name)
+            yield from validate_label_name_field(f"{here}.name", name)
         if name in names:
             yield duplicate(f"{here}.name", name)
         names.add(name)
         if port.get("protocol") is None:
             yield required(f"{here}.protocol")
         else:
-            yield from one_of(f"{here}.protocol", port["protocol"], PROTOCOLS)
+            yield from check_one_of(f"{here}.protocol", port["protocol"], PROTOCOLS)
         if port.get("appProtocol") is not None:
             yield from each(f"{here}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))

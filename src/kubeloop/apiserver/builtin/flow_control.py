@@ -8,7 +8,7 @@ import re
 from kubeloop.apiserver.builtin.bootstrap.objects import mandatory
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import each, one_of, subdomain_field, unsupported
+from kubeloop.apiserver.validation.formats import check_one_of, each, unsupported, validate_subdomain_field
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
 from kubeloop.types import JSONObject
@@ -29,29 +29,29 @@ class FlowSchemaStrategy(BuiltinStrategy):
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         name, spec = obj["metadata"].get("name", ""), obj["spec"]
-        found = list(_schema_spec(name, spec))
+        errors = list(_schema_spec(name, spec))
         fixed = mandatory("flowschemas").get(name)
         if fixed is not None and spec != fixed:
-            found.append(invalid("spec", spec, f"spec of '{name}' must equal the fixed value"))
-        return [*found, *conditions_of(obj)]
+            errors.append(invalid("spec", spec, f"spec of '{name}' must equal the fixed value"))
+        return [*errors, *check_condition_types(obj)]
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return self.validate_create(context, obj)
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return list(conditions_of(obj))
+        return list(check_condition_types(obj))
 
 
-def conditions_of(obj: JSONObject) -> Errors:
+def check_condition_types(obj: JSONObject) -> Errors:
     """Check that conditions have types and that these are unique."""
     known: set[str] = set()
-    for at, condition in enumerate((obj.get("status") or {}).get("conditions") or ()):
+    for index, condition in enumerate((obj.get("status") or {}).get("conditions") or ()):
         kind = condition.get("type", "")
         if kind in known:
-            yield duplicate(f"status.conditions[{at}].type", kind)
+            yield duplicate(f"status.conditions[{index}].type", kind)
         known.add(kind)
         if not kind:
-            yield required(f"status.conditions[{at}].type")
+            yield required(f"status.conditions[{index}].type")
 
 
 def _schema_spec(name: str, spec: JSONObject) -> Errors:
@@ -69,22 +69,22 @@ def _schema_spec(name: str, spec: JSONObject) -> Errors:
         yield from each("spec.priorityLevelConfiguration.name", level, dns1123_subdomain(level))
     else:
         yield required("spec.priorityLevelConfiguration.name", "must reference a priority level")
-    for at, rule in enumerate(spec.get("rules") or ()):
-        yield from _rule(f"spec.rules[{at}]", rule)
+    for index, rule in enumerate(spec.get("rules") or ()):
+        yield from _rule(f"spec.rules[{index}]", rule)
 
 
 def _rule(path: str, rule: JSONObject) -> Errors:
     subjects, of_resources, of_paths = (rule.get(name) or [] for name in ("subjects", "resourceRules", "nonResourceRules"))
-    for at, subject in enumerate(subjects):
-        yield from _subject(f"{path}.subjects[{at}]", subject)
+    for index, subject in enumerate(subjects):
+        yield from _subject(f"{path}.subjects[{index}]", subject)
     if not subjects:
         yield required(f"{path}.subjects", "subjects must contain at least one value")
     if not of_resources and not of_paths:
         yield required(path, "at least one of resourceRules and nonResourceRules has to be non-empty")
-    for at, one in enumerate(of_resources):
-        yield from _resources(f"{path}.resourceRules[{at}]", one)
-    for at, one in enumerate(of_paths):
-        yield from _paths(f"{path}.nonResourceRules[{at}]", one)
+    for index, one in enumerate(of_resources):
+        yield from _resources(f"{path}.resourceRules[{index}]", one)
+    for index, one in enumerate(of_paths):
+        yield from _paths(f"{path}.nonResourceRules[{index}]", one)
 
 
 def _subject(path: str, subject: JSONObject) -> Errors:
@@ -110,7 +110,7 @@ def _described(path: str, kind: str, described: JSONObject) -> Errors:
     if kind != "ServiceAccount":
         return
     if name and name != "*":
-        yield from subdomain_field(f"{path}.name", name)
+        yield from validate_subdomain_field(f"{path}.name", name)
     if namespace:
         yield from each(f"{path}.namespace", namespace, dns1123_label(namespace))
     else:
@@ -139,9 +139,9 @@ def _paths(path: str, rule: JSONObject) -> Errors:
     elif "*" in urls:
         yield from _alone(f"{path}.nonResourceURLs", urls, "non-resource URLs")
     else:
-        for at, url in enumerate(urls):
-            if fault := _url_fault(url):
-                yield invalid(f"{path}.nonResourceURLs[{at}]", url, fault)
+        for index, url in enumerate(urls):
+            if error := _url_fault(url):
+                yield invalid(f"{path}.nonResourceURLs[{index}]", url, error)
 
 
 def _url_fault(url: str) -> str:
@@ -173,9 +173,9 @@ def _resources(path: str, rule: JSONObject) -> Errors:
         yield from _alone(f"{path}.namespaces", namespaces, "namespaces")
     else:
         intro = "each member of this list must be '*' or a DNS-1123 label; "
-        for at, namespace in enumerate(namespaces):
+        for index, namespace in enumerate(namespaces):
             for message in dns1123_label(namespace):
-                yield invalid(f"{path}.namespaces[{at}]", namespace, intro + message)
+                yield invalid(f"{path}.namespaces[{index}]", namespace, intro + message)
 
 
 _MOST_QUEUES = 10_000_000
@@ -193,16 +193,16 @@ class PriorityLevelStrategy(BuiltinStrategy):
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         metadata, spec = obj["metadata"], obj["spec"]
-        name, found = metadata.get("name", ""), []
+        name, value = metadata.get("name", ""), []
         if _OLD_ANNOTATION in (metadata.get("annotations") or {}):
-            found.append(forbidden("metadata.annotations", f"annotation '{_OLD_ANNOTATION}' is forbidden"))
-        return [*found, *_level_spec(name, spec), *_fixed_level(name, spec), *conditions_of(obj)]
+            value.append(forbidden("metadata.annotations", f"annotation '{_OLD_ANNOTATION}' is forbidden"))
+        return [*value, *_level_spec(name, spec), *_fixed_level(name, spec), *check_condition_types(obj)]
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return self.validate_create(context, obj)
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return list(conditions_of(obj))
+        return list(check_condition_types(obj))
 
 
 def _fixed_level(name: str, spec: JSONObject) -> Errors:
@@ -237,7 +237,7 @@ def _level_spec(name: str, spec: JSONObject) -> Errors:
     elif not kind:
         yield required("spec.type")
     else:
-        yield from one_of("spec.type", kind, ("Exempt", "Limited"))
+        yield from check_one_of("spec.type", kind, ("Exempt", "Limited"))
 
 
 def _shares(path: str, level: JSONObject) -> Errors:
@@ -267,7 +267,7 @@ def _limited(path: str, limited: JSONObject) -> Errors:
     elif not kind:
         yield required(f"{here}.type")
     else:
-        yield from one_of(f"{here}.type", kind, ("Queue", "Reject"))
+        yield from check_one_of(f"{here}.type", kind, ("Queue", "Reject"))
     yield from _percentage(path, limited)
     borrowed = limited.get("borrowingLimitPercent")
     if borrowed is not None and borrowed < 0:

@@ -78,11 +78,11 @@ def keep_metadata(obj: JSONObject, old: JSONObject) -> None:
 
 def value_at(obj: JSONObject, path: str) -> str:
     """Return the value at a dotted path in the form of field selectors; empty if it is absent."""
-    found: Any = obj
+    value: Any = obj
     for name in path.split("."):
-        found = found.get(name) if isinstance(found, dict) else None
-    if found is None:
+        value = value.get(name) if isinstance(value, dict) else None
+    if value is None:
         return ""
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    return str(found)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

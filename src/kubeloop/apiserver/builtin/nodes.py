@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.pods.resources import resource_value
+from kubeloop.apiserver.builtin.pods.resources import check_resource_value
 from kubeloop.apiserver.builtin.pods.scheduling import TAINT_EFFECTS
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import cidr, cidr_warnings, each, one_of
+from kubeloop.apiserver.validation.formats import check_one_of, cidr_warnings, each, validate_cidr
 from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import label_value, qualified_name
 from kubeloop.schema.internal_values import internal_value
@@ -37,9 +37,9 @@ class NodeStrategy(BuiltinStrategy):
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         spec = obj["spec"]
-        found = ["spec.externalID: this field is deprecated, and is unused by Kubernetes"] if spec.get("externalID") else []
-        return found + [
-            text for at, value in enumerate(spec.get("podCIDRs") or ()) for text in cidr_warnings(f"spec.podCIDRs[{at}]", value)
+        messages = ["spec.externalID: this field is deprecated, and is unused by Kubernetes"] if spec.get("externalID") else []
+        return messages + [
+            text for index, value in enumerate(spec.get("podCIDRs") or ()) for text in cidr_warnings(f"spec.podCIDRs[{index}]", value)
         ]
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
@@ -56,9 +56,9 @@ def _node(node: JSONObject) -> Errors:
         yield invalid("metadata.nodeSwapStatus.capacity", capacity, "must be greater than 0")
     yield from _features(status)
     ranges = spec.get("podCIDRs") or []
-    for at, value in enumerate(ranges):
-        yield from each(f"spec.podCIDRs[{at}]", value, cidr(value))
-    faulty = [at for at, value in enumerate(ranges) if any(fault.startswith("must be a valid") for fault in cidr(value))]
+    for index, value in enumerate(ranges):
+        yield from each(f"spec.podCIDRs[{index}]", value, validate_cidr(value))
+    faulty = [index for index, value in enumerate(ranges) if any(error.startswith("must be a valid") for error in validate_cidr(value))]
     if len(ranges) > 1 and faulty:
         why = f"invalid CIDR[{faulty[0]}]: <nil> (invalid CIDR address: {ranges[faulty[0]]})"
         detail = f"invalid PodCIDRs. failed to check with dual stack with error:{why}"
@@ -69,15 +69,15 @@ def _node(node: JSONObject) -> Errors:
 
 def _taints(path: str, taints: list[JSONObject]) -> Errors:
     seen: set[tuple[str, str]] = set()
-    for at, taint in enumerate(taints):
-        here, key, value, effect = f"{path}[{at}]", taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
+    for index, taint in enumerate(taints):
+        here, key, value, effect = f"{path}[{index}]", taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
         yield from each(f"{here}.key", key, qualified_name(key))
-        if faults := label_value(value):
-            yield invalid(f"{here}.value", value, ";".join(faults))
+        if errors := label_value(value):
+            yield invalid(f"{here}.value", value, ";".join(errors))
         if not effect:
             yield required(f"{here}.effect")
         else:
-            yield from one_of(f"{here}.effect", effect, TAINT_EFFECTS)
+            yield from check_one_of(f"{here}.effect", effect, TAINT_EFFECTS)
         if (key, effect) in seen:
             yield FieldError(
                 FieldErrorType.DUPLICATE, here, internal_value("core.Taint", taint), "taints must be unique by key and effect pair"
@@ -88,25 +88,25 @@ def _taints(path: str, taints: list[JSONObject]) -> Errors:
 def _resources(status: JSONObject) -> Errors:
     for part in ("capacity", "allocatable"):
         for name, text in (status.get(part) or {}).items():
-            yield from resource_value(f"status.{part}.{name}", name, text)
+            yield from check_resource_value(f"status.{part}.{name}", name, text)
 
 
 def _features(status: JSONObject) -> Errors:
     features = status.get("declaredFeatures") or []
     path = "status.declaredFeatures"
-    for at, feature in enumerate(features):
+    for index, feature in enumerate(features):
         if not _FEATURE.fullmatch(feature):
             detail = (
                 f'invalid feature name "{feature}": must start with an UpperCamelCase segment, with subsequent segments separated by '
                 "'/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
             )
-            yield invalid(f"{path}[{at}]", feature, detail)
-        if at + 1 < len(features):
-            following = features[at + 1]
+            yield invalid(f"{path}[{index}]", feature, detail)
+        if index + 1 < len(features):
+            following = features[index + 1]
             if feature == following:
-                yield duplicate(f"{path}[{at + 1}]", following)
+                yield duplicate(f"{path}[{index + 1}]", following)
             elif feature > following:
-                yield invalid(f"{path}[{at + 1}]", following, "list must be sorted alphabetically")
+                yield invalid(f"{path}[{index + 1}]", following, "list must be sorted alphabetically")
 
 
 def _changes(node: JSONObject, old: JSONObject) -> Errors:
@@ -114,9 +114,9 @@ def _changes(node: JSONObject, old: JSONObject) -> Errors:
     yield from _resources(status)
     yield from _features(status)
     seen = []
-    for at, address in enumerate(status.get("addresses") or ()):
+    for index, address in enumerate(status.get("addresses") or ()):
         if address in seen:
-            yield duplicate(f"status.addresses[{at}]", address)
+            yield duplicate(f"status.addresses[{index}]", address)
         seen.append(address)
     ranges, ranges_before = spec.get("podCIDRs") or [], before.get("podCIDRs") or []
     if ranges_before and len(ranges) != len(ranges_before):

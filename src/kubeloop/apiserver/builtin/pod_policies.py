@@ -6,12 +6,19 @@ from collections.abc import Iterator
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.options import PodOptions
-from kubeloop.apiserver.builtin.pods.resources import container_resources
-from kubeloop.apiserver.builtin.pods.scheduling import tolerations
+from kubeloop.apiserver.builtin.pods.resources import validate_container_resources
+from kubeloop.apiserver.builtin.pods.scheduling import validate_tolerations
 from kubeloop.apiserver.builtin.pods.warnings import node_label_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import at_most_all, immutable, int_or_percent, label_name_field, not_negative, one_of
-from kubeloop.apiserver.validation.metadata import conditions, label_selector, labels
+from kubeloop.apiserver.validation.formats import (
+    check_at_most_100_percent,
+    check_immutable,
+    check_not_negative,
+    check_one_of,
+    validate_int_or_percent,
+    validate_label_name_field,
+)
+from kubeloop.apiserver.validation.metadata import validate_conditions, validate_label_selector, validate_labels
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required
 from kubeloop.types import JSONObject
 
@@ -29,24 +36,24 @@ class PriorityClassStrategy(BuiltinStrategy):
         return "this is a system priority class and cannot be deleted" if name in _SYSTEM else ""
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        name, value, found = obj["metadata"].get("name", ""), obj.get("value", 0), []
+        name, value, result = obj["metadata"].get("name", ""), obj.get("value", 0), []
         if name.startswith("system-"):
-            if fault := _not_of_the_system(name, value, bool(obj.get("globalDefault"))):
-                text = f"priority class names with 'system-' prefix are reserved for system use only. error: {fault}"
-                found.append(forbidden("metadata.name", text))
+            if error := _not_of_the_system(name, value, bool(obj.get("globalDefault"))):
+                text = f"priority class names with 'system-' prefix are reserved for system use only. error: {error}"
+                result.append(forbidden("metadata.name", text))
         elif value > _HIGHEST:
-            found.append(forbidden("value", f"maximum allowed value of a user defined priority is {_HIGHEST}"))
+            result.append(forbidden("value", f"maximum allowed value of a user defined priority is {_HIGHEST}"))
         if obj.get("preemptionPolicy") == "":
-            found.append(required("preemptionPolicy"))
+            result.append(required("preemptionPolicy"))
         elif obj.get("preemptionPolicy") is not None:
-            found += one_of("preemptionPolicy", obj["preemptionPolicy"], ("PreemptLowerPriority", "Never"))
-        return found
+            result += check_one_of("preemptionPolicy", obj["preemptionPolicy"], ("PreemptLowerPriority", "Never"))
+        return result
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = []
+        errors = []
         if obj.get("value", 0) != old.get("value", 0):
-            found.append(forbidden("value", "may not be changed in an update."))
-        return found + list(immutable("preemptionPolicy", obj.get("preemptionPolicy"), old.get("preemptionPolicy")))
+            errors.append(forbidden("value", "may not be changed in an update."))
+        return errors + list(check_immutable("preemptionPolicy", obj.get("preemptionPolicy"), old.get("preemptionPolicy")))
 
 
 def _not_of_the_system(name: str, value: int, default: bool) -> str:
@@ -70,27 +77,27 @@ class DisruptionBudgetStrategy(BuiltinStrategy):
         return list(_spec(obj["spec"], any_value=False))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return list(_spec(obj["spec"], any_value=bool(list(label_selector("", old["spec"].get("selector"))))))
+        return list(_spec(obj["spec"], any_value=bool(list(validate_label_selector("", old["spec"].get("selector"))))))
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         status = obj.get("status") or {}
-        found = list(conditions("status.conditions", status.get("conditions") or []))
+        errors = list(validate_conditions("status.conditions", status.get("conditions") or []))
         for name in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
-            found += not_negative(f"status.{name}", status.get(name))
-        return found
+            errors += check_not_negative(f"status.{name}", status.get(name))
+        return errors
 
 
 def _spec(spec: JSONObject, *, any_value: bool) -> Iterator[FieldError]:
-    least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
-    if least is not None and most is not None:
+    minimum, maximum = spec.get("minAvailable"), spec.get("maxUnavailable")
+    if minimum is not None and maximum is not None:
         yield invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
-    for name, value in (("minAvailable", least), ("maxUnavailable", most)):
+    for name, value in (("minAvailable", minimum), ("maxUnavailable", maximum)):
         if value is not None:
-            yield from int_or_percent(f"spec.{name}", value)
-            yield from at_most_all(f"spec.{name}", value)
-    yield from label_selector("spec.selector", spec.get("selector"), any_value=any_value)
+            yield from validate_int_or_percent(f"spec.{name}", value)
+            yield from check_at_most_100_percent(f"spec.{name}", value)
+    yield from validate_label_selector("spec.selector", spec.get("selector"), any_value=any_value)
     if spec.get("unhealthyPodEvictionPolicy") is not None:
-        yield from one_of("spec.unhealthyPodEvictionPolicy", spec["unhealthyPodEvictionPolicy"], ("AlwaysAllow", "IfHealthyBudget"))
+        yield from check_one_of("spec.unhealthyPodEvictionPolicy", spec["unhealthyPodEvictionPolicy"], ("AlwaysAllow", "IfHealthyBudget"))
 
 
 class RuntimeClassStrategy(BuiltinStrategy):
@@ -102,7 +109,7 @@ class RuntimeClassStrategy(BuiltinStrategy):
         return list(_class(obj))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return [*_class(obj), *immutable("handler", obj.get("handler", ""), old.get("handler", ""))]
+        return [*_class(obj), *check_immutable("handler", obj.get("handler", ""), old.get("handler", ""))]
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         selector = (obj.get("scheduling") or {}).get("nodeSelector") or {}
@@ -114,21 +121,21 @@ def _class(obj: JSONObject) -> Errors:
     if not handler:
         yield required("handler")
     else:
-        yield from label_name_field("handler", handler)
+        yield from validate_label_name_field("handler", handler)
     if overhead is not None:
-        yield from container_resources("overhead", {"limits": overhead.get("podFixed") or {}}, set(), PodOptions())
+        yield from validate_container_resources("overhead", {"limits": overhead.get("podFixed") or {}}, set(), PodOptions())
     if scheduling is not None:
-        yield from labels("scheduling.nodeSelector", scheduling.get("nodeSelector"))
+        yield from validate_labels("scheduling.nodeSelector", scheduling.get("nodeSelector"))
         yield from _tolerations("scheduling.tolerations", scheduling.get("tolerations") or [])
 
 
-def _tolerations(path: str, found: list[JSONObject]) -> Errors:
-    yield from tolerations(path, found)
+def _tolerations(path: str, value: list[JSONObject]) -> Errors:
+    yield from validate_tolerations(path, value)
     known: set[tuple[str, ...]] = set()
-    for at, toleration in enumerate(found):
+    for index, toleration in enumerate(value):
         key = tuple(toleration.get(name, "") for name in ("key", "operator", "value", "effect"))
         if key in known:
-            yield duplicate(f"{path}[{at}]", _shown(toleration))
+            yield duplicate(f"{path}[{index}]", _shown(toleration))
         known.add(key)
 
 

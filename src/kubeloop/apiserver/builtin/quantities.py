@@ -59,11 +59,11 @@ def added(first: ResourceList, second: ResourceList) -> dict[str, str]:
 
 def larger(first: ResourceList, second: ResourceList) -> dict[str, str]:
     """Return the greater quantity of each resource."""
-    most = dict(first)
+    maximum = dict(first)
     for name, text in second.items():
-        if name not in most or Quantity(text) > Quantity(most[name]):
-            most[name] = text
-    return most
+        if name not in maximum or Quantity(text) > Quantity(maximum[name]):
+            maximum[name] = text
+    return maximum
 
 
 def aggregate(spec: JSONObject, part: str) -> dict[str, str]:
@@ -76,7 +76,7 @@ def aggregate(spec: JSONObject, part: str) -> dict[str, str]:
     for container in spec.get("containers") or ():
         total = added(total, _of(container, part))
     sidecars: dict[str, str] = {}
-    most: dict[str, str] = {}
+    maximum: dict[str, str] = {}
     for container in spec.get("initContainers") or ():
         need = _of(container, part)
         if container.get("restartPolicy") == "Always":
@@ -84,13 +84,13 @@ def aggregate(spec: JSONObject, part: str) -> dict[str, str]:
             need = sidecars
         else:
             need = added(need, sidecars)
-        most = larger(most, need)
-    return larger(total, most)
+        maximum = larger(maximum, need)
+    return larger(total, maximum)
 
 
 def _of(container: JSONObject, part: str) -> ResourceList:
-    found: ResourceList = (container.get("resources") or {}).get(part) or {}
-    return found
+    result: ResourceList = (container.get("resources") or {}).get(part) or {}
+    return result
 
 
 def containers_of(spec: JSONObject) -> Iterable[JSONObject]:

@@ -6,7 +6,12 @@ import uuid
 from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.pods.resources import COUNTED, container_resource_name, resource_name, resource_value
+from kubeloop.apiserver.builtin.pods.resources import (
+    COUNTED,
+    check_resource_value,
+    validate_container_resource_name,
+    validate_resource_name,
+)
 from kubeloop.apiserver.builtin.quantities import may_overcommit, quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import IMMUTABLE, each
@@ -39,11 +44,11 @@ class LimitRangeStrategy(BuiltinStrategy):
 
 def _limits(limits: list[JSONObject]) -> Errors:
     types: set[str] = set()
-    for at, limit in enumerate(limits):
-        here, kind = f"spec.limits[{at}]", limit.get("type", "")
-        faults = qualified_name(kind)
-        yield from each(f"{here}.type", kind, faults)
-        if not faults and "/" not in kind and kind not in _TYPES:
+    for index, limit in enumerate(limits):
+        here, kind = f"spec.limits[{index}]", limit.get("type", "")
+        errors = qualified_name(kind)
+        yield from each(f"{here}.type", kind, errors)
+        if not errors and "/" not in kind and kind not in _TYPES:
             yield invalid(f"{here}.type", kind, "must be a standard limit type or fully qualified")
         if kind in types:
             yield duplicate(f"{here}.type", kind)
@@ -59,7 +64,7 @@ def _limit(path: str, limit: JSONObject) -> Errors:
             parts.remove(name)
             if limit.get(name):
                 yield forbidden(f"{path}.{name}", "may not be specified when `type` is 'Pod'")
-    check = container_resource_name if kind in ("Pod", "Container") else resource_name
+    check = validate_container_resource_name if kind in ("Pod", "Container") else validate_resource_name
     names: dict[str, None] = {}
     for part in parts:
         for name in limit.get(part) or ():
@@ -72,32 +77,32 @@ def _limit(path: str, limit: JSONObject) -> Errors:
 
 
 def _resource(path: str, name: str, texts: dict[str, str | None]) -> Errors:
-    least, most, default, request = (texts.get(part) for part in ("min", "max", "default", "defaultRequest"))
+    minimum, maximum, default, request = (texts.get(part) for part in ("min", "max", "default", "defaultRequest"))
     #: Smaller value, larger value, field of the error, value in the error, names of both.
     for low, high, part, shown, words in (
-        (least, most, "min", least, ("min", "max")),
-        (least, request, "defaultRequest", request, ("min", "default request")),
-        (request, most, "defaultRequest", request, ("default request", "max")),
+        (minimum, maximum, "min", minimum, ("min", "max")),
+        (minimum, request, "defaultRequest", request, ("min", "default request")),
+        (request, maximum, "defaultRequest", request, ("default request", "max")),
         (request, default, "defaultRequest", request, ("default request", "default limit")),
-        (least, default, "default", least, ("min", "default")),
-        (default, most, "default", most, ("default", "max")),
+        (minimum, default, "default", minimum, ("min", "default")),
+        (default, maximum, "default", maximum, ("default", "max")),
     ):
         if low is not None and high is not None and quantity(low) > quantity(high):
             yield invalid(f"{path}.{part}[{name}]", shown, f"{words[0]} value {low} is greater than {words[1]} value {high}")
-    yield from _ratio(f"{path}.maxLimitRequestRatio[{name}]", texts.get("maxLimitRequestRatio"), least, most)
+    yield from _ratio(f"{path}.maxLimitRequestRatio[{name}]", texts.get("maxLimitRequestRatio"), minimum, maximum)
     if default is not None and request is not None and not may_overcommit(name) and quantity(default) != quantity(request):
         text = f"default value {default} must equal to defaultRequest value {request} in {name}"
         yield invalid(f"{path}.defaultRequest[{name}]", request, text)
 
 
-def _ratio(path: str, text: str | None, least: str | None, most: str | None) -> Errors:
+def _ratio(path: str, text: str | None, minimum: str | None, maximum: str | None) -> Errors:
     if text is None:
         return
     if quantity(text) < 1:
         yield invalid(path, text, f"ratio {text} is less than 1")
-    if least is None or most is None:
+    if minimum is None or maximum is None:
         return
-    three = [quantity(one) for one in (text, most, least)]
+    three = [quantity(one) for one in (text, maximum, minimum)]
     milli = all(one.value() < _MOST_MILLI for one in three)
     ratio, high, low = (one.milli_value() if milli else one.value() for one in three)
     if low and (ratio / 1000 if milli else ratio) > high / low:
@@ -126,10 +131,10 @@ class QuotaStrategy(BuiltinStrategy):
         return list(_spec(obj["spec"]))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found, scopes = list(_spec(obj["spec"])), obj["spec"].get("scopes")
+        result, scopes = list(_spec(obj["spec"])), obj["spec"].get("scopes")
         if set(scopes or ()) != set(old["spec"].get("scopes") or ()):
-            found.append(invalid("spec.scopes", scopes, IMMUTABLE))
-        return found
+            result.append(invalid("spec.scopes", scopes, IMMUTABLE))
+        return result
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         status = obj.get("status") or {}
@@ -139,10 +144,10 @@ class QuotaStrategy(BuiltinStrategy):
 def _amounts(path: str, amounts: dict[str, str]) -> Errors:
     for name, value in amounts.items():
         here = f"{path}[{name}]"
-        yield from resource_name(here, name)
+        yield from validate_resource_name(here, name)
         if "/" not in name and not _is_standard(name):
             yield invalid(here, name, "must be a standard resource for quota")
-        yield from resource_value(here, name, value)
+        yield from check_resource_value(here, name, value)
 
 
 def _is_standard(name: str) -> bool:
@@ -167,9 +172,9 @@ def _uncovered(path: str, scope: str, hard: dict[str, str], shown: Any) -> Error
             yield invalid(path, shown, "unsupported scope applied to resource")
 
 
-def _contradictions(path: str, met: set[str], shown: Any) -> Errors:
+def _contradictions(path: str, scopes: set[str], shown: Any) -> Errors:
     for pair in _CONTRADICTIONS:
-        if pair <= met:
+        if pair <= scopes:
             yield invalid(path, shown, "conflicting scopes")
 
 

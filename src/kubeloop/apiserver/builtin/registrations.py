@@ -7,10 +7,10 @@ from typing import Final
 from kubeloop.apiserver.builtin.bootstrap.objects import available
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.admission_rules import match_conditions, one_of_pointer, rule_with_operations
-from kubeloop.apiserver.validation.formats import each, one_of
-from kubeloop.apiserver.validation.metadata import label_selector
-from kubeloop.apiserver.validation.webhook_client import client_config
+from kubeloop.apiserver.validation.admission_rules import check_optional_value, validate_match_conditions, validate_rule_with_operations
+from kubeloop.apiserver.validation.formats import check_one_of, each
+from kubeloop.apiserver.validation.metadata import validate_label_selector
+from kubeloop.apiserver.validation.webhook_client import check_client_config
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.names import dns1035_label, dns1123_subdomain, label_value, path_segment, port_number
 from kubeloop.types import JSONObject
@@ -40,20 +40,20 @@ class APIServiceStrategy(BuiltinStrategy):
         conditions = (obj.get("status") or {}).get("conditions") or ()
         return [
             error
-            for at, condition in enumerate(conditions)
-            for error in one_of(f"status.conditions[{at}].status", condition.get("status", ""), ("True", "False", "Unknown"))
+            for index, condition in enumerate(conditions)
+            for error in check_one_of(f"status.conditions[{index}].status", condition.get("status", ""), ("True", "False", "Unknown"))
         ]
 
     def _object_meta(self, obj: JSONObject, namespaced: bool) -> list[FieldError]:
         """Validate the metadata. The name must consist of version and group; its error has the position of the rules for names."""
-        found = super()._object_meta(obj, namespaced)
+        errors = super()._object_meta(obj, namespaced)
         name, spec = obj["metadata"].get("name", ""), obj["spec"]
-        wanted = f"{spec.get('version', '')}.{spec.get('group', '')}"
-        if name and name != wanted and not path_segment(name):
-            found.insert(0, invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"'))
+        requested = f"{spec.get('version', '')}.{spec.get('group', '')}"
+        if name and name != requested and not path_segment(name):
+            errors.insert(0, invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{requested}"'))
         if prefix := obj["metadata"].get("generateName"):
-            found.insert(0, invalid("metadata.generateName", prefix, f'must be `spec.version+"."+spec.group`: "{wanted}"'))
-        return found
+            errors.insert(0, invalid("metadata.generateName", prefix, f'must be `spec.version+"."+spec.group`: "{requested}"'))
+        return errors
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         return path_segment(name)
@@ -66,9 +66,9 @@ def _spec(spec: JSONObject) -> Errors:
     if group:
         yield from each("spec.group", group, dns1123_subdomain(group))
     yield from each("spec.version", version, dns1035_label(version))
-    for name, most in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
-        if not 0 < spec.get(name, 0) <= most:
-            yield invalid(f"spec.{name}", spec.get(name, 0), f"must be positive and less than {most}")
+    for name, maximum in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
+        if not 0 < spec.get(name, 0) <= maximum:
+            yield invalid(f"spec.{name}", spec.get(name, 0), f"must be positive and less than {maximum}")
     service, bundle, insecure = spec.get("service"), spec.get("caBundle") or "", bool(spec.get("insecureSkipTLSVerify"))
     if service is None:
         if bundle:
@@ -80,8 +80,8 @@ def _spec(spec: JSONObject) -> Errors:
     for name in ("namespace", "name"):
         if not service.get(name):
             yield required(f"spec.service.{name}")
-    if faults := port_number(service.get("port", 0)):
-        yield invalid("spec.service.port", service.get("port", 0), f"port is not valid: {', '.join(faults)}")
+    if errors := port_number(service.get("port", 0)):
+        yield invalid("spec.service.port", service.get("port", 0), f"port is not valid: {', '.join(errors)}")
     if insecure and bundle:
         yield invalid("spec.insecureSkipTLSVerify", True, "may not be true if caBundle is present")
 
@@ -144,11 +144,11 @@ class WebhookConfigurationStrategy(BuiltinStrategy):
 def _webhooks(obj: JSONObject, lenient: _Leniency) -> Errors:
     names: set[str] = set()
     same_conditions = lenient.knows_conditions(obj)
-    for at, hook in enumerate(obj.get("webhooks") or ()):
-        path = f"webhooks[{at}]"
+    for index, hook in enumerate(obj.get("webhooks") or ()):
+        path = f"webhooks[{index}]"
         yield from _webhook(path, hook, lenient)
         if not same_conditions:
-            yield from match_conditions(f"{path}.matchConditions", hook.get("matchConditions") or [], _condition)
+            yield from validate_match_conditions(f"{path}.matchConditions", hook.get("matchConditions") or [], _condition)
         yield from _reviews(f"{path}.admissionReviewVersions", hook.get("admissionReviewVersions") or [], any_version=lenient.reviews)
         name = hook.get("name") or ""
         if name in names and not lenient.names:
@@ -159,28 +159,28 @@ def _webhooks(obj: JSONObject, lenient: _Leniency) -> Errors:
 
 def _webhook(path: str, hook: JSONObject, lenient: _Leniency) -> Errors:
     yield from _full_name(f"{path}.name", hook.get("name") or "")
-    for at, rule in enumerate(hook.get("rules") or ()):
-        yield from rule_with_operations(f"{path}.rules[{at}]", rule)
-    yield from one_of_pointer(f"{path}.failurePolicy", hook.get("failurePolicy"), ["Fail", "Ignore"])
-    yield from one_of_pointer(f"{path}.matchPolicy", hook.get("matchPolicy"), ["Equivalent", "Exact"])
+    for index, rule in enumerate(hook.get("rules") or ()):
+        yield from validate_rule_with_operations(f"{path}.rules[{index}]", rule)
+    yield from check_optional_value(f"{path}.failurePolicy", hook.get("failurePolicy"), ["Fail", "Ignore"])
+    yield from check_optional_value(f"{path}.matchPolicy", hook.get("matchPolicy"), ["Equivalent", "Exact"])
     allowed = _ANY_SIDE_EFFECTS if lenient.side_effects else _HARMLESS
     if hook.get("sideEffects") is None:
         yield required(f"{path}.sideEffects", f"must specify one of {', '.join(allowed)}")
-    yield from one_of_pointer(f"{path}.sideEffects", hook.get("sideEffects"), allowed)
+    yield from check_optional_value(f"{path}.sideEffects", hook.get("sideEffects"), allowed)
     timeout = hook.get("timeoutSeconds")
     if timeout is not None and not 1 <= timeout <= 30:
         yield invalid(f"{path}.timeoutSeconds", timeout, "the timeout value must be between 1 and 30 seconds")
     for name in ("namespaceSelector", "objectSelector"):
-        yield from label_selector(f"{path}.{name}", hook.get(name), any_value=lenient.label_values)
-    yield from one_of_pointer(f"{path}.reinvocationPolicy", hook.get("reinvocationPolicy"), ["IfNeeded", "Never"])
-    yield from client_config(f"{path}.clientConfig", hook.get("clientConfig") or {})
+        yield from validate_label_selector(f"{path}.{name}", hook.get(name), any_value=lenient.label_values)
+    yield from check_optional_value(f"{path}.reinvocationPolicy", hook.get("reinvocationPolicy"), ["IfNeeded", "Never"])
+    yield from check_client_config(f"{path}.clientConfig", hook.get("clientConfig") or {})
 
 
 def _full_name(path: str, name: str) -> Errors:
     if not name:
         yield required(path)
-    elif faults := dns1123_subdomain(name):
-        yield invalid(path, name, ",".join(faults))
+    elif errors := dns1123_subdomain(name):
+        yield invalid(path, name, ",".join(errors))
     elif name.count(".") < _MOST_SEGMENTS - 1:
         yield invalid(path, name, "should be a domain with at least three segments separated by dots")
 
@@ -190,13 +190,13 @@ def _reviews(path: str, versions: list[str], *, any_version: bool) -> Errors:
         yield required(path, f"must specify one of {', '.join(_REVIEWS)}")
         return
     seen: set[str] = set()
-    for at, version in enumerate(versions):
+    for index, version in enumerate(versions):
         if version in seen:
-            yield invalid(f"{path}[{at}]", version, "duplicate version")
+            yield invalid(f"{path}[{index}]", version, "duplicate version")
             continue
         seen.add(version)
         for message in dns1035_label(version):
-            yield invalid(f"{path}[{at}]", version, message)
+            yield invalid(f"{path}[{index}]", version, message)
     if not any_version and not seen & set(_REVIEWS):
         yield invalid(path, versions, f"must include at least one of {', '.join(_REVIEWS)}")
 
@@ -205,5 +205,5 @@ def _condition(path: str, expression: str) -> Errors:
     # CEL is imported with the first condition: most servers have none.
     from kubeloop.apiserver.expressions.compiler import compiled_condition
 
-    if fault := compiled_condition(expression).fault:
-        yield invalid(path, expression, fault)
+    if error := compiled_condition(expression).error:
+        yield invalid(path, expression, error)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import each, one_of, subdomain_field
-from kubeloop.apiserver.validation.metadata import label_selector
+from kubeloop.apiserver.validation.formats import check_one_of, each, validate_subdomain_field
+from kubeloop.apiserver.validation.metadata import validate_label_selector
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required
 from kubeloop.meta.names import path_segment
 from kubeloop.types import JSONObject
@@ -35,7 +35,7 @@ class RoleStrategy(_RbacStrategy):
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         selectors = (old.get("aggregationRule") or {}).get("clusterRoleSelectors") or ()
-        any_value = any(list(label_selector("", one)) for one in selectors)
+        any_value = any(list(validate_label_selector("", one)) for one in selectors)
         return [*_rules(obj, self.namespaced), *_aggregation(obj, any_value=any_value)]
 
 
@@ -46,16 +46,16 @@ class RoleBindingStrategy(_RbacStrategy):
         return list(_binding(obj, self.namespaced))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found, role = list(_binding(obj, self.namespaced)), obj.get("roleRef") or {}
+        result, role = list(_binding(obj, self.namespaced)), obj.get("roleRef") or {}
         if role != (old.get("roleRef") or {}):
             shown = {"APIGroup": role.get("apiGroup", ""), "Kind": role.get("kind", ""), "Name": role.get("name", "")}
-            found.append(invalid("roleRef", shown, "cannot change roleRef"))
-        return found
+            result.append(invalid("roleRef", shown, "cannot change roleRef"))
+        return result
 
 
 def _rules(obj: JSONObject, namespaced: bool) -> Errors:
-    for at, rule in enumerate(obj.get("rules") or ()):
-        here, urls = f"rules[{at}]", rule.get("nonResourceURLs") or []
+    for index, rule in enumerate(obj.get("rules") or ()):
+        here, urls = f"rules[{index}]", rule.get("nonResourceURLs") or []
         if not rule.get("verbs"):
             yield required(f"{here}.verbs", "verbs must contain at least one value")
         if urls:
@@ -77,24 +77,24 @@ def _aggregation(obj: JSONObject, *, any_value: bool) -> Errors:
     selectors = rule.get("clusterRoleSelectors") or []
     if not selectors:
         yield required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil")
-    for at, selector in enumerate(selectors):
-        faults = list(label_selector(f"{path}[{at}]", selector, any_value=any_value))
-        yield from faults
-        if faults:
+    for index, selector in enumerate(selectors):
+        errors = list(validate_label_selector(f"{path}[{index}]", selector, any_value=any_value))
+        yield from errors
+        if errors:
             # Upstream reports it a second time, when it builds the selector.
-            yield invalid(f"{path}[{at}]", None, "invalid label selector.")
+            yield invalid(f"{path}[{index}]", None, "invalid label selector.")
 
 
 def _binding(obj: JSONObject, namespaced: bool) -> Errors:
     role = obj.get("roleRef") or {}
-    yield from one_of("roleRef.apiGroup", role.get("apiGroup", ""), (_GROUP,))
-    yield from one_of("roleRef.kind", role.get("kind", ""), ("Role", "ClusterRole") if namespaced else ("ClusterRole",))
+    yield from check_one_of("roleRef.apiGroup", role.get("apiGroup", ""), (_GROUP,))
+    yield from check_one_of("roleRef.kind", role.get("kind", ""), ("Role", "ClusterRole") if namespaced else ("ClusterRole",))
     if not role.get("name"):
         yield required("roleRef.name")
     else:
         yield from each("roleRef.name", role["name"], path_segment(role["name"]))
-    for at, subject in enumerate(obj.get("subjects") or ()):
-        yield from _subject(f"subjects[{at}]", subject, namespaced)
+    for index, subject in enumerate(obj.get("subjects") or ()):
+        yield from _subject(f"subjects[{index}]", subject, namespaced)
 
 
 def _subject(path: str, subject: JSONObject, namespaced: bool) -> Errors:
@@ -103,11 +103,11 @@ def _subject(path: str, subject: JSONObject, namespaced: bool) -> Errors:
         yield required(f"{path}.name")
     if kind == "ServiceAccount":
         if name:
-            yield from subdomain_field(f"{path}.name", name)
-        yield from one_of(f"{path}.apiGroup", group, ("",))
+            yield from validate_subdomain_field(f"{path}.name", name)
+        yield from check_one_of(f"{path}.apiGroup", group, ("",))
         if not namespaced and not subject.get("namespace"):
             yield required(f"{path}.namespace")
     elif kind in ("User", "Group"):
-        yield from one_of(f"{path}.apiGroup", group, (_GROUP,))
+        yield from check_one_of(f"{path}.apiGroup", group, (_GROUP,))
     else:
-        yield from one_of(f"{path}.kind", kind, ("ServiceAccount", "User", "Group"))
+        yield from check_one_of(f"{path}.kind", kind, ("ServiceAccount", "User", "Group"))

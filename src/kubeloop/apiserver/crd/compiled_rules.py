@@ -56,9 +56,9 @@ class RuleCompiler:
         text = rule.get("rule") or ""
         if not text.strip():
             return CompiledRule(rule)
-        where = self._environment(optional_old=bool(rule.get("optionalOldSelf")))
+        environment = self._environment(optional_old=bool(rule.get("optionalOldSelf")))
         try:
-            program = compile_expression(text, where)
+            program = compile_expression(text, environment)
         except InstantiationError as exc:
             return CompiledRule(rule, error=_NOT_BOOL if exc.result != "bool" else f"program instantiation failed: {exc}")
         except CompileError as exc:
@@ -66,21 +66,21 @@ class RuleCompiler:
         if program.result.kind != "bool":
             return CompiledRule(rule, error=_NOT_BOOL)
         cost = program.most_cost(self._declared.size_of)
-        found = program, "", program.uses("oldSelf"), cost
-        message, message_error = self._message(rule.get("messageExpression") or "", where)
+        value = program, "", program.uses("oldSelf"), cost
+        message, message_error = self._message(rule.get("messageExpression") or "", environment)
         message_cost = message.most_cost(self._declared.size_of) if message is not None else 0
-        return CompiledRule(rule, *found, message, message_error, message_cost, "" if message_error else self._field(rule))
+        return CompiledRule(rule, *value, message, message_error, message_cost, "" if message_error else self._field(rule))
 
     def _environment(self, *, optional_old: bool) -> Environment:
         if optional_old not in self._environments:
             self._environments[optional_old] = environment(self._declared, optional_old=optional_old)
         return self._environments[optional_old]
 
-    def _message(self, text: str, where: Environment) -> tuple[Program | None, str]:
+    def _message(self, text: str, environment: Environment) -> tuple[Program | None, str]:
         if not text:
             return None, ""
         try:
-            program = compile_expression(text, where)
+            program = compile_expression(text, environment)
         except InstantiationError as exc:
             return None, _NOT_STRING if exc.result != "string" else f"messageExpression instantiation failed: {exc}"
         except CompileError as exc:

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
-from kubeloop.apiserver.crd.conversion import Post, calls_nobody
+from kubeloop.apiserver.crd.conversion import Post, call_no_webhook
 from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, accepted_names, group_of, is_served, is_true, set_condition
-from kubeloop.apiserver.crd.naming import names_taken, settle
+from kubeloop.apiserver.crd.naming import names_in_use, update_names
 from kubeloop.apiserver.ownership import SERVER, Owners
 from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed, StoredObject
 from kubeloop.apiserver.registry.registry import Registry
@@ -36,7 +36,7 @@ DEFINITIONS: Final = GroupVersionResource("apiextensions.k8s.io", "v1", "customr
 DeleteInstance = Callable[[ServedResource, str, str], Awaitable[None]]
 
 
-class DefinitionKeeper:
+class DefinitionController:
     """Follows the stored CustomResourceDefinitions and updates the registry.
 
     Guarantees
@@ -48,7 +48,7 @@ class DefinitionKeeper:
     """
 
     def __init__(
-        self, objects: Objects, changes: WatchCache, registry: Registry, clock: Clock, delete: DeleteInstance, post: Post = calls_nobody
+        self, objects: Objects, changes: WatchCache, registry: Registry, clock: Clock, delete: DeleteInstance, post: Post = call_no_webhook
     ) -> None:
         """Create a controller that is not started.
 
@@ -94,10 +94,10 @@ class DefinitionKeeper:
 
     @property
     def _resource(self) -> ServedResource:
-        found = self._registry.get(DEFINITIONS)
-        if found is None:
+        result = self._registry.get(DEFINITIONS)
+        if result is None:
             raise LookupError(f"the registry does not serve {DEFINITIONS}")
-        return found
+        return result
 
     async def _sync(self, key: str, kv: KeyValue | None) -> None:
         if kv is None:
@@ -145,8 +145,8 @@ class DefinitionKeeper:
     async def _settle(self, key: str) -> None:
         stored = self._definitions[key]
         group = group_of(stored.obj)
-        taken = names_taken(self._definitions[other].obj for other in self._others(key, group))
-        after = settle(stored.obj, taken, self._clock.wall())
+        taken = names_in_use(self._definitions[other].obj for other in self._others(key, group))
+        after = update_names(stored.obj, taken, self._clock.wall())
         if after is None:
             self._register(key, stored.obj)
         elif await self._write(key, after, stored):
@@ -181,9 +181,9 @@ class DefinitionKeeper:
         )  # Imported with the first definition, because custom resources need many modules.
 
         served = [one for one in served_resources(crd, self._post) if self._free(one.gvr)]
-        kept = {one.gvr for one in served}
+        retained = {one.gvr for one in served}
         for gvr in known[1] if known else []:
-            if gvr not in kept:
+            if gvr not in retained:
                 self._registry.remove(gvr)
         for one in served:
             self._registry.replace(one)
@@ -227,17 +227,17 @@ class DefinitionKeeper:
         prefix = resource.storage_prefix
         subscription = self._changes.subscribe(prefix)
         try:
-            asked: set[str] = set()
+            requested: set[str] = set()
             while True:
-                found = await self._objects.storage.range(prefix, prefix_end(prefix))
-                left = found.items
+                value = await self._objects.storage.range(prefix, prefix_end(prefix))
+                left = value.items
                 if not left:
                     # Watches end when the definition is removed, so they must have sent the deletions of the instances by then.
-                    await self._changes.wait_until(found.revision)
+                    await self._changes.wait_until(value.revision)
                     return
                 for kv in left:
-                    if kv.key not in asked:
-                        asked.add(kv.key)
+                    if kv.key not in requested:
+                        requested.add(kv.key)
                         metadata = decode(kv.value)["metadata"]
                         await self._delete(resource, metadata.get("namespace", ""), metadata["name"])
                 if (await self._objects.storage.range(prefix, prefix_end(prefix), limit=1)).items:

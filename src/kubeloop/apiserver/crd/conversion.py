@@ -16,8 +16,8 @@ from kubeloop.apiserver.crd.definition import is_true
 from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
 from kubeloop.apiserver.outbound.review_reader import read_review
 from kubeloop.apiserver.outbound.target import trust
-from kubeloop.apiserver.validation.metadata import labels
-from kubeloop.apiserver.validation.webhook_client import client_config
+from kubeloop.apiserver.validation.metadata import validate_labels
+from kubeloop.apiserver.validation.webhook_client import check_client_config
 from kubeloop.endpoints import api_errors
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid, required
 from kubeloop.meta.names import annotation_key, dns1035_label
@@ -38,7 +38,7 @@ _FIELDS: Final[Mapping[str, str]] = {"uid": "string", "convertedObjects": "[]run
 _TIMEOUT: Final = 30
 
 
-async def calls_nobody(_config: JSONObject, _review: JSONObject, *, timeout: int) -> bytes:  # noqa: ARG001 - a Post's own
+async def call_no_webhook(_config: JSONObject, _review: JSONObject, *, timeout: int) -> bytes:  # noqa: ARG001 - a Post's own
     """Raise CallFailed: for definitions that are only inspected and not served."""
     raise CallFailed("no webhook is called here")
 
@@ -64,18 +64,16 @@ class ConversionWebhook:
         Raises:
             ApiError: The conversion failed: code 500 without a reason, as upstream.
         """
-        what = f"conversion webhook for {_shown_kind(objects[0])}"
+        subject = f"conversion webhook for {_shown_kind(objects[0])}"
         try:
             response = await self._ask(objects, to)
-        except CallFailed as fault:
-            raise api_errors.internal(f"{what} failed: {fault}") from None
+        except CallFailed as error:
+            raise api_errors.internal(f"{subject} failed: {error}") from None
         made = response.get("convertedObjects") or []
         if len(made) != len(objects):
-            raise api_errors.internal(f"{what} returned {len(made)} objects, expected {len(objects)}")
-        single = len(objects) == 1
-        return [
-            _checked(what, before, after, to, place, single=single) for place, (before, after) in enumerate(zip(objects, made, strict=True))
-        ]
+            raise api_errors.internal(f"{subject} returned {len(made)} objects, expected {len(objects)}")
+        single, pairs = len(objects) == 1, zip(objects, made, strict=True)
+        return [_checked(subject, before, after, to, place, single=single) for place, (before, after) in enumerate(pairs)]
 
     async def _ask(self, objects: list[JSONObject], to: str) -> JSONObject:
         version = next((one for one in self._reviews if one in _REVIEW_VERSIONS), None)
@@ -88,11 +86,11 @@ class ConversionWebhook:
             "request": {"uid": uid, "desiredAPIVersion": to, "objects": [_without_version(one) for one in objects]},
         }
         body = await self._post(self._config, review, timeout=_TIMEOUT)
-        response, met = read_review(body, _GROUP, version, "ConversionReview", _FIELDS)
-        wanted = f"{_GROUP}/v1, Kind=ConversionReview"
+        response, kind = read_review(body, _GROUP, version, "ConversionReview", _FIELDS)
+        expected = f"{_GROUP}/v1, Kind=ConversionReview"
         # Responses of v1beta1 may lack kind and uid.
-        if version == "v1" and met != wanted:
-            raise CallFailed(f"expected webhook response of {wanted}, got {met}")
+        if version == "v1" and kind != expected:
+            raise CallFailed(f"expected webhook response of {expected}, got {kind}")
         if response is None:
             raise CallFailed("no response provided")
         if version == "v1" and (response.get("uid") or "") != uid:
@@ -113,11 +111,11 @@ def _without_version(obj: JSONObject) -> JSONObject:
     return {**obj, "metadata": metadata}
 
 
-def _checked(what: str, before: JSONObject, after: Any, to: str, place: int, *, single: bool) -> JSONObject:
+def _checked(subject: str, before: JSONObject, after: Any, to: str, place: int, *, single: bool) -> JSONObject:
     """Check a converted object, and return it with the metadata of the original.
 
     Args:
-        what: Name of the custom resource, for messages.
+        subject: Name of the custom resource, for messages.
         before: The original object.
         after: The object in the response.
         to: The requested API version.
@@ -131,52 +129,52 @@ def _checked(what: str, before: JSONObject, after: Any, to: str, place: int, *, 
         raise api_errors.internal("unexpected end of JSON input")
     if not isinstance(after, dict) or not after.get("kind"):
         raise api_errors.internal(f"Object 'Kind' is missing in '{json.dumps(after, ensure_ascii=False)}'")
-    at_index = f"{what} returned invalid{'' if single else ' converted'} object at index {place}"
-    at_object = f"{what} returned invalid object" if single else at_index
+    at_index = f"{subject} returned invalid{'' if single else ' converted'} object at index {place}"
+    at_object = f"{subject} returned invalid object" if single else at_index
     if after.get("apiVersion") != to:
         raise api_errors.internal(f"{at_index}: invalid groupVersion (expected {to}, received {after.get('apiVersion') or ''})")
     if after["kind"] != before["kind"]:
         raise api_errors.internal(f"{at_index}: invalid kind (expected {before['kind']}, received {after['kind']})")
     metadata = after.get("metadata")
-    found = metadata if isinstance(metadata, dict) else {}
+    value = metadata if isinstance(metadata, dict) else {}
     for name, shown in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
-        wanted, got = before["metadata"].get(name) or "", found.get(name) or ""
-        if wanted != got:
-            raise api_errors.internal(f"{at_object}: must have the same {shown}: {wanted} != {got}")
+        requested, got = before["metadata"].get(name) or "", value.get(name) or ""
+        if requested != got:
+            raise api_errors.internal(f"{at_object}: must have the same {shown}: {requested} != {got}")
     try:
-        kept = _metadata(before["metadata"], found)
-    except CallFailed as fault:
-        of = f"{what} returned invalid metadata" if single else f"{what} returned invalid metadata in object at index {place}"
-        raise api_errors.internal(f"{of}: {fault}") from None
-    return {**after, "metadata": kept}
+        retained = _metadata(before["metadata"], value)
+    except CallFailed as error:
+        of = f"{subject} returned invalid metadata" if single else f"{subject} returned invalid metadata in object at index {place}"
+        raise api_errors.internal(f"{of}: {error}") from None
+    return {**after, "metadata": retained}
 
 
 def _metadata(before: JSONObject, after: JSONObject) -> JSONObject:
-    kept: JSONObject = copy.deepcopy(before)
+    retained: JSONObject = copy.deepcopy(before)
     for field in ("labels", "annotations"):
-        given = after.get(field)
-        if given is None:
-            kept.pop(field, None)
+        values = after.get(field)
+        if values is None:
+            retained.pop(field, None)
             continue
-        if not isinstance(given, dict):
-            raise CallFailed(f"invalid metadata.{field} of type {_go_type(given)} in converted object")
-        for key, value in given.items():
+        if not isinstance(values, dict):
+            raise CallFailed(f"invalid metadata.{field} of type {_go_type(values)} in converted object")
+        for key, value in values.items():
             if not isinstance(value, str):
                 raise CallFailed(f"metadata.{field}[{key}] must be a string, but is {_go_type(value)} in converted object")
-        if given != (before.get(field) or {}):
-            _check_texts(field, given)
-        kept[field] = given
-    return kept
+        if values != (before.get(field) or {}):
+            _check_texts(field, values)
+        retained[field] = values
+    return retained
 
 
-def _check_texts(field: str, given: dict[str, str]) -> None:
+def _check_texts(field: str, values: dict[str, str]) -> None:
     if field == "labels":
-        faults = [str(fault) for fault in labels("metadata.labels", given)]
+        errors = [str(error) for error in validate_labels("metadata.labels", values)]
     else:
         # Upstream spells the path this way.
-        faults = [f'metadata.annotation: Invalid value: "{key}": {message}' for key in given for message in annotation_key(key)]
-    if faults:
-        raise CallFailed(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
+        errors = [f'metadata.annotation: Invalid value: "{key}": {message}' for key in values for message in annotation_key(key)]
+    if errors:
+        raise CallFailed(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
 
 
 def _go_type(value: Any) -> str:
@@ -189,26 +187,26 @@ _CLIENT: Final = "spec.conversion.webhookClientConfig"
 _VERSIONS: Final = "spec.conversion.conversionReviewVersions"
 
 
-def bundle_fault(crd: JSONObject) -> str:
+def ca_bundle_error(crd: JSONObject) -> str:
     """Return why the CA bundle of a conversion webhook is invalid; empty if it is valid."""
     client = ((crd["spec"].get("conversion") or {}).get("webhook") or {}).get("clientConfig") or {}
     if not client.get("caBundle"):
         return ""
     try:
         trust(base64.b64decode(client["caBundle"]))
-    except (NotCallable, ValueError) as fault:
-        return str(fault)
+    except (NotCallable, ValueError) as error:
+        return str(error)
     return ""
 
 
-def check_bundle(crd: JSONObject, old: JSONObject) -> Iterator[FieldError]:
+def check_ca_bundle(crd: JSONObject, old: JSONObject) -> Iterator[FieldError]:
     """Check that an established definition keeps a valid CA bundle. A bundle that was invalid before may stay so."""
     if (crd["spec"].get("conversion") or {}).get("strategy") != "Webhook":
         return
-    fault = bundle_fault(crd)
-    if fault and is_true(old, "Established") and not bundle_fault(old):
+    error = ca_bundle_error(crd)
+    if error and is_true(old, "Established") and not ca_bundle_error(old):
         bundle = crd["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"]
-        yield invalid(f"{_CLIENT}.caBundle", bundle, fault)
+        yield invalid(f"{_CLIENT}.caBundle", bundle, error)
 
 
 def check_conversion(spec: JSONObject) -> Iterator[FieldError]:
@@ -229,7 +227,7 @@ def check_conversion(spec: JSONObject) -> Iterator[FieldError]:
         if client is None:
             yield required(_CLIENT, "required when strategy is set to Webhook")
         else:
-            yield from client_config(_CLIENT, client)
+            yield from check_client_config(_CLIENT, client)
         yield from _reviews(reviews)
         return
     detail = "should not be set when strategy is not set to Webhook"

@@ -86,14 +86,14 @@ def set_condition(crd: JSONObject, type_: str, status: str, reason: str, message
         now: Time of the transition.
     """
     stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    found = condition(crd, type_)
-    if found is None:
+    value = condition(crd, type_)
+    if value is None:
         holder = crd.setdefault("status", {})
-        holder["conditions"] = [*(holder.get("conditions") or []), found := {"type": type_}]
-        found["lastTransitionTime"] = stamp
-    elif found.get("status") != status:
-        found["lastTransitionTime"] = stamp
-    found.update(status=status, reason=reason, message=message)
+        holder["conditions"] = [*(holder.get("conditions") or []), value := {"type": type_}]
+        value["lastTransitionTime"] = stamp
+    elif value.get("status") != status:
+        value["lastTransitionTime"] = stamp
+    value.update(status=status, reason=reason, message=message)
 
 
 def is_served(crd: JSONObject) -> bool:
@@ -105,8 +105,8 @@ def is_served(crd: JSONObject) -> bool:
 
 def shared(crd: JSONObject, read: Callable[[JSONObject], Any]) -> bool:
     """Return whether all versions have the same value. Upstream then reports its errors once, at ``spec`` instead of at each version."""
-    found = [read(version) for version in versions_of(crd)]
-    return bool(found) and all(one == found[0] for one in found)
+    value = [read(version) for version in versions_of(crd)]
+    return bool(value) and all(one == value[0] for one in value)
 
 
 # Defaults of a CustomResourceDefinition. Source: apiextensions.k8s.io/v1 defaults.go.

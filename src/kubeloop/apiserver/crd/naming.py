@@ -12,80 +12,80 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from kubeloop.apiserver.crd.conversion import bundle_fault
+from kubeloop.apiserver.crd.conversion import ca_bundle_error
 from kubeloop.apiserver.crd.definition import APPROVAL_ANNOTATION, accepted_names, condition, group_of, names_of, set_condition
 from kubeloop.types import JSONObject
 
 
 @dataclass(slots=True)
-class Taken:
+class NamesInUse:
     """Names that other definitions of the group use: ``resources`` (plural, singular, short) and ``kinds`` (kind, list kind)."""
 
     resources: set[str] = field(default_factory=set)
     kinds: set[str] = field(default_factory=set)
 
 
-def names_taken(others: Iterable[JSONObject]) -> Taken:
+def names_in_use(others: Iterable[JSONObject]) -> NamesInUse:
     """Collect the accepted names of other definitions in the same group."""
-    taken = Taken()
+    in_use = NamesInUse()
     for other in others:
         names = accepted_names(other)
-        taken.resources.update(filter(None, (names.get("plural"), names.get("singular"), *(names.get("shortNames") or ()))))
-        taken.kinds.update(filter(None, (names.get("kind"), names.get("listKind"))))
-    return taken
+        in_use.resources.update(filter(None, (names.get("plural"), names.get("singular"), *(names.get("shortNames") or ()))))
+        in_use.kinds.update(filter(None, (names.get("kind"), names.get("listKind"))))
+    return in_use
 
 
-def settle(crd: JSONObject, taken: Taken, now: datetime) -> JSONObject | None:
+def update_names(crd: JSONObject, in_use: NamesInUse, now: datetime) -> JSONObject | None:
     """Return the definition with accepted names and conditions; None if nothing changes. ``crd`` itself stays unchanged."""
-    after = copy.deepcopy(crd)
-    wanted, held = names_of(crd), accepted_names(crd)
-    granted = dict(held)
-    reason, message = _grant(wanted, held, granted, taken)
-    if "categories" in wanted:
-        granted["categories"] = wanted["categories"]
+    result = copy.deepcopy(crd)
+    requested, accepted = names_of(crd), accepted_names(crd)
+    new_names = dict(accepted)
+    reason, message = _grant(requested, accepted, new_names, in_use)
+    if "categories" in requested:
+        new_names["categories"] = requested["categories"]
     else:
-        granted.pop("categories", None)
-    after.setdefault("status", {})["acceptedNames"] = {"plural": "", "kind": "", **granted}
+        new_names.pop("categories", None)
+    result.setdefault("status", {})["acceptedNames"] = {"plural": "", "kind": "", **new_names}
     if reason:
-        set_condition(after, "NamesAccepted", "False", reason, message, now)
+        set_condition(result, "NamesAccepted", "False", reason, message, now)
     else:
-        set_condition(after, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now)
+        set_condition(result, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now)
     established = condition(crd, "Established")
     if established is None or established.get("status") != "True":
         if reason:
-            set_condition(after, "Established", "False", "NotAccepted", "not all names are accepted", now)
-        elif bundle_fault(crd):
-            set_condition(after, "Established", "False", "InvalidCABundle", "The conversion webhook CABundle is invalid", now)
+            set_condition(result, "Established", "False", "NotAccepted", "not all names are accepted", now)
+        elif ca_bundle_error(crd):
+            set_condition(result, "Established", "False", "InvalidCABundle", "The conversion webhook CABundle is invalid", now)
         else:
-            set_condition(after, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted", now)
+            set_condition(result, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted", now)
     if is_protected(group_of(crd)):
-        _approve(after, now)
-    return after if after != crd else None
+        _approve(result, now)
+    return result if result != crd else None
 
 
-def _grant(wanted: JSONObject, held: JSONObject, granted: JSONObject, taken: Taken) -> tuple[str, str]:
+def _grant(requested: JSONObject, accepted: JSONObject, new_names: JSONObject, in_use: NamesInUse) -> tuple[str, str]:
     """Add the names without a conflict to ``granted``. Return reason and message of the last conflict; empty texts without one."""
     reason = message = ""
     for name, title, used in (
-        ("plural", "Plural", taken.resources),
-        ("singular", "Singular", taken.resources),
-        ("shortNames", "ShortNames", taken.resources),
-        ("kind", "Kind", taken.kinds),
-        ("listKind", "ListKind", taken.kinds),
+        ("plural", "Plural", in_use.resources),
+        ("singular", "Singular", in_use.resources),
+        ("shortNames", "ShortNames", in_use.resources),
+        ("kind", "Kind", in_use.kinds),
+        ("listKind", "ListKind", in_use.kinds),
     ):
-        ask, have = wanted.get(name), held.get(name)
+        requested_name, accepted_name = requested.get(name), accepted.get(name)
         if name == "shortNames":
-            refused = [one for one in ask or [] if one in used and one not in (have or [])]
+            refused = [one for one in requested_name or [] if one in used and one not in (accepted_name or [])]
         else:
-            refused = [ask] if ask != have and ask in used else []
+            refused = [requested_name] if requested_name != accepted_name and requested_name in used else []
         if refused:
             reason = f"{title}Conflict"
             texts = [f'"{one}" is already in use' for one in refused]
             message = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-        elif ask is not None:
-            granted[name] = ask
+        elif requested_name is not None:
+            new_names[name] = requested_name
         else:
-            granted.pop(name, None)
+            new_names.pop(name, None)
     return reason, message
 
 

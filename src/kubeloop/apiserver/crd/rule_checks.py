@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kubeloop.apiserver.crd.compiled_rules import CompiledRule, RuleCompiler
-from kubeloop.apiserver.crd.rules import Rules
+from kubeloop.apiserver.crd.rules import SchemaRules
 from kubeloop.cel.declared import DeclaredType, declare
 from kubeloop.cel.estimate import UNBOUNDED
 from kubeloop.meta.field_error import FieldError, FieldErrorType, forbidden, invalid
@@ -24,21 +24,21 @@ _MOST_NAMED: Final = 4
 _ADVICE: Final = "try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared"
 
 
-def check_rules(schema: JSONObject, path: str, faults: list[FieldError]) -> list[FieldError]:
-    """Return the errors of the rules in a schema. Parts of the schema that have other errors (``faults``) are skipped."""
-    if any(_forbids_types(fault, path) for fault in faults):
+def check_rules(schema: JSONObject, path: str, errors: list[FieldError]) -> list[FieldError]:
+    """Return the errors of the rules in a schema. Parts of the schema that have other errors (``errors``) are skipped."""
+    if any(_forbids_types(error, path) for error in errors):
         return []
     wrong = list(_defaults(schema, path, is_root=True))
     if wrong:
         return wrong
     total = _Total()
-    found = list(_Checks(faults, total).node(schema, path, _Place()))
+    all_errors = list(_Checks(errors, total).node(schema, path, _Place()))
     if total.cost > _TOTAL_LIMIT:
         why = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
-        found.extend(forbidden(at, why) for _, at in total.dearest)
-        what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
-        found.append(forbidden(path, _too_dear(what, total.cost, _TOTAL_LIMIT)))
-    return found
+        all_errors.extend(forbidden(index, why) for _, index in total.dearest)
+        description = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
+        all_errors.append(forbidden(path, _too_dear(description, total.cost, _TOTAL_LIMIT)))
+    return all_errors
 
 
 def _forbids_types(fault: FieldError, path: str) -> bool:
@@ -55,7 +55,7 @@ def _defaults(schema: Any, path: str, *, is_root: bool = False, in_metadata: boo
     in_metadata = in_metadata and not embedded
     default = schema.get("default")
     if default is not None and not in_metadata and has_rules(node := parse(schema)):
-        yield from Rules(node, is_root=embedded).check_default(default, f"{path}.default")
+        yield from SchemaRules(node, is_root=embedded).check_default(default, f"{path}.default")
     yield from _defaults(schema.get("items"), f"{path}.items", in_metadata=in_metadata)
     for name, below in sorted((schema.get("properties") or {}).items()):
         meta = in_metadata or (embedded and name in ("metadata", "kind", "apiVersion"))
@@ -87,9 +87,9 @@ class _Place:
 
     def below(self, schema: JSONObject) -> _Place:
         """Return the position of a node below this one."""
-        most = _most_elements(schema)
-        known = self.cardinality is not None and most is not None
-        return replace(self, is_root=False, cardinality=min((self.cardinality or 0) * (most or 0), UNBOUNDED) if known else None)
+        maximum = _most_elements(schema)
+        known = self.cardinality is not None and maximum is not None
+        return replace(self, is_root=False, cardinality=min((self.cardinality or 0) * (maximum or 0), UNBOUNDED) if known else None)
 
 
 def _most_elements(schema: JSONObject) -> int | None:
@@ -104,8 +104,8 @@ def _most_elements(schema: JSONObject) -> int | None:
 
 
 class _Checks:
-    def __init__(self, faults: list[FieldError], total: _Total) -> None:
-        self._faults = faults
+    def __init__(self, errors: list[FieldError], total: _Total) -> None:
+        self._faults = errors
         self._total = total
 
     def node(self, schema: Any, path: str, place: _Place) -> Iterator[FieldError]:
@@ -121,43 +121,43 @@ class _Checks:
             items = replace(below, uncorrelatable=path)
         yield from self.node(schema.get("items"), f"{path}.items", items)
         rules = schema.get("x-kubernetes-validations")
-        if rules and not any(fault.field.startswith(path) for fault in self._faults):
+        if rules and not any(error.field.startswith(path) for error in self._faults):
             yield from self._rules(schema, rules, path, place)
 
     def _rules(self, schema: JSONObject, rules: list[JSONObject], path: str, place: _Place) -> Iterator[FieldError]:
         node = parse(schema)
         declared = declare(node, is_root=place.is_root or node.embedded_resource)
-        at = f"{path}.x-kubernetes-validations"
+        position = f"{path}.x-kubernetes-validations"
         if declared is None:
             why = "failed to construct type information for x-kubernetes-validations rules"
             detail = f"internal error: {why}: unable to convert structural schema to CEL declarations"
-            yield FieldError(FieldErrorType.INTERNAL, at, None, detail)
+            yield FieldError(FieldErrorType.INTERNAL, position, None, detail)
             return
         compiler = RuleCompiler(node, declared)
         for index, rule in enumerate(rules):
-            yield from self._rule(compiler.compile(rule), declared, f"{at}[{index}]", place)
+            yield from self._rule(compiler.compile(rule), declared, f"{position}[{index}]", place)
 
-    def _rule(self, found: CompiledRule, declared: DeclaredType, at: str, place: _Place) -> Iterator[FieldError]:
-        cost = min(found.most_cost * (declared.cardinality if place.cardinality is None else place.cardinality), UNBOUNDED)
+    def _rule(self, value: CompiledRule, declared: DeclaredType, at: str, place: _Place) -> Iterator[FieldError]:
+        cost = min(value.most_cost * (declared.cardinality if place.cardinality is None else place.cardinality), UNBOUNDED)
         if cost > _RULE_LIMIT:
             yield forbidden(f"{at}.rule", _too_dear("estimated rule cost", cost, _RULE_LIMIT))
         self._total.add(cost, f"{at}.rule")
-        if found.error:
-            yield invalid(f"{at}.rule", rule_form(found.rule), found.error)
-        if found.message_error:
-            yield invalid(f"{at}.messageExpression", rule_form(found.rule), found.message_error)
-        elif found.message is not None:
-            if found.message_cost > _RULE_LIMIT:
-                detail = _too_dear("estimated messageExpression cost", found.message_cost, _RULE_LIMIT)
+        if value.error:
+            yield invalid(f"{at}.rule", rule_form(value.rule), value.error)
+        if value.message_error:
+            yield invalid(f"{at}.messageExpression", rule_form(value.rule), value.message_error)
+        elif value.message is not None:
+            if value.message_cost > _RULE_LIMIT:
+                detail = _too_dear("estimated messageExpression cost", value.message_cost, _RULE_LIMIT)
                 yield forbidden(f"{at}.messageExpression", detail)
-            self._total.add(found.message_cost, f"{at}.messageExpression")
-        if found.uses_old:
+            self._total.add(value.message_cost, f"{at}.messageExpression")
+        if value.uses_old:
             if place.uncorrelatable:
                 detail = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {place.uncorrelatable}"
-                yield invalid(f"{at}.rule", found.rule.get("rule"), detail)
-        elif found.rule.get("optionalOldSelf") is not None:
+                yield invalid(f"{at}.rule", value.rule.get("rule"), detail)
+        elif value.rule.get("optionalOldSelf") is not None:
             detail = "may not be set if oldSelf is not used in rule"
-            yield invalid(f"{at}.optionalOldSelf", found.rule["optionalOldSelf"], detail)
+            yield invalid(f"{at}.optionalOldSelf", value.rule["optionalOldSelf"], detail)
 
 
 def _too_dear(what: str, cost: int, limit: int) -> str:

@@ -29,7 +29,7 @@ from kubeloop.types import JSONObject
 # Errors of unchanged parts are ignored (ratcheting, KEP-4008). Source: k8s.io/apiserver pkg/cel/common/equality.go.
 
 
-class OldItems:
+class OldListItems:
     """The old items of a list of type map, found by the keys of a new item. For other lists it finds nothing."""
 
     def __init__(self, schema: TypeSchema, items: Any) -> None:
@@ -51,7 +51,7 @@ class OldItems:
         return json.dumps(values) if all(isinstance(one, bool | int | float | str) for one in values) else None
 
 
-class Correlated:
+class CorrelatedValue:
     """A new value and its old counterpart."""
 
     __slots__ = ("_children", "_items", "_same", "old", "schema", "value")
@@ -60,37 +60,37 @@ class Correlated:
         self.value = value
         self.old = old
         self.schema = schema
-        self._children: dict[str | int, Correlated | None] = {}
-        self._items: OldItems | None = None
+        self._children: dict[str | int, CorrelatedValue | None] = {}
+        self._items: OldListItems | None = None
         self._same: bool | None = None
 
-    def key(self, name: str) -> Correlated | None:
+    def key(self, name: str) -> CorrelatedValue | None:
         """Return a field with its counterpart; None if only one side has it or the schema does not define it."""
         if name not in self._children:
             self._children[name] = self._key(name)
         return self._children[name]
 
-    def _key(self, name: str) -> Correlated | None:
+    def _key(self, name: str) -> CorrelatedValue | None:
         if not isinstance(self.value, dict) or not isinstance(self.old, dict) or name not in self.value or name not in self.old:
             return None
         below = self.schema.properties.get(name)
         if below is None and self.schema.values not in (ANY_VALUE, NO_OTHER):
             below = self.schema.values
-        return None if below is None else Correlated(self.value[name], self.old[name], below)
+        return None if below is None else CorrelatedValue(self.value[name], self.old[name], below)
 
-    def index(self, number: int) -> Correlated | None:
+    def index(self, number: int) -> CorrelatedValue | None:
         """Return an item with its counterpart; None outside of lists of type map, or if no old item has its keys."""
         if number not in self._children:
             self._children[number] = self._index(number)
         return self._children[number]
 
-    def _index(self, number: int) -> Correlated | None:
+    def _index(self, number: int) -> CorrelatedValue | None:
         if not isinstance(self.value, list) or self.schema.items is None:
             return None
         if self._items is None:
-            self._items = OldItems(self.schema, self.old)
+            self._items = OldListItems(self.schema, self.old)
         old = self._items.get(self.value[number])
-        return None if old is None else Correlated(self.value[number], old, self.schema.items)
+        return None if old is None else CorrelatedValue(self.value[number], old, self.schema.items)
 
     def unchanged(self) -> bool:
         """Return whether both values are equal. The order of lists of type map does not matter."""
@@ -127,7 +127,7 @@ _NOT_CHECKED: Final = (
 _NO_FIELD: Final = "<nil>"
 
 
-class Rules:
+class SchemaRules:
     """All rules of a resource's schema. They are compiled when they are first needed."""
 
     def __init__(self, schema: TypeSchema, *, is_root: bool = True) -> None:
@@ -136,32 +136,32 @@ class Rules:
         self._is_root = is_root
         self._root: _Node | None = None
 
-    def check(self, obj: JSONObject, old: JSONObject | None, faults: Iterable[FieldError], warnings: list[str]) -> list[FieldError]:
+    def check(self, obj: JSONObject, old: JSONObject | None, errors: Iterable[FieldError], warnings: list[str]) -> list[FieldError]:
         """Evaluate the rules for an object.
 
         Args:
             obj: The new object.
             old: The old object; None for a creation.
-            faults: Errors of the schema itself.
+            errors: Errors of the schema itself.
             warnings: Receives the errors of unchanged parts, which do not count.
 
         Returns:
-            ``faults`` and the errors of rules.
+            ``errors`` and the errors of rules.
         """
-        if any(fault.type in _BLOCKING for fault in faults):
+        if any(error.type in _BLOCKING for error in errors):
             return [invalid(_NO_FIELD, None, _NOT_CHECKED)]
         run = _Run(warnings)
-        ratchet = _Ratchet(Correlated(obj, old, self._schema)) if old is not None else _Ratchet()
+        ratchet = _Ratchet(CorrelatedValue(obj, old, self._schema)) if old is not None else _Ratchet()
         run.node(self._compiled(), "", obj, old, ratchet)
-        return run.faults
+        return run.errors
 
     def check_default(self, value: Any, path: str) -> list[FieldError]:
         """Return the errors of rules for a default value. It is checked as an unchanged value first, and then as a new one."""
         for old in (value, None):
             run = _Run([])
             run.node(self._compiled(), path, value, old, _Ratchet())
-            if run.faults:
-                return run.faults
+            if run.errors:
+                return run.errors
         return []
 
     def _compiled(self) -> _Node:
@@ -189,26 +189,26 @@ class _Node:
         return any(rule.uses_old for rule in self.rules)
 
 
-def _build(said: TypeSchema, schema: TypeSchema, declared: DeclaredType | None, *, is_root: bool) -> _Node | None:
+def _build(source: TypeSchema, schema: TypeSchema, declared: DeclaredType | None, *, is_root: bool) -> _Node | None:
     """Compile the rules of a node; None if neither the node nor a node below it has rules.
 
     Args:
-        said: The schema with the rules: ``schema`` itself, or a part of its allOf.
+        source: The schema with the rules: ``schema`` itself, or a part of its allOf.
         schema: The schema of the node.
         declared: CEL type of the node; None if it is not known.
         is_root: The node is a whole object with metadata.
     """
     node = _Node(schema)
-    if said.validations and declared is not None:
+    if source.validations and declared is not None:
         compiler = RuleCompiler(schema, declared)
-        node.rules = [compiler.compile(rule) for rule in said.validations]
+        node.rules = [compiler.compile(rule) for rule in source.validations]
         node.convert = converter(schema, is_root=is_root)
     element = declared.element if declared is not None else None
-    if said.items is not None and schema.items is not None:
-        node.items = _build(said.items, schema.items, element, is_root=schema.items.embedded_resource)
-    if said.values is not None and schema.values is not None:
-        node.values = _build(said.values, schema.values, element, is_root=schema.values.embedded_resource)
-    for name, below in said.properties.items():
+    if source.items is not None and schema.items is not None:
+        node.items = _build(source.items, schema.items, element, is_root=schema.items.embedded_resource)
+    if source.values is not None and schema.values is not None:
+        node.values = _build(source.values, schema.values, element, is_root=schema.values.embedded_resource)
+    for name, below in source.properties.items():
         of = schema.properties.get(name)
         if of is None:
             continue
@@ -217,9 +217,9 @@ def _build(said: TypeSchema, schema: TypeSchema, declared: DeclaredType | None, 
             typed = declare(of, is_root=of.embedded_resource)
         else:
             typed = declared.fields.get(identifier) if declared is not None else None
-        if typed is not None and (found := _build(below, of, typed, is_root=of.embedded_resource)) is not None:
-            node.properties[name] = found
-    for one in said.all_of:
+        if typed is not None and (value := _build(below, of, typed, is_root=of.embedded_resource)) is not None:
+            node.properties[name] = value
+    for one in source.all_of:
         if (part := _build(one, schema, declared, is_root=is_root)) is not None:
             node.all_of.append(part)
     empty = not (node.rules or node.items or node.values or node.properties or node.all_of)
@@ -230,8 +230,8 @@ def _build(said: TypeSchema, schema: TypeSchema, declared: DeclaredType | None, 
 class _Ratchet:
     """Tells whether the current value is unchanged: compared with its counterpart, or else with that of the nearest value around it."""
 
-    current: Correlated | None = None
-    parent: Correlated | None = None
+    current: CorrelatedValue | None = None
+    parent: CorrelatedValue | None = None
 
     def excuses(self) -> bool:
         """Return whether the value is unchanged, so that its errors become warnings."""
@@ -263,7 +263,7 @@ class _Run:
     """One evaluation of all rules for one object."""
 
     def __init__(self, warnings: list[str]) -> None:
-        self.faults: list[FieldError] = []
+        self.errors: list[FieldError] = []
         self.warnings = warnings
         self.left = BUDGET
 
@@ -291,7 +291,7 @@ class _Run:
             self._node(part, path, value, old, ratchet.within_all_of())
         if isinstance(value, list):
             if node.items is not None:
-                before = OldItems(node.schema, old)
+                before = OldListItems(node.schema, old)
                 for index, item in enumerate(value):
                     self._node(node.items, f"{path}[{index}]", item, before.get(item), ratchet.index(index))
         elif isinstance(value, dict):
@@ -301,11 +301,11 @@ class _Run:
                     self._node(node.values, f"{path}[{name}]", one, known.get(name), ratchet.key(name))
             for name, below in node.properties.items():
                 if name in value:
-                    at = f"{path}.{name}" if path else name
-                    self._node(below, at, value[name], known.get(name), ratchet.key(name))
+                    position = f"{path}.{name}" if path else name
+                    self._node(below, position, value[name], known.get(name), ratchet.key(name))
 
     def _fail(self, path: str, value: Any, detail: str) -> None:
-        self.faults.append(invalid(path or _NO_FIELD, value, detail))
+        self.errors.append(invalid(path or _NO_FIELD, value, detail))
 
     def _spend(self, path: str, kind: str, cost: int) -> None:
         if cost > self.left:
@@ -322,7 +322,7 @@ class _Run:
             seen = value if node.convert is None else node.convert(value)
             before = None if old is None or not node.uses_old else old if node.convert is None else node.convert(old)
         except EvalError as exc:
-            self.faults.extend(invalid(path or _NO_FIELD, kind, f"{exc} evaluating rule: {rule.shown}") for rule in node.rules)
+            self.errors.extend(invalid(path or _NO_FIELD, kind, f"{exc} evaluating rule: {rule.shown}") for rule in node.rules)
             return
         for rule in node.rules:
             if rule.error:
@@ -364,25 +364,25 @@ class _Run:
         return True
 
     def _broken(self, rule: CompiledRule, node: _Node, path: str, value: Any, values: JSONObject, ratchet: _Ratchet) -> None:
-        at = path
+        index = path
         if rule.field:
-            at = f"{path}.{rule.field}" if path else rule.field
+            index = f"{path}.{rule.field}" if path else rule.field
         excused = not rule.uses_old and ratchet.excuses()
         detail = rule.rule.get("message", "").strip() or f"failed rule: {rule.shown}"
         if rule.message is not None:
             text, stop = self._message(rule.message, rule, values)
             if stop:
-                self._add(invalid(at or _NO_FIELD, node.schema.type, text), excused=excused)
+                self._add(invalid(index or _NO_FIELD, node.schema.type, text), excused=excused)
                 raise _OutOfBudget
             detail = text or detail
         shown = OMITTED if node.schema.type in ("object", "array") else value
-        self._add(_by_reason(rule.rule.get("reason"), at or _NO_FIELD, shown, detail), excused=excused)
+        self._add(_by_reason(rule.rule.get("reason"), index or _NO_FIELD, shown, detail), excused=excused)
 
     def _add(self, fault: FieldError, *, excused: bool) -> None:
         if excused:
             self.warnings.append(str(fault))
         else:
-            self.faults.append(fault)
+            self.errors.append(fault)
 
     def _message(self, program: Program, rule: CompiledRule, values: JSONObject) -> tuple[str, bool]:
         """Return the text of a messageExpression (empty if it is unusable), and whether the evaluation must stop."""

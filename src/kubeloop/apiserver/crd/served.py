@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from kubeloop.apiserver.crd.conversion import ConversionWebhook, Post, calls_nobody
+from kubeloop.apiserver.crd.conversion import ConversionWebhook, Post, call_no_webhook
 from kubeloop.apiserver.crd.definition import (
     accepted_names,
     group_of,
@@ -20,7 +20,7 @@ from kubeloop.apiserver.crd.definition import (
     storage_version,
     versions_of,
 )
-from kubeloop.apiserver.crd.strategies import CustomStrategy
+from kubeloop.apiserver.crd.strategies import CustomResourceStrategy
 from kubeloop.apiserver.registry.registry import by_priority
 from kubeloop.apiserver.registry.resource import ConversionNeeded, ServedResource
 from kubeloop.apiserver.registry.strategy import Strategy
@@ -48,11 +48,11 @@ def columns_of(version: JSONObject) -> tuple[TableColumn, ...]:
     name = TableColumn(
         "Name", "string", "name", "Name of the object, unique in its namespace.", 0, lambda obj, _: obj["metadata"].get("name", "")
     )
-    wanted = version.get("additionalPrinterColumns") or [
+    requested = version.get("additionalPrinterColumns") or [
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": "When the object was created."}
     ]
     columns = [name]
-    for column in wanted:
+    for column in requested:
         try:
             columns.append(_column(column))
         except JSONPathError:
@@ -73,12 +73,12 @@ def _reader(path: str, type_: str) -> Callable[[JSONObject, float], Any]:
 
     def read(obj: JSONObject, now: float) -> Any:
         try:
-            found = compiled.values(obj)
+            current = compiled.values(obj)
         except JSONPathError:
             return None
-        if not found:
+        if not current:
             return None
-        value = found[0]
+        value = current[0]
         if type_ != "string":
             return _cell(type_, value, now)
         return _NOTHING if value is None else compiled.text(value)
@@ -136,16 +136,16 @@ class WebhookConverter:
         """
         sources = [self._source(one, to, stored=stored) for one in objects]
         keys = [(source, to) for source in sources]
-        found = {key: self._known[key] for key in keys if key in self._known}
-        missing = [key for key in dict.fromkeys(keys) if key not in found and key not in self._asked]
+        value = {key: self._known[key] for key in keys if key in self._known}
+        missing = [key for key in dict.fromkeys(keys) if key not in value and key not in self._asked]
         if missing:
             task = asyncio.create_task(self._ask(missing, to), name=f"conversion to {to}")
             task.add_done_callback(lambda ended: self._done(ended, missing))
             self._asked |= dict.fromkeys(missing, task)
-        for task in {self._asked[key] for key in keys if key not in found}:
+        for task in {self._asked[key] for key in keys if key not in value}:
             converted = await result_of(task)
-            found |= converted
-        return [decode(found[key]) for key in keys]
+            value |= converted
+        return [decode(value[key]) for key in keys]
 
     def known(self, obj: JSONObject, to: str) -> JSONObject:
         """Return the cached result of a conversion.
@@ -153,10 +153,10 @@ class WebhookConverter:
         Raises:
             ConversionNeeded: It is not in the cache.
         """
-        found = self._known.get((self._source(obj, to, stored=False), to))
-        if found is None:
+        value = self._known.get((self._source(obj, to, stored=False), to))
+        if value is None:
             raise ConversionNeeded(obj, to)
-        tree: JSONObject = decode(found)
+        tree: JSONObject = decode(value)
         return tree
 
     def _source(self, obj: JSONObject, to: str, *, stored: bool) -> bytes:
@@ -200,7 +200,7 @@ def _version(obj: JSONObject) -> str:
 _VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
 
-def served_resources(crd: JSONObject, post: Post = calls_nobody) -> list[ServedResource]:
+def served_resources(crd: JSONObject, post: Post = call_no_webhook) -> list[ServedResource]:
     """Return a resource for each served version, under the accepted names. All share a converter and the storage version.
 
     ``post`` sends conversion reviews.
@@ -211,7 +211,7 @@ def served_resources(crd: JSONObject, post: Post = calls_nobody) -> list[ServedR
     resource, terminating = GroupResource(group, plural), bool(crd["metadata"].get("deletionTimestamp"))
     schemas: dict[str, TypeSchema] = {}
     strategies = {
-        version["name"]: CustomStrategy(version, resource, kind=kind, terminating=terminating, schemas=schemas)
+        version["name"]: CustomResourceStrategy(version, resource, kind=kind, terminating=terminating, schemas=schemas)
         for version in versions_of(crd)
     }
     schemas |= {name: strategy.schema for name, strategy in strategies.items()}
@@ -261,8 +261,8 @@ def served_resources(crd: JSONObject, post: Post = calls_nobody) -> list[ServedR
 
 
 def _subresources(version: JSONObject) -> tuple[str, ...]:
-    found = ("status",) if has_status_subresource(version) else ()
-    return (*found, "scale") if scale_subresource(version) is not None else found
+    value = ("status",) if has_status_subresource(version) else ()
+    return (*value, "scale") if scale_subresource(version) is not None else value
 
 
 def _deprecation(crd: JSONObject, version: JSONObject, kind: str) -> str:

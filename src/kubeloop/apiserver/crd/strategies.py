@@ -22,7 +22,7 @@ from kubeloop.apiserver.crd.definition import (
 from kubeloop.apiserver.registry.resource import ScalePaths
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.metadata import embedded_meta
+from kubeloop.apiserver.validation.metadata import validate_embedded_meta
 from kubeloop.endpoints import api_errors
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupResource
@@ -38,7 +38,7 @@ from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
 if TYPE_CHECKING:
-    from kubeloop.apiserver.crd.rules import Rules
+    from kubeloop.apiserver.crd.rules import SchemaRules
 
 # CustomResourceDefinitions. Source: apiextensions-apiserver registry/customresourcedefinition.
 
@@ -64,7 +64,7 @@ class DefinitionStrategy(Strategy):
         defaults.add_stored_version(obj)
 
     def _object_meta(self, obj: JSONObject, namespaced: bool) -> list[FieldError]:
-        return validation.with_name_rule(obj, super()._object_meta(obj, namespaced))
+        return validation.with_name_error(obj, super()._object_meta(obj, namespaced))
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return validation.check_create(obj)
@@ -113,7 +113,7 @@ _MOST_REPLICAS: Final = 2**31 - 1
 _STANDARD_FINALIZERS: Final = ("orphan", "foregroundDeletion", "kubernetes")
 
 
-class CustomStrategy(Strategy):
+class CustomResourceStrategy(Strategy):
     """Strategy of one version of a custom resource.
 
     ``generation`` increases with every change outside of metadata (and outside of status, if there is a status subresource).
@@ -183,30 +183,30 @@ class CustomStrategy(Strategy):
         super().prepare_create(context, obj)
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        faults = validate(obj, self.schema)
-        faults.extend(_scale_faults(obj, self.scale, ("spec", "status")))
-        faults.extend(check_metadata(obj, self.schema, embedded_meta))
-        faults.extend(check_lists(obj, self.schema))
-        faults.extend(self._broken_rules(context, obj, None, faults))
-        return faults
+        errors = validate(obj, self.schema)
+        errors.extend(_scale_faults(obj, self.scale, ("spec", "status")))
+        errors.extend(check_metadata(obj, self.schema, validate_embedded_meta))
+        errors.extend(check_lists(obj, self.schema))
+        errors.extend(self._broken_rules(context, obj, None, errors))
+        return errors
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        faults = validate(obj, self.schema, old=old)
-        faults.extend(_scale_faults(obj, self.scale, ("spec", "status")))
-        faults.extend(check_metadata(obj, self.schema, embedded_meta))
-        faults.extend(self._list_faults(obj, old))
-        faults.extend(self._broken_rules(context, obj, old, faults))
-        return faults
+        errors = validate(obj, self.schema, old=old)
+        errors.extend(_scale_faults(obj, self.scale, ("spec", "status")))
+        errors.extend(check_metadata(obj, self.schema, validate_embedded_meta))
+        errors.extend(self._list_faults(obj, old))
+        errors.extend(self._broken_rules(context, obj, old, errors))
+        return errors
 
     def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         """Keep all but the status, also the metadata; managedFields and resourceVersion are those of the request."""
         has_status, status = "status" in obj, obj.get("status")
-        given = obj.get("metadata") or {}
+        values = obj.get("metadata") or {}
         obj.clear()
         obj.update(copy.deepcopy(old))
         for name in ("managedFields", "resourceVersion"):
-            if name in given:
-                obj["metadata"][name] = given[name]
+            if name in values:
+                obj["metadata"][name] = values[name]
             else:
                 obj["metadata"].pop(name, None)
         if has_status:
@@ -215,17 +215,17 @@ class CustomStrategy(Strategy):
             obj.pop("status", None)
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        faults: list[FieldError] = []
+        errors: list[FieldError] = []
         if "status" in obj and self._status_schema is not None:
             before = {"old": old["status"]} if "status" in old else {}
-            faults.extend(validate(obj["status"], self._status_schema, at="status", **before))
-        faults.extend(_scale_faults(obj, self.scale, ("status",)))
-        faults.extend(self._list_faults(obj, old))
-        faults.extend(self._broken_rules(context, obj, old, faults))
-        return faults
+            errors.extend(validate(obj["status"], self._status_schema, at="status", **before))
+        errors.extend(_scale_faults(obj, self.scale, ("status",)))
+        errors.extend(self._list_faults(obj, old))
+        errors.extend(self._broken_rules(context, obj, old, errors))
+        return errors
 
-    def _broken_rules(self, context: WriteRequest, obj: JSONObject, old: JSONObject | None, faults: list[FieldError]) -> list[FieldError]:
-        return [] if self._rules is None else self._rules.check(obj, old, faults, context.warnings)
+    def _broken_rules(self, context: WriteRequest, obj: JSONObject, old: JSONObject | None, errors: list[FieldError]) -> list[FieldError]:
+        return [] if self._rules is None else self._rules.check(obj, old, errors, context.warnings)
 
     def counts_for_generation(self, obj: JSONObject) -> object:
         """Return the parts of an object whose change increases the generation: all but metadata, and the status without a subresource for
@@ -243,17 +243,17 @@ class CustomStrategy(Strategy):
 
     def _list_faults(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         """Return errors of duplicate list items. As upstream, duplicates that existed before are accepted."""
-        faults = check_lists(obj, self.schema)
-        return faults if faults and not check_lists(old, self.schema) else []
+        errors = check_lists(obj, self.schema)
+        return errors if errors and not check_lists(old, self.schema) else []
 
 
-def _rules(schema: TypeSchema) -> Rules | None:
+def _rules(schema: TypeSchema) -> SchemaRules | None:
     if not has_rules(schema):
         return None
     # Imported late: CEL takes time to load, and most definitions have no rules.
-    from kubeloop.apiserver.crd.rules import Rules
+    from kubeloop.apiserver.crd.rules import SchemaRules
 
-    return Rules(schema)
+    return SchemaRules(schema)
 
 
 def _scale(version: JSONObject) -> ScalePaths | None:

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kubeloop.apiserver.crd.conversion import check_bundle, check_conversion
+from kubeloop.apiserver.crd.conversion import check_ca_bundle, check_conversion
 from kubeloop.apiserver.crd.definition import (
     APPROVAL_ANNOTATION,
     accepted_names,
@@ -24,7 +24,7 @@ from kubeloop.apiserver.crd.definition import (
     versions_of,
 )
 from kubeloop.apiserver.crd.naming import approval, is_protected
-from kubeloop.apiserver.validation.metadata import embedded_meta
+from kubeloop.apiserver.validation.metadata import validate_embedded_meta
 from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, invalid, required
 from kubeloop.meta.names import dns1035_label, dns1123_subdomain
 from kubeloop.schema.crd_rules import check_schema
@@ -41,29 +41,33 @@ def check_create(crd: JSONObject) -> list[FieldError]:
     return list(_definition(crd, None))
 
 
-def with_name_rule(crd: JSONObject, found: list[FieldError]) -> list[FieldError]:
-    """Return the errors of the metadata (``found``), followed by an error if the name is not plural and group."""
-    wanted, metadata = f"{names_of(crd).get('plural') or ''}.{group_of(crd)}", crd.get("metadata") or {}
-    at = 0
+def with_name_error(crd: JSONObject, field_value: list[FieldError]) -> list[FieldError]:
+    """Return the errors of the metadata (``field_value``), followed by an error if the name is not plural and group."""
+    requested, metadata = f"{names_of(crd).get('plural') or ''}.{group_of(crd)}", crd.get("metadata") or {}
+    position = 0
     for name in ("generateName", "name"):
         field, value = f"metadata.{name}", metadata.get(name) or ""
-        at = max([at, *(index + 1 for index, error in enumerate(found) if error.field == field)])
-        if value and value != wanted:
-            found = [*found[:at], invalid(field, value, 'must be spec.names.plural+"."+spec.group'), *found[at:]]
-            at += 1
-    return found
+        position = max([position, *(index + 1 for index, error in enumerate(field_value) if error.field == field)])
+        if value and value != requested:
+            field_value = [
+                *field_value[:position],
+                invalid(field, value, 'must be spec.names.plural+"."+spec.group'),
+                *field_value[position:],
+            ]
+            position += 1
+    return field_value
 
 
 def check_update(crd: JSONObject, old: JSONObject) -> list[FieldError]:
     """Validate an update: group and plural are immutable, scope and kind once the definition is established."""
-    faults = [*_spec(crd), *check_bundle(crd, old)]
+    errors = [*_spec(crd), *check_ca_bundle(crd, old)]
     names, before = names_of(crd), names_of(old)
     if is_true(old, "Established"):
-        faults.extend(_immutable(crd["spec"].get("scope"), old["spec"].get("scope"), "spec.scope"))
-        faults.extend(_immutable(names.get("kind"), before.get("kind"), "spec.names.kind"))
-    faults.extend(_immutable(group_of(crd), group_of(old), "spec.group"))
-    faults.extend(_immutable(names.get("plural"), before.get("plural"), "spec.names.plural"))
-    return [*faults, *_after_spec(crd, old)]
+        errors.extend(_immutable(crd["spec"].get("scope"), old["spec"].get("scope"), "spec.scope"))
+        errors.extend(_immutable(names.get("kind"), before.get("kind"), "spec.names.kind"))
+    errors.extend(_immutable(group_of(crd), group_of(old), "spec.group"))
+    errors.extend(_immutable(names.get("plural"), before.get("plural"), "spec.names.plural"))
+    return [*errors, *_after_spec(crd, old)]
 
 
 def check_status_update(crd: JSONObject) -> list[FieldError]:
@@ -163,13 +167,13 @@ def _version(crd: JSONObject, version: JSONObject, path: str) -> Iterator[FieldE
 
 
 def _schema(schema: JSONObject, path: str, *, has_status: bool) -> Iterator[FieldError]:
-    faults = check_schema(schema, path, has_status=has_status, metadata_rules=embedded_meta)
-    yield from faults
+    errors = check_schema(schema, path, has_status=has_status, metadata_rules=validate_embedded_meta)
+    yield from errors
     if _mentions_rules(schema):
         # Imported late: CEL takes time to load, and most definitions have no rules.
         from kubeloop.apiserver.crd.rule_checks import check_rules
 
-        yield from check_rules(schema, path, faults)
+        yield from check_rules(schema, path, errors)
 
 
 def _mentions_rules(schema: Any) -> bool:
@@ -193,8 +197,8 @@ def _shared_parts(crd: JSONObject, version: JSONObject) -> Iterator[FieldError]:
 
 
 def _subresources_of(version: JSONObject) -> JSONObject | None:
-    found: JSONObject | None = version.get("subresources")
-    return found
+    result: JSONObject | None = version.get("subresources")
+    return result
 
 
 def _deprecation(version: JSONObject) -> Iterator[str]:
@@ -208,12 +212,12 @@ def _deprecation(version: JSONObject) -> Iterator[str]:
         yield "must be <= 256 characters long"
     if not warning:
         yield "must not be an empty string"
-    at = 0
+    index = 0
     for character in warning:
         if character != " " and unicodedata.category(character)[0] in "CZ":
-            yield f"must only contain printable UTF-8 characters; non-printable character found at index {at}"
+            yield f"must only contain printable UTF-8 characters; non-printable character found at index {index}"
             return
-        at += len(character.encode())
+        index += len(character.encode())
 
 
 def _names(names: JSONObject, path: str) -> Iterator[FieldError]:
@@ -260,38 +264,38 @@ def _subresources(version: JSONObject, path: str) -> Iterator[FieldError]:
     scale = (version.get("subresources") or {}).get("scale")
     if scale is None:
         return
-    for name, parents, said in (
+    for name, parents, message in (
         ("specReplicasPath", (".spec.",), ".spec"),
         ("statusReplicasPath", (".status.",), ".status"),
         ("labelSelectorPath", (".spec.", ".status."), "either .spec or .status"),
     ):
-        value, at = scale.get(name) or "", f"{path}.scale.{name}"
+        value, index = scale.get(name) or "", f"{path}.scale.{name}"
         if not value and name == "labelSelectorPath":
             continue
-        faults = list(_simple_path(value, at))
-        yield from faults
-        if not faults and not value.startswith(parents):
-            yield invalid(at, value, f"should be a json path under {said}")
+        errors = list(_simple_path(value, index))
+        yield from errors
+        if not errors and not value.startswith(parents):
+            yield invalid(index, value, f"should be a json path under {message}")
 
 
 def _selectable(version: JSONObject, path: str) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, one in enumerate(_selectable_of(version)):
-        text, at = one.get("jsonPath") or "", f"{path}[{index}].jsonPath"
+        text, position = one.get("jsonPath") or "", f"{path}[{index}].jsonPath"
         if not text:
-            yield required(at)
+            yield required(position)
             continue
         problem, schema = _find(schema_of(version) or {}, text)
         if problem:
-            yield invalid(at, text, f"is an invalid path: {problem}")
+            yield invalid(position, text, f"is an invalid path: {problem}")
             continue
         if text.startswith(".metadata"):
-            yield invalid(at, text, "must not point to fields in metadata")
+            yield invalid(position, text, "must not point to fields in metadata")
         if (schema or {}).get("type") not in ("string", "boolean", "integer"):
             detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."
-            yield invalid(at, text, detail)
+            yield invalid(position, text, detail)
         if text in seen:
-            yield duplicate(at, text)
+            yield duplicate(position, text)
         seen.add(text)
     if len(seen) > _MOST_SELECTABLE:
         yield FieldError(FieldErrorType.TOO_MANY, path, len(seen), f"must have at most {_MOST_SELECTABLE} items")
@@ -301,16 +305,16 @@ def _find(schema: JSONObject, text: str) -> tuple[str, JSONObject | None]:
     """Return an empty text and the schema at a path, or the error in the path and None."""
     if not text.startswith("."):
         return "expected [ or . but got: " + re.split(r"[.\[]", text)[0], None
-    found: JSONObject | None = schema
+    value: JSONObject | None = schema
     for name in text[1:].split("."):
         if "[" in name:
             return "array notation is not allowed", None
-        below = ((found or {}).get("properties") or {}).get(name)
-        values = (found or {}).get("additionalProperties")
-        found = below if below is not None else values if isinstance(values, dict) else None
-        if found is None:
+        below = ((value or {}).get("properties") or {}).get(name)
+        values = (value or {}).get("additionalProperties")
+        value = below if below is not None else values if isinstance(values, dict) else None
+        if value is None:
             return "does not refer to a valid field", None
-    return "", found
+    return "", value
 
 
 def _stored_versions(crd: JSONObject) -> Iterator[FieldError]:

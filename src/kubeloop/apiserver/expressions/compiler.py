@@ -101,16 +101,16 @@ _KEPT: Final = {types.BOOL, types.BYTES, types.DOUBLE, types.DURATION, types.INT
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledExpression:
     """A compiled expression, or its error. ``internal`` is set if the types are correct but the program cannot be created."""
 
     expression: str
     program: Program | None = None
-    fault: str = ""
+    error: str = ""
     internal: bool = False
 
 
-class Compiler:
+class ExpressionCompiler:
     """Compiles the expressions of one policy in their order: each variable may use the earlier ones.
 
     ``params``: the policy has a parameter kind. ``variables``: expressions see ``variables``, even if the policy defines none.
@@ -120,14 +120,16 @@ class Compiler:
         self._params = params
         self._known: dict[str, Type] | None = {} if variables else None
 
-    def variable(self, name: str, expression: str) -> Compiled:
+    def variable(self, name: str, expression: str) -> CompiledExpression:
         """Compile a variable of the policy, and declare it for later expressions."""
         compiled = self.expression(expression, None)
         if self._known is not None:
             self._known[name] = _kept(None if compiled.program is None else compiled.program.result)
         return compiled
 
-    def expression(self, expression: str, result_types: ResultTypes, *, authorizer: bool = True, variables: bool = True) -> Compiled:
+    def expression(
+        self, expression: str, result_types: ResultTypes, *, authorizer: bool = True, variables: bool = True
+    ) -> CompiledExpression:
         """Compile an expression.
 
         Args:
@@ -141,17 +143,17 @@ class Compiler:
         """
         return _compiled(expression, self._environment(authorizer=authorizer, variables=variables), result_types)
 
-    def change(self, expression: str, result_types: ResultTypes) -> Compiled:
+    def change(self, expression: str, result_types: ResultTypes) -> CompiledExpression:
         """Compile a mutation expression, which constructs an object or the operations of a patch."""
         plain = self._environment()
         changing = Environment(plain.variables, plain.fields, messages=patch_messages, functions=PATCH_FUNCTIONS)
         return _compiled(expression, changing, result_types)
 
     def _environment(self, *, authorizer: bool = True, variables: bool = True) -> Environment:
-        found = admission_variables(params=self._params, authorizer=authorizer)
+        value = admission_variables(params=self._params, authorizer=authorizer)
         if self._known is None or not variables:
-            return Environment(found, ADMISSION_FIELDS)
-        return Environment({**found, "variables": _VARIABLES}, {**ADMISSION_FIELDS, _VARIABLES.name: dict(self._known)})
+            return Environment(value, ADMISSION_FIELDS)
+        return Environment({**value, "variables": _VARIABLES}, {**ADMISSION_FIELDS, _VARIABLES.name: dict(self._known)})
 
 
 def _kept(result: Type | None) -> Type:
@@ -162,18 +164,18 @@ def _kept(result: Type | None) -> Type:
     return types.DYN
 
 
-def _compiled(expression: str, environment: Environment, result_types: ResultTypes) -> Compiled:
+def _compiled(expression: str, environment: Environment, result_types: ResultTypes) -> CompiledExpression:
     try:
         program = compile_expression(expression, environment)
-    except InstantiationError as fault:
-        if result_types is not None and fault.result not in [one.kind for one in result_types]:
-            return Compiled(expression, fault=_misfit(result_types, fault.result))
-        return Compiled(expression, fault=f"program instantiation failed: {fault}", internal=True)
-    except CompileError as fault:
-        return Compiled(expression, fault=f"compilation failed: {fault}")
+    except InstantiationError as error:
+        if result_types is not None and error.result not in [one.kind for one in result_types]:
+            return CompiledExpression(expression, error=_misfit(result_types, error.result))
+        return CompiledExpression(expression, error=f"program instantiation failed: {error}", internal=True)
+    except CompileError as error:
+        return CompiledExpression(expression, error=f"compilation failed: {error}")
     if result_types is not None and program.result not in result_types:
-        return Compiled(expression, fault=_misfit(result_types, str(program.result)))
-    return Compiled(expression, program)
+        return CompiledExpression(expression, error=_misfit(result_types, str(program.result)))
+    return CompiledExpression(expression, program)
 
 
 def _misfit(result_types: tuple[Type, ...], result_type: str) -> str:
@@ -194,15 +196,15 @@ def _name(of: Type) -> str:
 _LONGEST: Final = 1024
 
 
-def compiled_condition(expression: str) -> Compiled:
+def compiled_condition(expression: str) -> CompiledExpression:
     """Compile a condition of a webhook. The error is that of kube-apiserver."""
     return _cached(expression) if len(expression) <= _LONGEST else _compile(expression)
 
 
 @lru_cache(maxsize=256)
-def _cached(expression: str) -> Compiled:
+def _cached(expression: str) -> CompiledExpression:
     return _compile(expression)
 
 
-def _compile(expression: str) -> Compiled:
-    return Compiler(params=False, variables=False).expression(expression, CONDITION)
+def _compile(expression: str) -> CompiledExpression:
+    return ExpressionCompiler(params=False, variables=False).expression(expression, CONDITION)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubeloop.apiserver.expressions.compiler import Compiled
+from kubeloop.apiserver.expressions.compiler import CompiledExpression
 from kubeloop.cel.faults import EvalError
 from kubeloop.meta.errors import KubeloopError
 
@@ -27,11 +27,11 @@ class CostBudgetExceeded(KubeloopError):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ExpressionResult:
     """The value of an expression, or its error."""
 
     value: Any = None
-    fault: str = ""
+    error: str = ""
 
 
 class _Variables(dict[str, Any]):
@@ -39,7 +39,7 @@ class _Variables(dict[str, Any]):
 
     __slots__ = ("_declared", "_failed", "_values", "cost")
 
-    def __init__(self, declared: Mapping[str, Compiled], values: dict[str, Any]) -> None:
+    def __init__(self, declared: Mapping[str, CompiledExpression], values: dict[str, Any]) -> None:
         super().__init__()
         self._declared = declared
         self._failed: dict[str, str] = {}
@@ -52,7 +52,7 @@ class _Variables(dict[str, Any]):
             raise KeyError(name)
         if name not in self._failed:
             if compiled.program is None:
-                self._failed[name] = f'composited variable "{name}" fails to compile: {compiled.fault}'
+                self._failed[name] = f'composited variable "{name}" fails to compile: {compiled.error}'
             else:
                 outcome = compiled.program.run(self._values)
                 self.cost += outcome.cost
@@ -75,8 +75,11 @@ class _Variables(dict[str, Any]):
 
 
 def evaluate(
-    expressions: Sequence[Compiled | None], values: Mapping[str, Any], budget: int, variables: Mapping[str, Compiled] | None = None
-) -> tuple[list[Result | None], int]:
+    expressions: Sequence[CompiledExpression | None],
+    values: Mapping[str, Any],
+    budget: int,
+    variables: Mapping[str, CompiledExpression] | None = None,
+) -> tuple[list[ExpressionResult | None], int]:
     """Evaluate expressions in order.
 
     Args:
@@ -102,23 +105,23 @@ def evaluate(
 
 
 def _results(
-    expressions: Sequence[Compiled | None], scope: dict[str, Any], budget: int, declared: _Variables
-) -> tuple[list[Result | None], int]:
-    results: list[Result | None] = []
+    expressions: Sequence[CompiledExpression | None], scope: dict[str, Any], budget: int, declared: _Variables
+) -> tuple[list[ExpressionResult | None], int]:
+    results: list[ExpressionResult | None] = []
     for one in expressions:
         if one is None:
             results.append(None)
         elif one.program is None:
-            results.append(Result(fault=f"compilation error: {one.fault}"))
+            results.append(ExpressionResult(error=f"compilation error: {one.error}"))
         else:
             outcome = one.program.run(scope)
             budget -= declared.take_cost() + outcome.cost
             if budget < 0:
                 raise CostBudgetExceeded
             if outcome.error is None:
-                results.append(Result(outcome.value))
+                results.append(ExpressionResult(outcome.value))
             else:
-                results.append(Result(fault=f"expression '{one.expression}' resulted in error: {outcome.error}"))
+                results.append(ExpressionResult(error=f"expression '{one.expression}' resulted in error: {outcome.error}"))
     return results, budget
 
 
@@ -127,12 +130,16 @@ def _results(
 # Source: k8s.io/apiserver pkg/admission/plugin/webhook/matchconditions/matcher.go.
 
 
-class ConditionsFault(KubeloopError):
+class MatchConditionsError(KubeloopError):
     """A condition failed, and the failure policy is Fail."""
 
 
 def conditions_hold(
-    conditions: Sequence[Compiled], values: Mapping[str, Any], variables: Mapping[str, Compiled] | None = None, *, ignore_failure: bool
+    conditions: Sequence[CompiledExpression],
+    values: Mapping[str, Any],
+    variables: Mapping[str, CompiledExpression] | None = None,
+    *,
+    ignore_failure: bool,
 ) -> bool:
     """Return whether all conditions are true. One false condition decides, even if others fail.
 
@@ -145,16 +152,16 @@ def conditions_hold(
     Raises:
         ConditionsFault: A condition failed and ``ignore_failure`` is False.
     """
-    results: list[Result | None]
+    results: list[ExpressionResult | None]
     try:
         results, _ = evaluate(conditions, values, CONDITIONS_BUDGET, variables)
-    except CostBudgetExceeded as fault:
-        results = [Result(fault=str(fault))]
-    if any(one is not None and not one.fault and one.value is False for one in results):
+    except CostBudgetExceeded as error:
+        results = [ExpressionResult(error=str(error))]
+    if any(one is not None and not one.error and one.value is False for one in results):
         return False
-    faults = list(dict.fromkeys(one.fault for one in results if one is not None and one.fault))
-    if not faults:
+    problems = list(dict.fromkeys(one.error for one in results if one is not None and one.error))
+    if not problems:
         return True
     if ignore_failure:
         return False
-    raise ConditionsFault(faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]")
+    raise MatchConditionsError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")

@@ -11,7 +11,7 @@ from kubeloop.apiserver.handlers.subresources.pods import bind
 from kubeloop.apiserver.registry.decoding import decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import metadata_of, set_namespace, timestamp
 from kubeloop.apiserver.registry.options import write_options
-from kubeloop.apiserver.validation.metadata import requirement
+from kubeloop.apiserver.validation.metadata import validate_requirement
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.access import Access, User
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
@@ -122,7 +122,7 @@ def selector_errors(attributes: JSONObject) -> Iterator[FieldError]:
             yield required(f"{path}.requirements", f"when {path} is specified, requirements or rawSelector is required")
         for at, term in enumerate(terms):
             here = f"{path}.requirements[{at}]"
-            yield from _field_errors(here, term) if name == "fieldSelector" else requirement(here, term, any_operator=True)
+            yield from _field_errors(here, term) if name == "fieldSelector" else validate_requirement(here, term, any_operator=True)
 
 
 def _field_errors(path: str, term: JSONObject) -> Iterator[FieldError]:

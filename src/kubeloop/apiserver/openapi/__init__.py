@@ -16,7 +16,7 @@ from kubeloop.serving.request import Request
 from kubeloop.timing import Clock
 
 if TYPE_CHECKING:
-    from kubeloop.apiserver.openapi.handler import Handler
+    from kubeloop.apiserver.openapi.handler import OpenAPIHandler
 
 
 class OpenAPI:
@@ -32,6 +32,14 @@ class OpenAPI:
         table: ApiServiceTable | None = None,
         descriptions: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
+        """Create the handler; documents are created with the first request.
+
+        Args:
+            registry: The served resources.
+            clock: The clock for Last-Modified and Expires.
+            table: APIServices and the documents of their servers; None for none.
+            descriptions: Texts of built-in kinds by definition and field; None uses kubeloop's own short ones.
+        """
         self._registry = registry
         self._table = table or ApiServiceTable()
         self._clock = clock
@@ -42,8 +50,8 @@ class OpenAPI:
         return self._handler.answer(request) if request.path.startswith("/openapi/") else None
 
     @cached_property
-    def _handler(self) -> Handler:
-        from kubeloop.apiserver.openapi.handler import Handler
+    def _handler(self) -> OpenAPIHandler:
+        from kubeloop.apiserver.openapi.handler import OpenAPIHandler
         from kubeloop.schema.descriptions import Descriptions
 
-        return Handler(self._registry, self._clock, self._table, Descriptions(self._descriptions))
+        return OpenAPIHandler(self._registry, self._clock, self._table, Descriptions(self._descriptions))

@@ -102,18 +102,18 @@ class _Paths:
         collection = f"{prefix}/{within}{resource.gvr.resource}"
         scope = [_parameter("namespace", "path")] if resource.namespaced else []
         pretty = _parameter("pretty")
-        found = {
+        result = {
             collection: {**self._collection(), "parameters": [*scope, pretty]},
             f"{collection}/{{name}}": {**self._item(), "parameters": [_parameter("name", "path"), *scope, pretty]},
         }
         for name in resource.subresources:
             below = {**self._subresource(name), "parameters": [_parameter("name", "path"), *scope, pretty]}
-            found[f"{collection}/{{name}}/{name}"] = below
+            result[f"{collection}/{{name}}/{name}"] = below
         if resource.namespaced:
             everywhere = self._operation("list", "list", f"{resource.kind}ForAllNamespaces", answer=self.list_reference)
             parameters = sorted((*_LIST, "pretty"))
-            found[f"{prefix}/{resource.gvr.resource}"] = {"get": everywhere, "parameters": [_parameter(one) for one in parameters]}
-        return found
+            result[f"{prefix}/{resource.gvr.resource}"] = {"get": everywhere, "parameters": [_parameter(one) for one in parameters]}
+        return result
 
     def _collection(self) -> JSONObject:
         return {

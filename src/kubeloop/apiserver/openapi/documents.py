@@ -13,7 +13,7 @@ import msgspec
 from kubeloop.apiserver.crd.definition import schema_of
 from kubeloop.apiserver.openapi import custom
 from kubeloop.apiserver.openapi.gnostic import encode_v3
-from kubeloop.apiserver.openapi.schemas import closed, referenced, v3
+from kubeloop.apiserver.openapi.schemas import referenced, to_v3, with_references
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.meta.kinds import GroupVersion
@@ -28,7 +28,7 @@ _ELSEWHERE: Final = frozenset({"admission.k8s.io", "apiextensions.k8s.io", "apir
 _TEXTS: Final = {"200": "OK", "201": "Created", "202": "Accepted", "401": "Unauthorized"}
 
 
-class Documents:
+class OpenAPIDocuments:
     """The documents by name: ``api/v1``, ``apis/apps/v1``, ``version`` ... They always follow the registry.
 
     ``descriptions`` None leaves out the texts of built-in kinds.
@@ -104,11 +104,11 @@ class Documents:
 
     def _components(self, encoded: bytes) -> dict[str, JSONObject]:
         """Return all built-in definitions that a document refers to."""
-        found = {name: v3(name, builtin().definition(name)) for name in closed(builtin(), referenced(encoded))}
+        result = {name: to_v3(name, builtin().definition(name)) for name in with_references(builtin(), referenced(encoded))}
         if self._descriptions is not None:
-            for name, tree in found.items():
+            for name, tree in result.items():
                 self._descriptions.describe(name, tree)
-        return found
+        return result
 
 
 def _name(group_version: GroupVersion) -> str:

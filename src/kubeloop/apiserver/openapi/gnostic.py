@@ -25,7 +25,7 @@ Messages = Mapping[str, Mapping[str, tuple[int, str]]]
 Choices = Mapping[str, Callable[[Any], bytes]]
 
 
-class Form:
+class MessageEncoder:
     """Encodes JSON trees as the messages of one table.
 
     Raises
@@ -192,7 +192,7 @@ def _requirement(value: Mapping[str, Any]) -> bytes:
 
 
 #: Messages with a oneof.
-_V2_FORM: Form = Form(
+_V2_FORM: MessageEncoder = MessageEncoder(
     _V2_MESSAGES,
     {
         "Additional": lambda value: scalar(2, "bool", value) if isinstance(value, bool) else _V2_FORM.field(1, "Schema", value),
@@ -286,7 +286,7 @@ def _paths(value: Mapping[str, Any]) -> bytes:
 
 
 #: Messages with a oneof, and the message that is a map itself.
-_V3_FORM: Form = Form(
+_V3_FORM: MessageEncoder = MessageEncoder(
     _V3_MESSAGES,
     {
         "Paths": _paths,

@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 
 from kubeloop.apiserver.aggregation.api_services import ApiServiceTable
-from kubeloop.apiserver.openapi.documents import Documents
+from kubeloop.apiserver.openapi.documents import OpenAPIDocuments
 from kubeloop.apiserver.openapi.gnostic import V2_CONTENT_TYPE, V2_MEDIA_TYPE, V3_CONTENT_TYPE, V3_MEDIA_TYPE, encode_v2
-from kubeloop.apiserver.openapi.swagger import swagger, with_others
+from kubeloop.apiserver.openapi.swagger import merge_documents, swagger
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.endpoints.responses import gzipped
 from kubeloop.schema.descriptions import Descriptions
@@ -52,15 +52,23 @@ class _Kept:
     packed: bytes = b""
 
 
-class Handler:
+class OpenAPIHandler:
     """Creates the responses; see ``OpenAPI``."""
 
     def __init__(self, registry: Registry, clock: Clock, table: ApiServiceTable, descriptions: Descriptions) -> None:
+        """Create the handler.
+
+        Args:
+            registry: The served resources.
+            clock: The clock for Last-Modified and Expires.
+            table: APIServices and the documents of their servers.
+            descriptions: Texts of built-in kinds.
+        """
         self._registry = registry
         self._table = table
         self._clock = clock
         self._descriptions = descriptions
-        self._documents = Documents(registry, clock, descriptions)
+        self._documents = OpenAPIDocuments(registry, clock, descriptions)
         self._v2: dict[str, _Kept] = {}
 
     def answer(self, request: Request) -> Answer | None:
@@ -95,12 +103,12 @@ class Handler:
         if kind is None:
             return Answer(406, body=b"", headers=[_VARY], verbatim=True)
         headers = [_VARY]
-        asked = request.parameter("hash")
-        if asked and asked != digest:
+        requested = request.parameter("hash")
+        if requested and requested != digest:
             # The document has changed since the client read the index.
             headers += [("Location", f"/openapi/v3/{name}?hash={digest}"), ("ETag", f'"{digest}"')]
             return Answer(301, body=b"", content_type=kind, headers=headers, verbatim=True)
-        if asked:
+        if requested:
             expires = format_datetime(self._clock.wall() + timedelta(days=365), usegmt=True)
             headers += [("Cache-Control", "public, immutable"), ("Expires", expires)]
         body = self._documents.body(name, protobuf=kind != _JSON)
@@ -110,24 +118,24 @@ class Handler:
         kind = _preferred(request.header("accept"), _V2_TYPES)
         if kind is None:
             return Answer(406, body=b"", headers=[_VARY], verbatim=True)
-        kept = self._kept(kind)
+        retained = self._kept(kind)
         headers = [("Vary", "Accept-Encoding"), _VARY]
-        answer = _tagged(request, kept.body, hashlib.sha512(kept.body).hexdigest().upper(), kept.made, headers, kind)
+        answer = _tagged(request, retained.body, hashlib.sha512(retained.body).hexdigest().upper(), retained.made, headers, kind)
         if answer.body and _takes_gzip(request.header("accept-encoding")):
-            kept.packed = kept.packed or gzipped(kept.body)
-            answer.body = kept.packed
+            retained.packed = retained.packed or gzipped(retained.body)
+            answer.body = retained.packed
             answer.headers.append(("Content-Encoding", "gzip"))
         return answer
 
     def _kept(self, kind: str) -> _Kept:
-        kept = self._v2.get(kind)
+        retained = self._v2.get(kind)
         revision = (self._registry.revision, self._table.revision)
-        if kept is None or kept.revision != revision:
+        if retained is None or retained.revision != revision:
             body = self._encoded(kind)
-            same = kept is not None and kept.body == body
-            made = kept.made if kept is not None and same else self._clock.wall()
-            kept = self._v2[kind] = _Kept(revision, body, made, kept.packed if kept is not None and same else b"")
-        return kept
+            same = retained is not None and retained.body == body
+            made = retained.made if retained is not None and same else self._clock.wall()
+            retained = self._v2[kind] = _Kept(revision, body, made, retained.packed if retained is not None and same else b"")
+        return retained
 
     def _encoded(self, kind: str) -> bytes:
         encode = msgspec.json.encode if kind == _JSON else encode_v2
@@ -135,7 +143,7 @@ class Handler:
         if not self._table.swagger:
             return encode(own)
         try:
-            return encode(with_others(own, self._table))
+            return encode(merge_documents(own, self._table))
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
             _LOG.exception("OpenAPI v2 of other servers cannot be told as %s, and is left out", kind)
             return encode(own)

@@ -31,7 +31,7 @@ _UNDESCRIBED: Final = {
 }
 
 
-def v3(name: str, node: TypeSchema) -> JSONObject:
+def to_v3(name: str, node: TypeSchema) -> JSONObject:
     """Return a built-in definition in OpenAPI version 3."""
     tree: JSONObject = msgspec.to_builtins(node)
     return _v3(tree, _UNDESCRIBED.get(name, frozenset()))
@@ -54,7 +54,7 @@ def _v3(tree: JSONObject, undescribed: frozenset[str] = frozenset()) -> JSONObje
     return {**tree, "allOf": [reference]} if tree else reference
 
 
-def v2(node: TypeSchema) -> JSONObject:
+def to_v2(node: TypeSchema) -> JSONObject:
     """Return a built-in definition in OpenAPI version 2, which has no defaults and allows siblings of references."""
     tree: JSONObject = msgspec.to_builtins(node)
     return _v2(tree)
@@ -91,16 +91,16 @@ def referenced(encoded: bytes) -> Iterator[str]:
     return (name.decode() for name in _REFERENCE.findall(encoded))
 
 
-def closed(schemas: Schemas, names: Iterable[str]) -> list[str]:
+def with_references(schemas: Schemas, names: Iterable[str]) -> list[str]:
     """Return the names of the built-in definitions in ``names`` and of all that they refer to, sorted. Other names are left out."""
-    found: set[str] = set()
+    value: set[str] = set()
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name not in found and name in schemas:
-            found.add(name)
+        if name not in value and name in schemas:
+            value.add(name)
             waiting += _names(schemas.definition(name))
-    return sorted(found)
+    return sorted(value)
 
 
 def _names(node: TypeSchema) -> Iterator[str]:

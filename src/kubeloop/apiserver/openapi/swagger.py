@@ -17,7 +17,7 @@ import msgspec
 from kubeloop.apiserver.aggregation.api_services import ApiServiceTable
 from kubeloop.apiserver.crd.definition import schema_of
 from kubeloop.apiserver.openapi import custom
-from kubeloop.apiserver.openapi.schemas import COMPONENTS, DEFINITIONS, closed, referenced, v2
+from kubeloop.apiserver.openapi.schemas import COMPONENTS, DEFINITIONS, referenced, to_v2, with_references
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.schema import builtin, openapi_paths, openapi_paths_of
 from kubeloop.schema.descriptions import Descriptions
@@ -36,7 +36,7 @@ _SECTIONS: Final = ("definitions", "parameters")
 _KINDS: Final = "x-kubernetes-group-version-kind"
 
 
-def with_others(own: JSONObject, table: ApiServiceTable) -> JSONObject:
+def merge_documents(own: JSONObject, table: ApiServiceTable) -> JSONObject:
     """Return ``own`` merged with the documents of the table's servers, as a new tree. An invalid document is logged and left out."""
     merged = {**own, **{section: dict(own.get(section) or {}) for section in ("paths", *_SECTIONS)}}
     for service in sorted(table.remote(), key=lambda one: one.name):
@@ -45,25 +45,25 @@ def with_others(own: JSONObject, table: ApiServiceTable) -> JSONObject:
             continue
         try:
             _merge(merged, document, service.path)
-        except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as fault:
-            _LOG.warning("OpenAPI v2 of APIService %s: %s %s", service.name, type(fault).__name__, fault)
+        except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+            _LOG.warning("OpenAPI v2 of APIService %s: %s %s", service.name, type(error).__name__, error)
     return {**merged, **{section: dict(sorted(merged[section].items())) for section in ("paths", "definitions")}}
 
 
 def _merge(merged: JSONObject, document: JSONObject, path: str) -> None:
-    wanted = {name: item for name, item in document["paths"].items() if name == path or name.startswith(f"{path}/")}
-    found: dict[str, JSONObject] = {section: {} for section in _SECTIONS}
-    waiting = [wanted]
+    requested = {name: item for name, item in document["paths"].items() if name == path or name.startswith(f"{path}/")}
+    value: dict[str, JSONObject] = {section: {} for section in _SECTIONS}
+    waiting = [requested]
     while waiting:
         for section, name in _references(waiting.pop()):
-            if name not in found[section]:
-                found[section][name] = document[section][name]
-                waiting.append(found[section][name])
-    used = [(section, name, tree) for section in _SECTIONS for name, tree in found[section].items()]
+            if name not in value[section]:
+                value[section][name] = document[section][name]
+                waiting.append(value[section][name])
+    used = [(section, name, tree) for section in _SECTIONS for name, tree in value[section].items()]
     renamed = {f"#/{section}/{name}": f"#/{section}/{_free(merged[section], name, tree)}" for section, name, tree in used}
     for section, name, tree in used:
         merged[section].setdefault(renamed[f"#/{section}/{name}"].rpartition("/")[2], _pointing(tree, renamed))
-    for name, item in wanted.items():
+    for name, item in requested.items():
         merged["paths"].setdefault(name, _pointing(item, renamed))
 
 
@@ -166,7 +166,7 @@ def swagger(registry: Registry, descriptions: Descriptions | None = None) -> JSO
     for name in openapi_paths():
         paths |= {path: _path(path, item) for path, item in openapi_paths_of(name).items()}
     used = [name for document in openapi_paths().values() for name in referenced(bytes(document))]
-    definitions = {name: v2(schemas.definition(name)) for name in closed(schemas, used)}
+    definitions = {name: to_v2(schemas.definition(name)) for name in with_references(schemas, used)}
     if descriptions is not None:
         for name, definition in definitions.items():
             descriptions.describe(name, definition)

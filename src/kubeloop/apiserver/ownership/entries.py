@@ -26,7 +26,7 @@ class InvalidEntries(Exception):
     """Entries that cannot be decoded; ``str()`` is Kubernetes' message."""
 
 
-class Manager(NamedTuple):
+class FieldManager(NamedTuple):
     """Identity of a field manager. A manager that applies is the same in all versions: its ``api_version`` is empty."""
 
     name: str
@@ -53,14 +53,14 @@ def identifier(name: str, operation: str, api_version: str, subresource: str) ->
 
 
 @lru_cache(maxsize=4096)
-def manager_named(text: str) -> Manager:
+def manager_named(text: str) -> FieldManager:
     """Parse the text of ``identifier``."""
     parts = json.loads(text)
-    return Manager(parts.get("manager", ""), parts["operation"], parts.get("apiVersion", ""), parts.get("subresource", ""))
+    return FieldManager(parts.get("manager", ""), parts["operation"], parts.get("apiVersion", ""), parts.get("subresource", ""))
 
 
 @dataclass(slots=True)
-class Managed:
+class ManagedFields:
     """The owned fields of each manager of one object, and the time of its entry (RFC 3339, or None), by ``identifier``."""
 
     fields: dict[str, VersionedSet] = field(default_factory=dict)
@@ -72,56 +72,56 @@ def is_reset(entries: Any) -> bool:
     return isinstance(entries, list) and (not entries or entries == [{}])
 
 
-def decode(entries: list[JSONObject] | None) -> Managed:
+def decode(entries: list[JSONObject] | None) -> ManagedFields:
     """Decode the entries. A later entry of the same manager replaces an earlier one.
 
     Raises:
         InvalidEntries: An entry is invalid.
     """
-    managed = Managed()
-    for at, entry in enumerate(entries or ()):
+    managed = ManagedFields()
+    for index, entry in enumerate(entries or ()):
         operation, version, fields_type = entry.get("operation"), entry.get("apiVersion"), entry.get("fieldsType")
         if operation not in (APPLY, UPDATE):
             raise InvalidEntries("operation must be `Apply` or `Update`")
         if not version:
             raise InvalidEntries("apiVersion must not be empty")
         if not fields_type:
-            raise InvalidEntries(f"missing fieldsType in managed fields entry {at}")
+            raise InvalidEntries(f"missing fieldsType in managed fields entry {index}")
         if fields_type != "FieldsV1":
-            raise InvalidEntries(f"invalid fieldsType {json.dumps(fields_type)} in managed fields entry {at}")
+            raise InvalidEntries(f"invalid fieldsType {json.dumps(fields_type)} in managed fields entry {index}")
         applied = operation == APPLY
         manager = identifier(entry.get("manager") or "", operation, version, entry.get("subresource") or "")
         try:
             owned = FieldSet.from_json(entry.get("fieldsV1"))
-        except ElementError as fault:
-            raise InvalidEntries(f"error decoding versioned set from {json.dumps(entry)}: error decoding set: {fault}") from None
+        except ElementError as error:
+            raise InvalidEntries(f"error decoding versioned set from {json.dumps(entry)}: error decoding set: {error}") from None
         managed.fields[manager] = VersionedSet(owned, version, applied)
         managed.times[manager] = entry.get("time")
     return managed
 
 
-def encode(managed: Managed) -> list[JSONObject]:
+def encode(managed: ManagedFields) -> list[JSONObject]:
     """Return new entries: those of Apply first, then by time (in seconds), manager, version and subresource."""
-    found = [_entry(manager, owned, managed.times.get(manager)) for manager, owned in managed.fields.items()]
-    if len(found) > 1:
-        found.sort(key=_order)
-    return found
+    result = [_entry(manager, owned, managed.times.get(manager)) for manager, owned in managed.fields.items()]
+    if len(result) > 1:
+        result.sort(key=_order)
+    return result
 
 
-def keep_readable(metadata: JSONObject, before: list[JSONObject] | None, warnings: list[str]) -> None:
+def restore_valid_entries(metadata: JSONObject, before: list[JSONObject] | None, warnings: list[str]) -> None:
     """Restore managedFields (``before``) and add a warning if admission has made them invalid."""
     after = metadata.get("managedFields")
     if after is before or after == before:
         return
     try:
         decode(after)
-    except InvalidEntries as fault:
+    except InvalidEntries as error:
         metadata.pop("managedFields", None)
         if before is not None:
             metadata["managedFields"] = before
         warnings.append(
             ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission "
-            f"controller; please fix your requests: {fault}"
+            f"controller; please fix your requests: {error}"
         )
 
 
@@ -167,13 +167,13 @@ def to_scale(entries: list[JSONObject] | None, replicas: Replicas) -> list[JSONO
     Raises:
         InvalidEntries: An entry is invalid.
     """
-    managed, found = decode(entries), Managed()
+    managed, value = decode(entries), ManagedFields()
     for manager, owned in managed.fields.items():
         path = replicas.get(owned.api_version)
         if path is not None and path in owned.set:
-            found.fields[manager] = VersionedSet(FieldSet.of(_REPLICAS), SCALE.api_version, owned.applied)
-            found.times[manager] = managed.times.get(manager)
-    return encode(found)
+            value.fields[manager] = VersionedSet(FieldSet.of(_REPLICAS), SCALE.api_version, owned.applied)
+            value.times[manager] = managed.times.get(manager)
+    return encode(value)
 
 
 def to_parent(
@@ -193,21 +193,21 @@ def to_parent(
     Raises:
         InvalidEntries: An entry is invalid.
     """
-    managed, scale, found = decode(entries), decode(scale_entries).fields, Managed()
+    managed, scale, value = decode(entries), decode(scale_entries).fields, ManagedFields()
     for manager, owned in managed.fields.items():
         if owned.api_version not in replicas:
             continue  # a version that does not exist any more
         path = replicas[owned.api_version]
         if path is None or path not in owned.set or scale.pop(manager, None) is not None:
-            kept = owned
+            retained = owned
         else:
-            kept = owned._replace(set=owned.set - FieldSet.of(path))
-            if not kept.set:
+            retained = owned._replace(set=owned.set - FieldSet.of(path))
+            if not retained.set:
                 continue
-        found.fields[manager], found.times[manager] = kept, managed.times.get(manager)
+        value.fields[manager], value.times[manager] = retained, managed.times.get(manager)
     path = replicas.get(api_version)
     for manager, owned in scale.items():
         if path is not None and _REPLICAS in owned.set:
-            found.fields[manager] = VersionedSet(FieldSet.of(path), api_version, owned.applied)
-            found.times[manager] = managed.times.get(manager)
-    return encode(found)
+            value.fields[manager] = VersionedSet(FieldSet.of(path), api_version, owned.applied)
+            value.times[manager] = managed.times.get(manager)
+    return encode(value)

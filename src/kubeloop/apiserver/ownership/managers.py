@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from kubeloop.apiserver.ownership.entries import UPDATE, Managed, identifier, seconds
+from kubeloop.apiserver.ownership.entries import UPDATE, ManagedFields, identifier, seconds
 from kubeloop.apiserver.ownership.scopes import Scope
 from kubeloop.apiserver.validation.metadata import ANNOTATIONS_LIMIT
 from kubeloop.merge.fields import FieldSet, TypeMismatch, compare, field_set
@@ -40,15 +40,15 @@ def _prefix(user_agent: str) -> str:
     name = user_agent.partition("/")[0]
     if name.isascii() and name.isprintable() and len(name) <= LONGEST:
         return name
-    kept, size = [], 0
+    retained, size = [], 0
     for char in name:
         if not char.isprintable():
             continue
         size += len(char.encode("utf-8", "surrogatepass"))
         if size > LONGEST:
             break
-        kept.append(char)
-    return "".join(kept)
+        retained.append(char)
+    return "".join(retained)
 
 
 # A write that changes only the times of managedFields changes nothing.
@@ -56,7 +56,7 @@ def _prefix(user_agent: str) -> str:
 # Source: k8s.io/apiserver pkg/endpoints/handlers/fieldmanager/equality.go (IgnoreManagedFieldsTimestampsTransformer).
 
 
-def keep_times(old: JSONObject, new: JSONObject, is_same: Callable[[], bool]) -> bool:
+def restore_times(old: JSONObject, new: JSONObject, is_same: Callable[[], bool]) -> bool:
     """Copy the times of ``old`` to ``new`` if nothing else differs. Return whether it did; otherwise ``new`` is unchanged.
 
     ``is_same`` compares the objects after the copy. It is called only if the managedFields differ in nothing but times.
@@ -86,7 +86,7 @@ MOST_UPDATERS = 10
 ANCIENT = "ancient-changes"
 
 
-def cap(managed: Managed) -> None:
+def cap_updaters(managed: ManagedFields) -> None:
     """Merge the oldest managers of ``managed``, in place, if more than ``MOST_UPDATERS`` have the operation Update."""
     if len(managed.fields) <= MOST_UPDATERS:
         return
@@ -143,16 +143,16 @@ def allowed_conflicts(live: JSONObject, scope: Scope) -> FieldSet:
         return FieldSet()
 
 
-def renew(obj: JSONObject, config: JSONObject) -> JSONObject:
+def update_last_applied(obj: JSONObject, config: JSONObject) -> JSONObject:
     """Return ``obj`` with ``config`` in the annotation if it has one, or without the annotation if it would exceed the size limit."""
     annotations = _annotations(obj)
     if not annotations.get(ANNOTATION):
         return obj
-    kept = dict(annotations)
-    kept[ANNOTATION] = _text(config)
-    if sum(len(name.encode()) + len(value.encode()) for name, value in kept.items()) > ANNOTATIONS_LIMIT:
-        del kept[ANNOTATION]
-    return {**obj, "metadata": {**obj["metadata"], "annotations": kept}}
+    retained = dict(annotations)
+    retained[ANNOTATION] = _text(config)
+    if sum(len(name.encode()) + len(value.encode()) for name, value in retained.items()) > ANNOTATIONS_LIMIT:
+        del retained[ANNOTATION]
+    return {**obj, "metadata": {**obj["metadata"], "annotations": retained}}
 
 
 def _text(config: JSONObject) -> str:
@@ -165,5 +165,5 @@ def _text(config: JSONObject) -> str:
 
 def _annotations(obj: JSONObject) -> dict[str, str]:
     metadata = obj.get("metadata")
-    found = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return found if isinstance(found, dict) else {}
+    result = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return result if isinstance(result, dict) else {}

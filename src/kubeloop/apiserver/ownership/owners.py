@@ -9,8 +9,18 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubeloop.apiserver.ownership.entries import APPLY, UPDATE, InvalidEntries, Managed, decode, encode, identifier, is_reset, manager_named
-from kubeloop.apiserver.ownership.managers import KUBECTL, allowed_conflicts, cap, renew
+from kubeloop.apiserver.ownership.entries import (
+    APPLY,
+    UPDATE,
+    InvalidEntries,
+    ManagedFields,
+    decode,
+    encode,
+    identifier,
+    is_reset,
+    manager_named,
+)
+from kubeloop.apiserver.ownership.managers import KUBECTL, allowed_conflicts, cap_updaters, update_last_applied
 from kubeloop.apiserver.ownership.scopes import Scope, Scopes
 from kubeloop.apiserver.registry.object_meta import timestamp
 from kubeloop.apiserver.registry.registry import Registry
@@ -130,9 +140,9 @@ class Owners:
             _check_versions(managed)
             if counted:
                 self._update(scope, _bare(live), _bare(new), managed, manager)
-        except TypeMismatch as fault:
-            _LOG.debug("managedFields of %s %s are given up: %s", scope.gvk.kind, metadata.get("name", ""), fault)
-            managed = Managed()
+        except TypeMismatch as error:
+            _LOG.debug("managedFields of %s %s are given up: %s", scope.gvk.kind, metadata.get("name", ""), error)
+            managed = ManagedFields()
         metadata.pop("managedFields", None)
         if managed.fields:
             metadata["managedFields"] = encode(managed)
@@ -158,8 +168,8 @@ class Owners:
         self.check_kind(scope, config)
         try:
             managed = decode((live.get("metadata") or {}).get("managedFields"))
-        except InvalidEntries as fault:
-            raise api_errors.internal(f"failed to decode managed fields: {fault}") from None
+        except InvalidEntries as error:
+            raise api_errors.internal(f"failed to decode managed fields: {error}") from None
         bare = _bare(live)
         misfit = _misfit(scope, bare)
         if misfit and not managed.fields:
@@ -172,14 +182,14 @@ class Owners:
             self._update(scope, scope.empty, bare, managed, BEFORE_FIRST_APPLY)
         merged = self._apply(scope, bare, config, managed, manager, force=force)
         if manager == KUBECTL:
-            merged = renew(merged, config)
+            merged = update_last_applied(merged, config)
         metadata = {**(merged.get("metadata") or {})}
         entries = encode(managed)
         if entries:
             metadata["managedFields"] = entries
         return {**merged, "metadata": metadata}
 
-    def _update(self, scope: Scope, live: JSONObject, new: JSONObject, managed: Managed, manager: str) -> None:
+    def _update(self, scope: Scope, live: JSONObject, new: JSONObject, managed: ManagedFields, manager: str) -> None:
         fields: dict[str, VersionedSet] = update(live, new, scope.api_version, managed.fields, _SELF, scope.versions, scope.filters)
         mine = fields.pop(_SELF, None)
         owned = FieldSet() if mine is None else mine.set - _NOBODYS
@@ -189,9 +199,11 @@ class Owners:
             fields[me] = VersionedSet(owned if before is None else owned | before.set, scope.api_version, False)
             managed.times[me] = self._now()
         managed.fields = fields
-        cap(managed)
+        cap_updaters(managed)
 
-    def _apply(self, scope: Scope, live: JSONObject, config: JSONObject, managed: Managed, manager: str, *, force: bool) -> JSONObject:
+    def _apply(
+        self, scope: Scope, live: JSONObject, config: JSONObject, managed: ManagedFields, manager: str, *, force: bool
+    ) -> JSONObject:
         me = identifier(manager, APPLY, scope.api_version, scope.subresource)
 
         def run(force: bool) -> tuple[JSONObject | None, dict[str, VersionedSet]]:
@@ -200,16 +212,16 @@ class Owners:
         try:
             try:
                 new, fields = run(force)
-            except ApplyConflict as fault:
-                conflicts = list(fault.conflicts)
+            except ApplyConflict as error:
+                conflicts = list(error.conflicts)
                 if manager == KUBECTL:
                     allowed = allowed_conflicts(live, scope)
                     conflicts = [one for one in conflicts if one.path not in allowed]
                 if conflicts:
                     raise apply_conflict(conflicts) from None
                 new, fields = run(True)
-        except TypeMismatch as fault:
-            raise api_errors.internal(str(fault)) from None
+        except TypeMismatch as error:
+            raise api_errors.internal(str(error)) from None
         mine = fields.get(me)
         if mine is not None:
             owned = mine.set - _NOBODYS
@@ -241,8 +253,8 @@ class Owners:
     def _check(scope: Scope, config: JSONObject) -> None:
         try:
             check(config, scope.versions.type_of(scope.api_version))
-        except TypeMismatch as fault:
-            raise api_errors.internal(f"failed to create typed patch object ({_named(config, scope)}): {fault}") from None
+        except TypeMismatch as error:
+            raise api_errors.internal(f"failed to create typed patch object ({_named(config, scope)}): {error}") from None
 
     def _now(self) -> str:
         return timestamp(self._clock.wall())
@@ -254,20 +266,20 @@ def _check_kind(scope: Scope, new: JSONObject) -> None:
         raise TypeMismatch(f"failed to convert new object to proper version: {new.get('apiVersion')}, Kind={new.get('kind')}")
 
 
-def _started(live: JSONObject, given: Any, *, trust_request: bool) -> Managed:
+def _started(live: JSONObject, values: Any, *, trust_request: bool) -> ManagedFields:
     """Return the owners before the write: those in the request if it may set them and they are valid, else the stored ones."""
     if trust_request:
-        if is_reset(given):
-            return Managed()
-        if given:
+        if is_reset(values):
+            return ManagedFields()
+        if values:
             try:
-                return decode(given)
+                return decode(values)
             except InvalidEntries:
                 pass  # Clients that drop managedFields by accident do no harm this way.
     try:
         return decode((live.get("metadata") or {}).get("managedFields"))
     except InvalidEntries:
-        return Managed()
+        return ManagedFields()
 
 
 def _check_fits(scope: Scope, obj: JSONObject) -> None:
@@ -279,8 +291,8 @@ def _check_fits(scope: Scope, obj: JSONObject) -> None:
 def _misfit(scope: Scope, obj: JSONObject) -> str:
     try:
         _check_fits(scope, obj)
-    except TypeMismatch as fault:
-        return str(fault)
+    except TypeMismatch as error:
+        return str(error)
     return ""
 
 
@@ -295,7 +307,7 @@ def _said(config: JSONObject) -> tuple[str, str, str]:
     return group, version, kind
 
 
-def _check_versions(managed: Managed) -> None:
+def _check_versions(managed: ManagedFields) -> None:
     """Raises TypeMismatch if an owner's apiVersion is malformed. An unknown version only loses its fields."""
     for owned in managed.fields.values():
         if owned.api_version.count("/") > 1:

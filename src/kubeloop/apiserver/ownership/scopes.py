@@ -76,9 +76,9 @@ def reset_fields(resource: ServedResource, subresource: str) -> tuple[Path, ...]
     """Return the paths that a write through ``subresource`` (empty for the main resource) does not change."""
     group_resource = resource.gvr.group_resource
     if not subresource:
-        found = _ON_MAIN.get(group_resource)
-        if found is not None:
-            return found
+        result = _ON_MAIN.get(group_resource)
+        if result is not None:
+            return result
         return _STATUS if "status" in resource.subresources else ()
     if subresource == "status":
         return _SPEC_AND_METADATA if resource.custom else _ON_STATUS.get(group_resource, _SPEC)
@@ -122,10 +122,10 @@ class Scopes:
     def of(self, resource: ServedResource, subresource: str) -> Scope:
         """Return the scope of a resource or one of its subresources."""
         key = resource.gvk, subresource
-        found = self._known.get(key)
-        if found is None or found[0].schema is not resource.schema:
-            found = self._known[key] = resource, self._make(resource, subresource)
-        return found[1]
+        result = self._known.get(key)
+        if result is None or result[0].schema is not resource.schema:
+            result = self._known[key] = resource, self._make(resource, subresource)
+        return result[1]
 
     def _make(self, resource: ServedResource, subresource: str) -> Scope:
         versions: _CustomVersions | _BuiltinVersions
@@ -159,10 +159,10 @@ class _CustomVersions:
 
     def type_of(self, api_version: str) -> MergeType:
         """Return the type of an API version."""
-        found = self._types.get(api_version)
-        if found is None:
-            found = self._types[api_version] = custom_type(self._schema(api_version))
-        return found
+        result = self._types.get(api_version)
+        if result is None:
+            result = self._types[api_version] = custom_type(self._schema(api_version))
+        return result
 
     def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
         """Raises TypeMismatch if ``obj`` has fields that the version lacks: upstream fails rather than prune them."""
@@ -178,10 +178,10 @@ class _CustomVersions:
         return made
 
     def _schema(self, api_version: str) -> TypeSchema:
-        found = self._schemas.get(api_version)
-        if found is None:
+        result = self._schemas.get(api_version)
+        if result is None:
             raise TypeMismatch(f"request to convert CR to an invalid group/version: {api_version}")
-        return found
+        return result
 
 
 class _BuiltinVersions:
@@ -201,29 +201,29 @@ class _BuiltinVersions:
 
     def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
         """Convert an object to an API version."""
-        at = str(obj.get("apiVersion") or "")
+        index = str(obj.get("apiVersion") or "")
         target = self._served(api_version)
-        if at in ("", api_version):
+        if index in ("", api_version):
             return obj
-        source = self._served(at)
+        source = self._served(index)
         # Through the Go type, because pruning leaves nulls. Defaults are not set: a field that one version lacks must stay absent.
         try:
             return converted(source, strict.conform(obj, source.gvk).obj, target.gvk)
-        except DecodeError as fault:
-            raise TypeMismatch(f"failed to convert object: {fault}") from None
+        except DecodeError as error:
+            raise TypeMismatch(f"failed to convert object: {error}") from None
 
     def _served(self, api_version: str) -> ServedResource:
-        found = self._resources.get(api_version)
-        if found is None:
+        result = self._resources.get(api_version)
+        if result is None:
             raise MissingVersion(api_version)
-        return found
+        return result
 
 
 def _builtin(gvk: GroupVersionKind) -> MergeType:
-    found = builtin_types().of_kind(gvk)
-    if found is None:
+    result = builtin_types().of_kind(gvk)
+    if result is None:
         raise LookupError(f"there is no schema for {gvk}")
-    return found
+    return result
 
 
 class _OneVersion:

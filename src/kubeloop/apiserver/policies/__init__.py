@@ -17,7 +17,7 @@ from kubeloop.endpoints.access import Authorizer
 from kubeloop.meta.kinds import GroupVersionResource
 
 if TYPE_CHECKING:
-    from kubeloop.apiserver.policies.definitions import Definitions
+    from kubeloop.apiserver.policies.definitions import PolicyCache
 
 
 _GROUP: Final = "admissionregistration.k8s.io"
@@ -36,13 +36,21 @@ class Policies:
     """
 
     def __init__(self, registry: Registry, objects: Objects, cache: WatchCache, authorizer: Authorizer) -> None:
+        """Create both plug-ins, and publish the writes of policies and bindings before they return.
+
+        Args:
+            registry: The served resources.
+            objects: Reads policies, bindings and parameters.
+            cache: Publishes the changes of policies and bindings.
+            authorizer: Decides the checks of the variable ``authorizer``.
+        """
         self.registry = registry
         self.objects = objects
         self.cache = cache
         self.authorizer = authorizer
         self.mutating: Plugin = _Mutating(self)
         self.validating: Plugin = _Validating(self)
-        self.kept: list[Definitions[Any]] = []
+        self.caches: list[PolicyCache[Any]] = []
         for name in _NAMES:
             resource = registry.get(_resource(name))
             if resource is not None:
@@ -54,7 +62,7 @@ class Policies:
 
     def stop(self) -> None:
         """End the subscriptions."""
-        for one in self.kept:
+        for one in self.caches:
             one.stop()
 
 
@@ -64,7 +72,7 @@ class _Mutating:
         self._bindings = policies.bindings("mutatingadmissionpolicybindings")
 
     async def mutate(self, attributes: Attributes) -> None:
-        if await self._bindings.of():
+        if await self._bindings.items():
             await self._plugin.mutate(attributes)
 
     async def validate(self, attributes: Attributes) -> None:
@@ -72,13 +80,13 @@ class _Mutating:
 
     @cached_property
     def _plugin(self) -> Plugin:
-        from kubeloop.apiserver.policies.definitions import Definitions
-        from kubeloop.apiserver.policies.mutating import MutatingPolicies, mutations_of
+        from kubeloop.apiserver.policies.definitions import PolicyCache
+        from kubeloop.apiserver.policies.mutating import MutatingPolicies, compile_mutations
 
         all_ = self._policies
         named = _resource("mutatingadmissionpolicies"), _resource("mutatingadmissionpolicybindings")
-        definitions = Definitions(named, mutations_of, all_.registry, all_.objects, all_.cache)
-        all_.kept.append(definitions)
+        definitions = PolicyCache(named, compile_mutations, all_.registry, all_.objects, all_.cache)
+        all_.caches.append(definitions)
         return MutatingPolicies(definitions, all_.registry, all_.objects, all_.authorizer)
 
 
@@ -91,16 +99,16 @@ class _Validating:
         """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
-        if await self._bindings.of():
+        if await self._bindings.items():
             await self._plugin.validate(attributes)
 
     @cached_property
     def _plugin(self) -> Plugin:
-        from kubeloop.apiserver.policies.definitions import Definitions
-        from kubeloop.apiserver.policies.validating import ValidatingPolicies, checks_of
+        from kubeloop.apiserver.policies.definitions import PolicyCache
+        from kubeloop.apiserver.policies.validating import ValidatingPolicies, compile_validations
 
         all_ = self._policies
         named = _resource("validatingadmissionpolicies"), _resource("validatingadmissionpolicybindings")
-        definitions = Definitions(named, checks_of, all_.registry, all_.objects, all_.cache)
-        all_.kept.append(definitions)
+        definitions = PolicyCache(named, compile_validations, all_.registry, all_.objects, all_.cache)
+        all_.caches.append(definitions)
         return ValidatingPolicies(definitions, all_.registry, all_.objects, all_.authorizer)

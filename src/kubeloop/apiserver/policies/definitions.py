@@ -12,8 +12,8 @@ from typing import Final, Generic, TypeVar
 
 from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.admission.matching import Match, Matcher, matches_object, name_of
-from kubeloop.apiserver.expressions.compiler import CONDITION, Compiled, Compiler
-from kubeloop.apiserver.policies.params import InvalidConfiguration, ParamKind, ParamRef, param_kind, param_ref, said
+from kubeloop.apiserver.expressions.compiler import CONDITION, CompiledExpression, ExpressionCompiler
+from kubeloop.apiserver.policies.params import InvalidConfiguration, ParamKind, ParamRef, error_message, parse_param_kind, parse_param_ref
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.storage.watch_cache import Subscription, WatchCache
@@ -36,19 +36,19 @@ class Constraints:
     equivalent: bool
 
 
-def constraints_of(found: JSONObject) -> Constraints:
+def parse_constraints(value: JSONObject) -> Constraints:
     """Parse a ``matchConstraints`` or ``matchResources``, which is defaulted and valid."""
     return Constraints(
-        rules=tuple(found.get("resourceRules") or ()),
-        excluded=tuple(found.get("excludeResourceRules") or ()),
-        namespaces=selector_from(found.get("namespaceSelector") or {}),
-        objects=selector_from(found.get("objectSelector") or {}),
-        equivalent=found.get("matchPolicy", "Equivalent") == "Equivalent",
+        rules=tuple(value.get("resourceRules") or ()),
+        excluded=tuple(value.get("excludeResourceRules") or ()),
+        namespaces=selector_from(value.get("namespaceSelector") or {}),
+        objects=selector_from(value.get("objectSelector") or {}),
+        equivalent=value.get("matchPolicy", "Equivalent") == "Equivalent",
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class PolicyBinding:
     """A binding of a policy. ``constraints`` is None if the binding adds none; ``actions`` are the validationActions of a validating
     policy.
     """
@@ -60,41 +60,41 @@ class Binding:
     actions: tuple[str, ...]
 
 
-def binding_of(obj: JSONObject) -> Binding:
+def parse_binding(obj: JSONObject) -> PolicyBinding:
     """Parse a stored binding."""
     spec = obj.get("spec") or {}
     resources = spec.get("matchResources")
-    return Binding(
+    return PolicyBinding(
         name=obj["metadata"]["name"],
         policy=spec.get("policyName") or "",
-        constraints=None if resources is None else constraints_of(resources),
-        param_ref=param_ref(spec.get("paramRef")),
+        constraints=None if resources is None else parse_constraints(resources),
+        param_ref=parse_param_ref(spec.get("paramRef")),
         actions=tuple(spec.get("validationActions") or ()),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Policy(Generic[E]):
+class CompiledPolicy(Generic[E]):
     """The parts that validating and mutating policies share. ``own`` holds the expressions of one kind of policy."""
 
     name: str
     constraints: Constraints
     param_kind: ParamKind | None
     ignore_failure: bool
-    conditions: tuple[Compiled, ...]
-    variables: dict[str, Compiled]
+    conditions: tuple[CompiledExpression, ...]
+    variables: dict[str, CompiledExpression]
     own: E
 
 
-def policy_of(obj: JSONObject, own: Callable[[JSONObject, Compiler], E]) -> Policy[E]:
+def compile_policy(obj: JSONObject, own: Callable[[JSONObject, ExpressionCompiler], E]) -> CompiledPolicy[E]:
     """Compile a stored policy, which is defaulted and valid. ``own`` compiles the expressions of its kind."""
     spec = obj.get("spec") or {}
-    compiler = Compiler(params=spec.get("paramKind") is not None, variables=True)
+    compiler = ExpressionCompiler(params=spec.get("paramKind") is not None, variables=True)
     variables = {one["name"]: compiler.variable(one["name"], one["expression"]) for one in spec.get("variables") or ()}
-    return Policy(
+    return CompiledPolicy(
         name=obj["metadata"]["name"],
-        constraints=constraints_of(spec.get("matchConstraints") or {}),
-        param_kind=param_kind(spec.get("paramKind")),
+        constraints=parse_constraints(spec.get("matchConstraints") or {}),
+        param_kind=parse_param_kind(spec.get("paramKind")),
         ignore_failure=spec.get("failurePolicy") == "Ignore",
         conditions=tuple(compiler.expression(one["expression"], CONDITION) for one in spec.get("matchConditions") or ()),
         variables=variables,
@@ -103,17 +103,17 @@ def policy_of(obj: JSONObject, own: Callable[[JSONObject, Compiler], E]) -> Poli
 
 
 @dataclass(frozen=True, slots=True)
-class Bound(Generic[E]):
+class BoundPolicy(Generic[E]):
     """A policy with its bindings, which are sorted by name."""
 
-    policy: Policy[E]
-    bindings: tuple[Binding, ...]
+    policy: CompiledPolicy[E]
+    bindings: tuple[PolicyBinding, ...]
 
 
-class Definitions(Generic[E]):
+class PolicyCache(Generic[E]):
     """The policies of one kind that have a binding.
 
-    ``resources`` are the resource of policies and the resource of bindings; ``own`` is as in ``policy_of``.
+    ``resources`` are the resource of policies and the resource of bindings; ``own`` is as in ``compile_policy``.
 
     Guarantees
         ``bound`` includes every change that the watch cache has published: a policy applies as soon as its write has returned.
@@ -123,24 +123,33 @@ class Definitions(Generic[E]):
     def __init__(
         self,
         resources: tuple[GroupVersionResource, GroupVersionResource],
-        own: Callable[[JSONObject, Compiler], E],
+        own: Callable[[JSONObject, ExpressionCompiler], E],
         registry: Registry,
         objects: Objects,
         cache: WatchCache,
     ) -> None:
+        """Create an empty cache.
+
+        Args:
+            resources: The resource of policies and the resource of bindings.
+            own: Compiles the expressions of one kind of policy from its spec.
+            registry: The served resources.
+            objects: Reads policies and bindings.
+            cache: Publishes their changes.
+        """
         self._resources = resources
         self._own = own
         self._registry = registry
         self._objects = objects
         self._cache = cache
         self._subscriptions: list[Subscription] = []
-        self._compiled: dict[str, tuple[str, Policy[E]]] = {}
-        self._bound: list[Bound[E]] = []
+        self._compiled: dict[str, tuple[str, CompiledPolicy[E]]] = {}
+        self._bound: list[BoundPolicy[E]] = []
         #: Whether ``_bound`` was read after the last subscription began.
         self._complete = False
         self._reading = asyncio.Lock()
 
-    async def bound(self) -> list[Bound[E]]:
+    async def bound(self) -> list[BoundPolicy[E]]:
         """Return the policies that have a binding, sorted by name."""
         if self._is_stale():
             async with self._reading:
@@ -165,20 +174,20 @@ class Definitions(Generic[E]):
         self.stop()
         self._complete = False
         self._subscriptions = [self._cache.subscribe(one.storage_prefix) for one in (policies, bindings)]
-        by_policy: dict[str, list[Binding]] = {}
-        for one in sorted(map(binding_of, await self._objects.all(bindings)), key=lambda binding: binding.name):
+        by_policy: dict[str, list[PolicyBinding]] = {}
+        for one in sorted(map(parse_binding, await self._objects.all(bindings)), key=lambda binding: binding.name):
             by_policy.setdefault(one.policy, []).append(one)
         known, self._compiled = self._compiled, {}
-        found = []
+        value = []
         for obj in sorted(await self._objects.all(policies), key=lambda one: str(one["metadata"]["name"])):
             name, version = obj["metadata"]["name"], obj["metadata"]["resourceVersion"]
             if name not in by_policy:
                 continue
             before = known.get(name)
-            policy = before[1] if before is not None and before[0] == version else policy_of(obj, self._own)
+            policy = before[1] if before is not None and before[0] == version else compile_policy(obj, self._own)
             self._compiled[name] = version, policy
-            found.append(Bound(policy, tuple(by_policy[name])))
-        self._bound, self._complete = found, True
+            value.append(BoundPolicy(policy, tuple(by_policy[name])))
+        self._bound, self._complete = value, True
 
 
 # Matches requests with policies and bindings. Source: k8s.io/apiserver pkg/admission/plugin/policy/matching/matching.go.
@@ -205,7 +214,7 @@ def is_exempt(attributes: Attributes) -> bool:
     return attributes.resource.gvr.group_resource in _EXEMPT
 
 
-async def matched(matcher: Matcher, constraints: Constraints, attributes: Attributes) -> Match | None:
+async def match_constraints(matcher: Matcher, constraints: Constraints, attributes: Attributes) -> Match | None:
     """Return the version in which to evaluate the request; None if the constraints do not match.
 
     Raises:
@@ -215,23 +224,23 @@ async def matched(matcher: Matcher, constraints: Constraints, attributes: Attrib
     try:
         if not await matcher.matches_namespace(constraints.namespaces, attributes):
             return None
-    except NotFound as fault:
-        missing = fault
+    except NotFound as error:
+        missing = error
     if not matches_object(constraints.objects, attributes):
         return None
     name = name_of(attributes)
     if constraints.excluded and matcher.by_rules(constraints.excluded, attributes, equivalent=constraints.equivalent, name=name):
         return None
     if constraints.rules:
-        found = matcher.by_rules(constraints.rules, attributes, equivalent=constraints.equivalent, name=name)
+        result = matcher.by_rules(constraints.rules, attributes, equivalent=constraints.equivalent, name=name)
     else:
-        found = Match(attributes.resource, attributes.gvk)
-    if found is not None and missing is not None:
+        result = Match(attributes.resource, attributes.gvk)
+    if result is not None and missing is not None:
         raise missing
-    return found
+    return result
 
 
-async def bound_here(matcher: Matcher, binding: Binding, attributes: Attributes) -> bool:
+async def binding_matches(matcher: Matcher, binding: PolicyBinding, attributes: Attributes) -> bool:
     """Return whether a binding applies to the request.
 
     Raises:
@@ -240,6 +249,6 @@ async def bound_here(matcher: Matcher, binding: Binding, attributes: Attributes)
     if binding.constraints is None:
         return True
     try:
-        return await matched(matcher, binding.constraints, attributes) is not None
-    except NotFound as fault:
-        raise InvalidConfiguration(said(fault)) from None
+        return await match_constraints(matcher, binding.constraints, attributes) is not None
+    except NotFound as error:
+        raise InvalidConfiguration(error_message(error)) from None

@@ -12,13 +12,21 @@ from typing import Any, NamedTuple
 from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.admission.activation import Activation
 from kubeloop.apiserver.admission.matching import Match, Matcher
-from kubeloop.apiserver.admission.new_objects import check_metadata, replace_object, unfinished
-from kubeloop.apiserver.expressions.compiler import CONFIGURATION, OPERATIONS, Compiled, Compiler
-from kubeloop.apiserver.expressions.evaluation import BUDGET, ConditionsFault, CostBudgetExceeded, conditions_hold, evaluate
-from kubeloop.apiserver.policies.changes import Changes
-from kubeloop.apiserver.policies.definitions import Binding, Bound, Definitions, Policy, bound_here, is_exempt, matched
+from kubeloop.apiserver.admission.new_objects import check_patched_metadata, hide_generated_metadata, replace_object
+from kubeloop.apiserver.expressions.compiler import CONFIGURATION, OPERATIONS, CompiledExpression, ExpressionCompiler
+from kubeloop.apiserver.expressions.evaluation import BUDGET, CostBudgetExceeded, MatchConditionsError, conditions_hold, evaluate
+from kubeloop.apiserver.policies.definitions import (
+    BoundPolicy,
+    CompiledPolicy,
+    PolicyBinding,
+    PolicyCache,
+    binding_matches,
+    is_exempt,
+    match_constraints,
+)
 from kubeloop.apiserver.policies.object_types import NotMutable
-from kubeloop.apiserver.policies.params import InvalidConfiguration, Params, said
+from kubeloop.apiserver.policies.params import InvalidConfiguration, Params, error_message
+from kubeloop.apiserver.policies.patch import MutationPatcher
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.endpoints import api_errors
@@ -33,7 +41,7 @@ from kubeloop.types import JSONObject
 class Mutation:
     """One mutation of a policy: ``applies`` is True for an apply configuration, False for a JSON patch."""
 
-    expression: Compiled
+    expression: CompiledExpression
     applies: bool
 
 
@@ -45,15 +53,15 @@ class Mutations:
     reinvoked: bool
 
 
-def mutations_of(spec: JSONObject, compiler: Compiler) -> Mutations:
+def compile_mutations(spec: JSONObject, compiler: ExpressionCompiler) -> Mutations:
     """Compile the mutations of a policy's spec."""
-    found = []
+    value = []
     for one in spec.get("mutations") or ():
         applies = one.get("patchType") == "ApplyConfiguration"
         described = one.get("applyConfiguration" if applies else "jsonPatch") or {}
-        wanted = CONFIGURATION if applies else OPERATIONS
-        found.append(Mutation(compiler.change(described.get("expression") or "", wanted), applies))
-    return Mutations(tuple(found), spec.get("reinvocationPolicy") == "IfNeeded")
+        requested = CONFIGURATION if applies else OPERATIONS
+        value.append(Mutation(compiler.change(described.get("expression") or "", requested), applies))
+    return Mutations(tuple(value), spec.get("reinvocationPolicy") == "IfNeeded")
 
 
 class _Key(NamedTuple):
@@ -66,8 +74,8 @@ class _Key(NamedTuple):
 
 
 class _Invocation(NamedTuple):
-    policy: Policy[Mutations]
-    binding: Binding
+    policy: CompiledPolicy[Mutations]
+    binding: PolicyBinding
     match: Match
     params: JSONObject | None
 
@@ -78,18 +86,18 @@ class _Invocation(NamedTuple):
         return _Key(self.policy.name, self.binding.name, metadata.get("namespace", ""), metadata.get("name", ""))
 
 
-class _Round:
+class _ReinvocationContext:
     """State of one write: the evaluations to repeat if the object changes after them."""
 
     def __init__(self) -> None:
-        self.asked: set[_Key] = set()
+        self.called: set[_Key] = set()
         self.due: set[_Key] = set()
         self.output: JSONObject | None = None
 
     def changed(self) -> None:
         """Mark all evaluations so far for another run, because the object has changed."""
-        self.due |= self.asked
-        self.asked = set()
+        self.due |= self.called
+        self.called = set()
 
 
 class _Fault(NamedTuple):
@@ -106,14 +114,22 @@ class MutatingPolicies:
         Either all changes are made or, if a failure counts by its failurePolicy, the write is rejected.
     """
 
-    def __init__(self, definitions: Definitions[Mutations], registry: Registry, objects: Objects, authorizer: Authorizer) -> None:
+    def __init__(self, definitions: PolicyCache[Mutations], registry: Registry, objects: Objects, authorizer: Authorizer) -> None:
+        """Create the plug-in.
+
+        Args:
+            definitions: The policies that have a binding.
+            registry: The served resources.
+            objects: Reads parameters and namespaces, and converts objects.
+            authorizer: Decides the checks of the variable ``authorizer``.
+        """
         self._definitions = definitions
         self._registry = registry
         self._objects = objects
         self._authorizer = authorizer
         self._matcher = Matcher(registry, objects)
         self._params = Params(registry, objects)
-        self._changes = Changes()
+        self._changes = MutationPatcher()
 
     async def validate(self, attributes: Attributes) -> None:
         """Do nothing: this plug-in only mutates."""
@@ -121,50 +137,50 @@ class MutatingPolicies:
     async def mutate(self, attributes: Attributes) -> None:
         if attributes.operation == "DELETE" or is_exempt(attributes):
             return
-        with unfinished(attributes):
-            facts = Activation(attributes, self._registry, self._objects, self._authorizer)
-            faults: list[_Fault] = []
+        with hide_generated_metadata(attributes):
+            variables = Activation(attributes, self._registry, self._objects, self._authorizer)
+            problems: list[_Fault] = []
             invocations: list[_Invocation] = []
             for bound in await self._definitions.bound():
-                invocations += await self._invocations(bound, facts, faults)
+                invocations += await self._invocations(bound, variables, problems)
             if invocations:
-                await facts.find_namespace()
-                await self._dispatch(invocations, facts, faults)
-            if faults:
-                raise _refusal(attributes, faults)
+                await variables.find_namespace()
+                await self._dispatch(invocations, variables, problems)
+            if problems:
+                raise _refusal(attributes, problems)
 
-    async def _invocations(self, bound: Bound[Mutations], facts: Activation, faults: list[_Fault]) -> list[_Invocation]:
+    async def _invocations(self, bound: BoundPolicy[Mutations], activation: Activation, problems: list[_Fault]) -> list[_Invocation]:
         policy = bound.policy
-        found: list[_Invocation] = []
+        result: list[_Invocation] = []
         try:
-            match = await matched(self._matcher, policy.constraints, facts.attributes)
+            match = await match_constraints(self._matcher, policy.constraints, activation.attributes)
             if match is None:
-                return found
+                return result
             if policy.param_kind is not None:
                 self._params.resource(policy.param_kind)
-        except (InvalidConfiguration, NotFound) as fault:
-            _add(faults, policy, None, f"failed to configure policy: {said(fault)}")
-            return found
+        except (InvalidConfiguration, NotFound) as error:
+            _add(problems, policy, None, f"failed to configure policy: {error_message(error)}")
+            return result
         for binding in bound.bindings:
             try:
-                if not await bound_here(self._matcher, binding, facts.attributes):
+                if not await binding_matches(self._matcher, binding, activation.attributes):
                     continue
                 try:
-                    await facts.prepare(match)
-                except ApiError as fault:
-                    _add(faults, policy, None, f"failed to configure policy: {said(fault)}")
+                    await activation.prepare(match)
+                except ApiError as error:
+                    _add(problems, policy, None, f"failed to configure policy: {error_message(error)}")
                     continue
-                params = await self._params.of(policy.param_kind, binding.param_ref, facts.namespace)
-            except InvalidConfiguration as fault:
-                _add(faults, policy, binding, f"failed to configure binding: {fault}")
+                params = await self._params.of(policy.param_kind, binding.param_ref, activation.namespace)
+            except InvalidConfiguration as error:
+                _add(problems, policy, binding, f"failed to configure binding: {error}")
                 continue
-            found += [_Invocation(policy, binding, match, one) for one in params]
-        return found
+            result += [_Invocation(policy, binding, match, one) for one in params]
+        return result
 
-    async def _dispatch(self, invocations: list[_Invocation], facts: Activation, faults: list[_Fault]) -> None:
-        attributes = facts.attributes
+    async def _dispatch(self, invocations: list[_Invocation], activation: Activation, problems: list[_Fault]) -> None:
+        attributes = activation.attributes
         run = attributes.reinvocation
-        memory: _Round = run.kept.setdefault("policies", _Round())
+        memory: _ReinvocationContext = run.state.setdefault("policies", _ReinvocationContext())
         if run.again and memory.output != attributes.obj:
             memory.changed()
         last: Match | None = None
@@ -172,49 +188,49 @@ class MutatingPolicies:
         for one in invocations:
             policy, key = one.policy, one.key
             try:
-                seen = facts.of_conditions(one.match, one.params)
+                seen = activation.of_conditions(one.match, one.params)
                 if not conditions_hold(policy.conditions, seen, policy.variables, ignore_failure=policy.ignore_failure):
                     continue
-            except ConditionsFault as fault:
-                _add(faults, policy, one.binding, str(fault), "Invalid")
+            except MatchConditionsError as error:
+                _add(problems, policy, one.binding, str(error), "Invalid")
                 continue
             if run.again and key not in memory.due:
                 continue
-            before = facts.object_of(one.match)
-            changed = self._mutate(one, facts, faults) or changed
+            before = activation.object_of(one.match)
+            changed = self._mutate(one, activation, problems) or changed
             last = one.match
-            if facts.object_of(one.match) != before:
+            if activation.object_of(one.match) != before:
                 memory.changed()
-                run.wanted = True
+                run.requested = True
             if policy.own.reinvoked:
-                memory.asked.add(key)
+                memory.called.add(key)
         if last is not None and changed:
             memory.changed()
-            run.wanted = True
-            await self._keep(last, facts)
+            run.requested = True
+            await self._keep(last, activation)
         memory.output = copy.deepcopy(attributes.obj)
 
-    def _mutate(self, invocation: _Invocation, facts: Activation, faults: list[_Fault]) -> bool:
+    def _mutate(self, invocation: _Invocation, activation: Activation, problems: list[_Fault]) -> bool:
         """Apply the mutations of one evaluation. Return whether any of them could be evaluated, even without a change."""
         policy, match, made = invocation.policy, invocation.match, False
         for mutation in policy.own.each:
-            obj = facts.object_of(match)
+            obj = activation.object_of(match)
             if obj is None:
                 continue
             try:
-                value = _value(mutation, invocation, facts)
+                value = _value(mutation, invocation, activation)
                 if mutation.applies:
-                    facts.replace(match, self._changes.applied(value, obj, match, facts.attributes))
+                    activation.replace(match, self._changes.applied(value, obj, match, activation.attributes))
                 else:
-                    facts.replace(match, self._changes.patched(value, obj, match, facts.attributes))
+                    activation.replace(match, self._changes.patched(value, obj, match, activation.attributes))
                 made = True
-            except NotMutable as fault:
-                _add(faults, policy, invocation.binding, str(fault), "Invalid")
+            except NotMutable as error:
+                _add(problems, policy, invocation.binding, str(error), "Invalid")
         return made
 
-    async def _keep(self, match: Match, facts: Activation) -> None:
+    async def _keep(self, match: Match, activation: Activation) -> None:
         """Convert the changed object back from the version of ``match`` to the version of the request."""
-        attributes, obj = facts.attributes, facts.object_of(match)
+        attributes, obj = activation.attributes, activation.object_of(match)
         assert attributes.obj is not None
         assert obj is not None
         if attributes.operation == "CONNECT":
@@ -224,39 +240,39 @@ class MutatingPolicies:
         if match.resource is not attributes.resource and attributes.kind is None:
             obj = await self._objects.convert(match.resource, obj, attributes.gvk)
             attributes.resource.strategy.default(obj)
-        check_metadata(attributes, obj)
+        check_patched_metadata(attributes, obj)
         replace_object(attributes.obj, obj)
 
 
-def _value(mutation: Mutation, invocation: _Invocation, facts: Activation) -> Any:
+def _value(mutation: Mutation, invocation: _Invocation, activation: Activation) -> Any:
     expression = mutation.expression
     if expression.program is None:
-        raise NotMutable(expression.fault)
+        raise NotMutable(expression.error)
     try:
-        (result,), _ = evaluate([expression], facts.values(invocation.match, invocation.params), BUDGET, invocation.policy.variables)
-    except CostBudgetExceeded as fault:
-        raise NotMutable(str(fault)) from None
+        (result,), _ = evaluate([expression], activation.values(invocation.match, invocation.params), BUDGET, invocation.policy.variables)
+    except CostBudgetExceeded as error:
+        raise NotMutable(str(error)) from None
     assert result is not None
-    if result.fault:
-        raise NotMutable(result.fault)
+    if result.error:
+        raise NotMutable(result.error)
     return result.value
 
 
-def _add(faults: list[_Fault], policy: Policy[Mutations], binding: Binding | None, why: str, reason: str = "") -> None:
+def _add(problems: list[_Fault], policy: CompiledPolicy[Mutations], binding: PolicyBinding | None, why: str, reason: str = "") -> None:
     if policy.ignore_failure:
         return
     if binding is None:
         text = f"policy {go_quoted(policy.name)} denied request: {why}"
     else:
         text = f"policy '{policy.name}' with binding '{binding.name}' denied request: {why}"
-    faults.append(_Fault(text, reason))
+    problems.append(_Fault(text, reason))
 
 
-def _refusal(attributes: Attributes, faults: list[_Fault]) -> ApiError:
+def _refusal(attributes: Attributes, problems: list[_Fault]) -> ApiError:
     metadata = (attributes.obj or {}).get("metadata") or {}
     name = attributes.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
-    causes = [StatusCause(message=one.text) for one in faults]
+    causes = [StatusCause(message=one.text) for one in problems]
     status = api_errors.forbidden(attributes.resource.gvr.group_resource, name, "", causes).status
-    status.message = faults[0].text
-    status.reason = faults[0].reason or status.reason
+    status.message = problems[0].text
+    status.reason = problems[0].reason or status.reason
     return ApiError.of(status)

@@ -24,42 +24,42 @@ class NotMutable(KubeloopError):
     """A mutation that cannot be applied; the text is Kubernetes' own."""
 
 
-def check_type_names(value: ConstructedObject) -> None:
+def check_object_types(value: ConstructedObject) -> None:
     """Check that each object has the type of its place: ``Object.spec{}`` in the field ``spec`` of an ``Object{}``.
 
     Raises:
         NotMutable: Some objects have another type; the text names each.
     """
-    faults = list(_misnamed(value, value.name))
-    if faults:
-        raise NotMutable("type mismatch: " + "\n".join(faults))
+    problems = list(_misnamed(value, value.name))
+    if problems:
+        raise NotMutable("type mismatch: " + "\n".join(problems))
 
 
 def _misnamed(value: Any, place: str) -> list[str]:
-    faults: list[str] = []
+    problems: list[str] = []
     if isinstance(value, ConstructedObject):
         if value.name != place:
-            faults.append(
+            problems.append(
                 f"unexpected type name {go_quoted(value.name)}, expected {go_quoted(place)}, "
                 "which matches field name path from root Object type"
             )
         for name, one in value.items():
-            faults += _misnamed(one, f"{place}.{name}")
+            problems += _misnamed(one, f"{place}.{name}")
     elif isinstance(value, dict | list):
         for one in value.values() if isinstance(value, dict) else value:
-            faults += _misnamed(one, place)
-    return faults
+            problems += _misnamed(one, place)
+    return problems
 
 
-def as_configuration(value: ConstructedObject) -> dict[str, JSON]:
+def to_apply_configuration(value: ConstructedObject) -> dict[str, JSON]:
     """Convert an ``Object{}`` to a new JSON tree. Bytes and timestamps stay as they are, for ``check_foreign``.
 
     Raises:
         NotMutable: A key is not a string, or a value has no JSON form.
     """
-    found = _tree(value)
-    assert isinstance(found, dict)
-    return found
+    result = _tree(value)
+    assert isinstance(result, dict)
+    return result
 
 
 def _tree(value: Any) -> JSON:
@@ -81,21 +81,21 @@ def _tree(value: Any) -> JSON:
     raise NotMutable("invalid return type: *dynamic.ObjectVal")
 
 
-def as_operations(found: list[ConstructedObject]) -> list[dict[str, JSON]]:
+def to_patch_operations(field_value: list[ConstructedObject]) -> list[dict[str, JSON]]:
     """Convert ``JSONPatch{}`` values to the operations of a patch.
 
     Raises:
         NotMutable: A value has no JSON form.
     """
     operations = []
-    for one in found:
+    for one in field_value:
         operation: dict[str, JSON] = {"op": one.get("op", ""), "path": one.get("path", "")}
         if one.get("from"):
             operation["from"] = one["from"]
         if "value" in one:
             value = one["value"]
             if isinstance(value, ConstructedObject):
-                check_type_names(value)
+                check_object_types(value)
             operation["value"] = _protobuf_value(value)
         operations.append(operation)
     return operations

@@ -26,9 +26,9 @@ class InvalidConfiguration(KubeloopError):
     """A policy or binding that cannot be evaluated because it is misconfigured; the text is Kubernetes' own."""
 
 
-def said(fault: KubeloopError) -> str:
+def error_message(error: KubeloopError) -> str:
     """Return the message of an error for the client."""
-    return fault.status.message if isinstance(fault, ApiError) else str(fault)
+    return error.status.message if isinstance(error, ApiError) else str(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +55,21 @@ class ParamRef:
     must_exist: bool
 
 
-def param_kind(found: JSONObject | None) -> ParamKind | None:
+def parse_param_kind(value: JSONObject | None) -> ParamKind | None:
     """Parse a ``paramKind``; None stays None."""
-    return None if found is None else ParamKind(found.get("apiVersion") or "", found.get("kind") or "")
+    return None if value is None else ParamKind(value.get("apiVersion") or "", value.get("kind") or "")
 
 
-def param_ref(found: JSONObject | None) -> ParamRef | None:
+def parse_param_ref(value: JSONObject | None) -> ParamRef | None:
     """Parse a ``paramRef``; None stays None."""
-    if found is None:
+    if value is None:
         return None
-    selector = found.get("selector")
+    selector = value.get("selector")
     return ParamRef(
-        found.get("name") or "",
-        found.get("namespace") or "",
+        value.get("name") or "",
+        value.get("namespace") or "",
         None if selector is None else selector_from(selector),
-        found.get("parameterNotFoundAction") == "Deny",
+        value.get("parameterNotFoundAction") == "Deny",
     )
 
 
@@ -86,11 +86,11 @@ class Params:
         Raises:
             InvalidConfiguration: The server does not serve the kind.
         """
-        found = self._registry.kind(kind.gvk)
-        if found is None or not found.served:
+        result = self._registry.kind(kind.gvk)
+        if result is None or not result.served:
             group, version, name = kind.gvk
             raise InvalidConfiguration(f"failed to find resource referenced by paramKind: '{group}/{version}, Kind={name}'")
-        return found
+        return result
 
     async def of(self, kind: ParamKind | None, ref: ParamRef | None, namespace: str) -> list[JSONObject | None]:
         """Return the parameters with which to evaluate a policy, once each; a single None evaluates it without parameters.
@@ -107,17 +107,17 @@ class Params:
         if kind is None or ref is None:
             return [None]
         resource = self.resource(kind)
-        where = ref.namespace or namespace
+        params_namespace = ref.namespace or namespace
         if not resource.namespaced:
             if ref.namespace:
                 raise InvalidConfiguration("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
-            where = ""
-        elif not where:
+            params_namespace = ""
+        elif not params_namespace:
             raise InvalidConfiguration("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
-        found = await self._found(resource, where, ref)
-        if not found and ref.must_exist:
+        value = await self._found(resource, params_namespace, ref)
+        if not value and ref.must_exist:
             raise InvalidConfiguration("no params found for policy binding with `Deny` parameterNotFoundAction")
-        return [*found]
+        return [*value]
 
     async def _found(self, resource: ServedResource, namespace: str, ref: ParamRef) -> list[JSONObject]:
         if ref.name:
@@ -182,7 +182,7 @@ class ParamAuthorization:
             raise api_errors.invalid(kind, attributes.obj["metadata"]["name"], [forbidden(field, why)])
 
     async def _of_policy(self, spec: JSONObject, user: User) -> str:
-        kind = param_kind(spec["paramKind"])
+        kind = parse_param_kind(spec["paramKind"])
         assert kind is not None
         if await self._may(user, "get", self._where(kind), "*", "*"):
             return ""
@@ -194,15 +194,15 @@ class ParamAuthorization:
         name, namespace = ref.get("name") or "", ref.get("namespace") or ""
         verb = "get" if name else "list"
         policy = await self._policy(policies, spec.get("policyName") or "")
-        kind = None if policy is None else param_kind((policy.get("spec") or {}).get("paramKind"))
-        where = ("*", "*", "*") if kind is None else self._where(kind)
-        if await self._may(user, verb, where, namespace, name):
+        kind = None if policy is None else parse_param_kind((policy.get("spec") or {}).get("paramKind"))
+        gvr = ("*", "*", "*") if kind is None else self._where(kind)
+        if await self._may(user, verb, gvr, namespace, name):
             return ""
         lacks = f'user {_shown(user)} does not have "{verb}" permission'
         everything = f"to determine minimum required permissions and {lacks} for all groups, versions and resources"
         if policy is None:
             return f"unable to get policy {spec.get('policyName')} {everything}"
-        if kind is not None and where[2] == "*":
+        if kind is not None and gvr[2] == "*":
             return f"unable to resolve paramKind &{{{kind.api_version} {kind.kind}}} {everything}"
         if policies == _POLICIES[1]:
             # Upstream has these two words the wrong way round.
@@ -211,17 +211,17 @@ class ParamAuthorization:
 
     async def _policy(self, policies: GroupResource, name: str) -> JSONObject | None:
         resource = self._registry.get(GroupVersionResource(policies.group, "v1", policies.resource))
-        found = None if resource is None else await self._objects.get(resource, "", name)
-        return None if found is None else found.obj
+        stored = None if resource is None else await self._objects.get(resource, "", name)
+        return None if stored is None else stored.obj
 
     def _where(self, kind: ParamKind) -> tuple[str, str, str]:
         """Return group, version and resource of a kind; ``*`` as resource if the server does not serve the kind."""
         served = self._registry.kind(kind.gvk)
         return kind.gvk.group, kind.gvk.version, "*" if served is None else served.gvr.resource
 
-    async def _may(self, user: User, verb: str, where: tuple[str, str, str], namespace: str, name: str) -> bool:
+    async def _may(self, user: User, verb: str, gvr: tuple[str, str, str], namespace: str, name: str) -> bool:
         await self._authorizer.prepare(user)
-        return self._authorizer.authorize(Access(user, verb, *where, "", namespace, name)).allowed
+        return self._authorizer.authorize(Access(user, verb, *gvr, "", namespace, name)).allowed
 
 
 def _same(spec: JSONObject, before: JSONObject, *names: str) -> bool:

@@ -12,10 +12,25 @@ from typing import Any, Final
 from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.admission.activation import Activation
 from kubeloop.apiserver.admission.matching import Match, Matcher
-from kubeloop.apiserver.expressions.compiler import ANNOTATION, CONDITION, MESSAGE, Compiled, Compiler
-from kubeloop.apiserver.expressions.evaluation import BUDGET, ConditionsFault, CostBudgetExceeded, Result, conditions_hold, evaluate
-from kubeloop.apiserver.policies.definitions import Binding, Bound, Definitions, Policy, bound_here, is_exempt, matched
-from kubeloop.apiserver.policies.params import InvalidConfiguration, Params, said
+from kubeloop.apiserver.expressions.compiler import ANNOTATION, CONDITION, MESSAGE, CompiledExpression, ExpressionCompiler
+from kubeloop.apiserver.expressions.evaluation import (
+    BUDGET,
+    CostBudgetExceeded,
+    ExpressionResult,
+    MatchConditionsError,
+    conditions_hold,
+    evaluate,
+)
+from kubeloop.apiserver.policies.definitions import (
+    BoundPolicy,
+    CompiledPolicy,
+    PolicyBinding,
+    PolicyCache,
+    binding_matches,
+    is_exempt,
+    match_constraints,
+)
+from kubeloop.apiserver.policies.params import InvalidConfiguration, Params, error_message
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.endpoints import api_errors
@@ -93,25 +108,25 @@ class Validation:
 
 
 @dataclass(frozen=True, slots=True)
-class Checks:
+class ValidatingExpressions:
     """The part of a policy that only validating policies have. Message expressions are in the order of ``validations``."""
 
     validations: tuple[Validation, ...]
-    expressions: tuple[Compiled, ...]
-    messages: tuple[Compiled | None, ...]
+    expressions: tuple[CompiledExpression, ...]
+    messages: tuple[CompiledExpression | None, ...]
     keys: tuple[str, ...]
-    annotations: tuple[Compiled, ...]
+    annotations: tuple[CompiledExpression, ...]
 
 
-def checks_of(spec: JSONObject, compiler: Compiler) -> Checks:
+def compile_validations(spec: JSONObject, compiler: ExpressionCompiler) -> ValidatingExpressions:
     """Compile the validations of a policy's spec."""
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
 
-    def message(one: JSONObject) -> Compiled | None:
+    def message(one: JSONObject) -> CompiledExpression | None:
         expression = one.get("messageExpression") or ""
         return compiler.expression(expression, MESSAGE, authorizer=False) if expression else None
 
-    return Checks(
+    return ValidatingExpressions(
         tuple(Validation(one["expression"], (one.get("message") or "").strip(), one.get("reason") or "Invalid") for one in validations),
         tuple(compiler.expression(one["expression"], CONDITION) for one in validations),
         tuple(map(message, validations)) if any(one.get("messageExpression") for one in validations) else (),
@@ -137,7 +152,17 @@ class ValidatingPolicies:
         about its own failures.
     """
 
-    def __init__(self, definitions: Definitions[Checks], registry: Registry, objects: Objects, authorizer: Authorizer) -> None:
+    def __init__(
+        self, definitions: PolicyCache[ValidatingExpressions], registry: Registry, objects: Objects, authorizer: Authorizer
+    ) -> None:
+        """Create the plug-in.
+
+        Args:
+            definitions: The policies that have a binding.
+            registry: The served resources.
+            objects: Reads parameters and namespaces, and converts objects.
+            authorizer: Decides the checks of the variable ``authorizer``.
+        """
         self._definitions = definitions
         self._registry = registry
         self._objects = objects
@@ -151,40 +176,45 @@ class ValidatingPolicies:
     async def validate(self, attributes: Attributes) -> None:
         if is_exempt(attributes):
             return
-        facts = Activation(attributes, self._registry, self._objects, self._authorizer)
+        variables = Activation(attributes, self._registry, self._objects, self._authorizer)
         refused: list[tuple[str, Denial]] = []
         for bound in await self._definitions.bound():
-            await self._policy(bound, facts, refused)
+            await self._policy(bound, variables, refused)
         if refused:
             who, denial = refused[0]
             raise _refusal(attributes, f"ValidatingAdmissionPolicy {who} denied request: {denial.message}", denial.reason)
 
-    async def _policy(self, bound: Bound[Checks], facts: Activation, refused: list[tuple[str, Denial]]) -> None:
-        policy, attributes = bound.policy, facts.attributes
+    async def _policy(self, bound: BoundPolicy[ValidatingExpressions], activation: Activation, refused: list[tuple[str, Denial]]) -> None:
+        policy, attributes = bound.policy, activation.attributes
         try:
-            match = await matched(self._matcher, policy.constraints, attributes)
+            match = await match_constraints(self._matcher, policy.constraints, attributes)
             if match is None:
                 return
             if policy.param_kind is not None:
                 self._params.resource(policy.param_kind)
-        except (InvalidConfiguration, NotFound) as fault:
+        except (InvalidConfiguration, NotFound) as error:
             if not policy.ignore_failure:
-                refused.append((f"'{policy.name}'", Denial(f"failed to configure policy: {said(fault)}")))
+                refused.append((f"'{policy.name}'", Denial(f"failed to configure policy: {error_message(error)}")))
             return
         annotations = Annotations(policy.name)
         for binding in bound.bindings:
             who = f"'{policy.name}' with binding '{binding.name}'"
             try:
-                denials = await self._binding(policy, binding, match, facts, annotations)
-            except InvalidConfiguration as fault:
+                denials = await self._binding(policy, binding, match, activation, annotations)
+            except InvalidConfiguration as error:
                 if not policy.ignore_failure:
-                    refused.append((who, Denial(f"failed to configure binding: {fault}")))
+                    refused.append((who, Denial(f"failed to configure binding: {error}")))
                 continue
             refused += [(who, one) for one in denials]
         annotations.publish(attributes.audit_annotations)
 
     async def _binding(
-        self, policy: Policy[Checks], binding: Binding, match: Match, facts: Activation, annotations: Annotations
+        self,
+        policy: CompiledPolicy[ValidatingExpressions],
+        binding: PolicyBinding,
+        match: Match,
+        activation: Activation,
+        annotations: Annotations,
     ) -> list[Denial]:
         """Evaluate a policy for one binding, and apply the binding's actions.
 
@@ -192,7 +222,7 @@ class ValidatingPolicies:
             policy: The compiled policy.
             binding: One of its bindings.
             match: The version of the request to evaluate.
-            facts: The CEL variables of the request.
+            activation: The CEL variables of the request.
             annotations: Receives the audit annotations.
 
         Returns:
@@ -202,26 +232,26 @@ class ValidatingPolicies:
             InvalidConfiguration: The binding does not fit the policy.
             NotFound: The namespace of the request does not exist any more.
         """
-        if not await bound_here(self._matcher, binding, facts.attributes):
+        if not await binding_matches(self._matcher, binding, activation.attributes):
             return []
-        params = await self._params.of(policy.param_kind, binding.param_ref, facts.namespace)
+        params = await self._params.of(policy.param_kind, binding.param_ref, activation.namespace)
         if not params:
             return []
         try:
-            await facts.prepare(match)
-        except ApiError as fault:
-            raise InvalidConfiguration(f"failed to convert object version: {said(fault)}") from None
-        await facts.find_namespace()
+            await activation.prepare(match)
+        except ApiError as error:
+            raise InvalidConfiguration(f"failed to convert object version: {error_message(error)}") from None
+        await activation.find_namespace()
         refused: list[Denial] = []
         for one in params:
-            denials, faults = _evaluated(policy, match, facts, one, annotations)
+            denials, problems = _evaluated(policy, match, activation, one, annotations)
             for denial in denials:
-                refused += _acted(policy, binding, denial, facts.attributes)
-            refused += faults
+                refused += _acted(policy, binding, denial, activation.attributes)
+            refused += problems
         return refused
 
 
-def _acted(policy: Policy[Checks], binding: Binding, denial: Denial, attributes: Attributes) -> list[Denial]:
+def _acted(policy: CompiledPolicy[ValidatingExpressions], binding: PolicyBinding, denial: Denial, attributes: Attributes) -> list[Denial]:
     """Apply the actions of a binding to a denial. Return the denial if it rejects the request, else nothing."""
     refused = []
     for action in binding.actions:
@@ -238,14 +268,14 @@ def _acted(policy: Policy[Checks], binding: Binding, denial: Denial, attributes:
 
 
 def _evaluated(
-    policy: Policy[Checks], match: Match, facts: Activation, params: JSONObject | None, annotations: Annotations
+    policy: CompiledPolicy[ValidatingExpressions], match: Match, activation: Activation, params: JSONObject | None, annotations: Annotations
 ) -> tuple[list[Denial], list[Denial]]:
     """Evaluate a policy with one parameter.
 
     Args:
         policy: The compiled policy.
         match: The version of the request to evaluate.
-        facts: The CEL variables of the request.
+        activation: The CEL variables of the request.
         params: The parameter; None without.
         annotations: Receives the audit annotations.
 
@@ -256,39 +286,46 @@ def _evaluated(
     checks = policy.own
     try:
         if policy.conditions:
-            seen = facts.of_conditions(match, params)
+            seen = activation.of_conditions(match, params)
             if not conditions_hold(policy.conditions, seen, policy.variables, ignore_failure=policy.ignore_failure):
                 return [], []
-        values = facts.values(match, params)
+        values = activation.values(match, params)
         results, left = evaluate(checks.expressions, values, BUDGET, policy.variables)
-        denials = _denials(policy, results, *_messages(policy, facts.values(match, params, authorizer=False), left))
+        denials = _denials(policy, results, *_messages(policy, activation.values(match, params, authorizer=False), left))
         noted, _ = evaluate(checks.annotations, values, BUDGET, policy.variables)
-    except (ConditionsFault, CostBudgetExceeded) as fault:
-        return ([] if policy.ignore_failure else [Denial(str(fault))]), []
+    except (MatchConditionsError, CostBudgetExceeded) as error:
+        return ([] if policy.ignore_failure else [Denial(str(error))]), []
     for key, result in zip(checks.keys, noted, strict=True):
         assert result is not None
-        if result.fault:
-            failed += [] if policy.ignore_failure else [Denial(result.fault)]
+        if result.error:
+            failed += [] if policy.ignore_failure else [Denial(result.error)]
         elif isinstance(result.value, str):
             annotations.add(key, result.value.strip())
     return denials, failed
 
 
-def _messages(policy: Policy[Checks], values: dict[str, Any], budget: int) -> tuple[list[Result | None], str]:
+def _messages(
+    policy: CompiledPolicy[ValidatingExpressions], values: dict[str, Any], budget: int
+) -> tuple[list[ExpressionResult | None], str]:
     """Evaluate the messageExpressions. Return their results, and the reason why there are none."""
     try:
         return evaluate(policy.own.messages, values, budget, policy.variables)[0], ""
-    except CostBudgetExceeded as fault:
-        return [], f"failed messageExpression: {fault}"
+    except CostBudgetExceeded as error:
+        return [], f"failed messageExpression: {error}"
 
 
-def _denials(policy: Policy[Checks], results: list[Result | None], messages: list[Result | None], fault: str) -> list[Denial]:
-    found = []
+def _denials(
+    policy: CompiledPolicy[ValidatingExpressions],
+    results: list[ExpressionResult | None],
+    messages: list[ExpressionResult | None],
+    error: str,
+) -> list[Denial]:
+    value = []
     for index, result in enumerate(results):
         assert result is not None
-        if result.fault or fault:
+        if result.error or error:
             if not policy.ignore_failure:
-                found.append(Denial(result.fault or fault, index=index))
+                value.append(Denial(result.error or error, index=index))
         elif result.value is not True:
             validation = policy.own.validations[index]
             message = (
@@ -296,12 +333,12 @@ def _denials(policy: Policy[Checks], results: list[Result | None], messages: lis
                 or validation.message
                 or f"failed expression: {validation.expression.strip()}"
             )
-            found.append(Denial(message, validation.reason, index))
-    return found
+            value.append(Denial(message, validation.reason, index))
+    return value
 
 
-def _usable(message: Result | None) -> str:
-    text = "" if message is None or message.fault or not isinstance(message.value, str) else message.value.strip()
+def _usable(message: ExpressionResult | None) -> str:
+    text = "" if message is None or message.error or not isinstance(message.value, str) else message.value.strip()
     return "" if "\n" in text or len(text.encode()) > _LONGEST_MESSAGE else text
 
 

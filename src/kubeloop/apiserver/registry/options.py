@@ -11,7 +11,7 @@ from typing import Any
 
 from kubeloop.apiserver.registry.decoding import kind_of, media_type_of, read_protobuf, read_yaml
 from kubeloop.apiserver.validation.formats import unsupported
-from kubeloop.apiserver.validation.metadata import field_manager
+from kubeloop.apiserver.validation.metadata import validate_field_manager
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.go_json_errors import json_fault
 from kubeloop.endpoints.negotiation import PROTOBUF, YAML
@@ -135,7 +135,7 @@ def write_options(request: Request, kind: str, *, apply: bool = False) -> WriteP
         errors.append(required("fieldManager", "is required for apply patch"))
     if kind == "PatchOptions" and not apply and force is not None:
         errors.append(forbidden("force", "may not be specified for non-apply patch"))
-    errors += field_manager("fieldManager", manager)
+    errors += validate_field_manager("fieldManager", manager)
     errors += _dry_run_errors(dry_run)
     if validation not in ("", "Ignore", "Warn", "Strict"):
         errors.append(unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kubeloop.apiserver.validation.metadata import object_meta, object_meta_update, standard_finalizers
+from kubeloop.apiserver.validation.metadata import check_standard_finalizers, validate_object_meta, validate_object_meta_update
 from kubeloop.meta.field_error import FieldError
 from kubeloop.meta.names import path_segment
 from kubeloop.types import JSONObject
@@ -72,7 +72,7 @@ class Strategy:
     def errors_on_create(self, context: WriteRequest, obj: JSONObject, *, namespaced: bool) -> list[FieldError]:
         """Return all errors of a new object with its metadata, in upstream's order. The store calls this method."""
         result = self._object_meta(obj, namespaced) + self.validate_create(context, obj)
-        return result or list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
+        return result or list(validate_object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
 
     def errors_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
         """Return all errors of an update with its metadata, in upstream's order. The store calls this method.
@@ -104,16 +104,16 @@ class Strategy:
 
     @staticmethod
     def _common_update(obj: JSONObject, old: JSONObject, namespaced: bool) -> list[FieldError]:
-        result = list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
-        return result + list(object_meta_update(obj["metadata"], old["metadata"]))
+        result = list(validate_object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
+        return result + list(validate_object_meta_update(obj["metadata"], old["metadata"]))
 
     def _object_meta(self, obj: JSONObject, namespaced: bool) -> list[FieldError]:
-        result = list(object_meta(obj["metadata"], namespaced=namespaced, name_rule=self.validate_name))
-        return result + list(standard_finalizers(obj["metadata"])) if self.standard_finalizers else result
+        result = list(validate_object_meta(obj["metadata"], namespaced=namespaced, name_rule=self.validate_name))
+        return result + list(check_standard_finalizers(obj["metadata"])) if self.standard_finalizers else result
 
     def _object_meta_update(self, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        result = list(object_meta_update(obj["metadata"], old["metadata"]))
-        return result + list(standard_finalizers(obj["metadata"])) if self.standard_finalizers else result
+        result = list(validate_object_meta_update(obj["metadata"], old["metadata"]))
+        return result + list(check_standard_finalizers(obj["metadata"])) if self.standard_finalizers else result
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         """Return the errors of a new object, except for metadata."""

@@ -17,7 +17,7 @@ from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.apiserver.authorization import MODES, Authorization
 from kubeloop.apiserver.authorization.escalation_check import EscalationCheck
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
-from kubeloop.apiserver.crd.controller import DefinitionKeeper
+from kubeloop.apiserver.crd.controller import DefinitionController
 from kubeloop.apiserver.discovery import Discovery
 from kubeloop.apiserver.filters import Operation, OperationOptions
 from kubeloop.apiserver.flow.schemas import SchemaStatus
@@ -45,7 +45,7 @@ from kubeloop.apiserver.storage.watch_cache import WatchCache
 from kubeloop.apiserver.store.deleter import Deleter
 from kubeloop.apiserver.store.reader import Reader
 from kubeloop.apiserver.store.writer import EVENT_TTL, Writer
-from kubeloop.apiserver.webhooks.configurations import Webhooks
+from kubeloop.apiserver.webhooks.configurations import WebhookPlugins
 from kubeloop.endpoints.access import MASTERS, SYSTEM, User
 from kubeloop.meta.errors import ConfigError, NotFound
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
@@ -159,7 +159,7 @@ class ApiServer:
         self.registry.on_change(self._on_change)
         self.authorization = Authorization(self.objects, self.cache, self.options.authorization)
         reach = EgressPolicy(anywhere=self.options.remote_backends)
-        self._webhooks = Webhooks(self.registry, self.objects, self.cache, clock, self.authorization, reach)
+        self._webhooks = WebhookPlugins(self.registry, self.objects, self.cache, clock, self.authorization, reach)
         self._policies = Policies(self.registry, self.objects, self.cache, self.authorization)
         mutating, validating = self._webhooks.plugins
         initializer = PluginInitializer(
@@ -185,7 +185,7 @@ class ApiServer:
         self.deleter = Deleter(self.writer)
         self.compactor = Compactor(self.storage, self.cache, clock, self.options.history, self.options.history_revisions)
         self.tasks = Supervisor(clock, _LOG)
-        self._definitions = DefinitionKeeper(self.objects, self.cache, self.registry, clock, self._delete_instance, self._webhooks.post)
+        self._definitions = DefinitionController(self.objects, self.cache, self.registry, clock, self._delete_instance, self._webhooks.post)
         self._aggregator = Aggregator(self.registry, self.objects, self.writer.owners, self.cache, clock, self.front_proxy, reach)
         self._schema_status = SchemaStatus(self.registry, self.objects, self.writer.owners, self.cache, clock)
         self._started = self._stopping = self._stopped = False

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kubeloop.apiserver.admission import Admission, Attributes
 from kubeloop.apiserver.admission.chain import attributes_of
-from kubeloop.apiserver.ownership import Owners, keep_readable, keep_times
+from kubeloop.apiserver.ownership import Owners, restore_times, restore_valid_entries
 from kubeloop.apiserver.registry.object_meta import (
     carry_over,
     drop_repeated,
@@ -292,7 +292,7 @@ class Writer:
             await self.admission.mutate_view(attributes, write.view)
         metadata = metadata_of(obj)
         drop_repeated(metadata, write.warnings, after_admission=True)
-        keep_readable(metadata, before, write.warnings)
+        restore_valid_entries(metadata, before, write.warnings)
 
     async def _own(self, write: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
         """Update ``managedFields`` of ``obj``; ``old`` None: it is created."""
@@ -315,7 +315,7 @@ class Writer:
         def is_unchanged() -> bool:
             if owned is not None:
                 obj["metadata"]["managedFields"] = owned
-            if keep_times(current.obj, obj, lambda: obj == current.obj and is_stored()):
+            if restore_times(current.obj, obj, lambda: obj == current.obj and is_stored()):
                 return True
             # Objects of most kinds are stored as they were read; of kinds that are converted only the stored form shows a change.
             return (obj == current.obj or not self.objects.is_plain(resource)) and is_stored()

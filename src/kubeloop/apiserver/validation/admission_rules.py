@@ -21,26 +21,26 @@ _SCOPES: Final = ["*", "Cluster", "Namespaced"]
 _MOST_CONDITIONS: Final = 64
 
 
-def one_of_pointer(path: str, value: str | None, allowed: list[str]) -> Errors:
+def check_optional_value(path: str, value: str | None, allowed: list[str]) -> Errors:
     """Check that an optional value is one of the allowed ones."""
     if value is not None and value not in allowed:
         yield unsupported(path, value, allowed)
 
 
-def rule_with_operations(path: str, rule: JSONObject) -> Errors:
+def validate_rule_with_operations(path: str, rule: JSONObject) -> Errors:
     """Validate a rule with operations."""
     operations = rule.get("operations") or []
     yield from _all_or_some(f"{path}.operations", operations, "operations")
-    for at, one in enumerate(operations):
-        yield from one_of_pointer(f"{path}.operations[{at}]", one, _OPERATIONS)
+    for index, one in enumerate(operations):
+        yield from check_optional_value(f"{path}.operations[{index}]", one, _OPERATIONS)
     yield from _all_or_some(f"{path}.apiGroups", rule.get("apiGroups") or [], "API groups")
     versions = rule.get("apiVersions") or []
     yield from _all_or_some(f"{path}.apiVersions", versions, "API versions")
-    for at, one in enumerate(versions):
+    for index, one in enumerate(versions):
         if not one:
-            yield required(f"{path}.apiVersions[{at}]")
+            yield required(f"{path}.apiVersions[{index}]")
     yield from _resources(f"{path}.resources", rule.get("resources") or [])
-    yield from one_of_pointer(f"{path}.scope", rule.get("scope"), _SCOPES)
+    yield from check_optional_value(f"{path}.scope", rule.get("scope"), _SCOPES)
 
 
 def _all_or_some(path: str, values: list[str], what: str) -> Errors:
@@ -56,18 +56,18 @@ def _resources(path: str, resources: list[str]) -> Errors:
     all_of: set[str] = set()
     of_all: set[str] = set()
     plain = False
-    for at, text in enumerate(resources):
+    for index, text in enumerate(resources):
         if not text:
-            yield required(f"{path}[{at}]")
+            yield required(f"{path}[{index}]")
             continue
         name, slash, sub = text.partition("/")
         if not slash:
             plain = text != "*"  # As upstream, the last one decides.
             continue
         if name in all_of:
-            yield invalid(f"{path}[{at}]", text, f"if '{name}/*' is present, must not specify {text}")
+            yield invalid(f"{path}[{index}]", text, f"if '{name}/*' is present, must not specify {text}")
         if sub in of_all:
-            yield invalid(f"{path}[{at}]", text, f"if '*/{sub}' is present, must not specify {text}")
+            yield invalid(f"{path}[{index}]", text, f"if '*/{sub}' is present, must not specify {text}")
         if sub == "*":
             all_of.add(name)
         if name == "*":
@@ -78,16 +78,16 @@ def _resources(path: str, resources: list[str]) -> Errors:
         yield invalid(path, resources, "if '*' is present, must not specify other resources without subresources")
 
 
-def match_conditions(path: str, conditions: list[JSONObject], check: Check) -> Errors:
+def validate_match_conditions(path: str, conditions: list[JSONObject], check: Check) -> Errors:
     """Validate match conditions. ``check`` validates each expression, without the blanks around it."""
     if len(conditions) > _MOST_CONDITIONS:
         yield FieldError(FieldErrorType.TOO_MANY, path, len(conditions), f"must have at most {_MOST_CONDITIONS} items")
     names: set[str] = set()
-    for at, condition in enumerate(conditions):
-        yield from _condition(f"{path}[{at}]", condition, check)
+    for index, condition in enumerate(conditions):
+        yield from _condition(f"{path}[{index}]", condition, check)
         name = condition.get("name") or ""
         if name in names:
-            yield duplicate(f"{path}[{at}].name", name)
+            yield duplicate(f"{path}[{index}].name", name)
         if name:
             names.add(name)
 

@@ -23,20 +23,20 @@ _UNDERSCORE_LABEL = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _UNDERSCORE_NAME = rf"{_UNDERSCORE_LABEL}(\.{_UNDERSCORE_LABEL})*"
 
 
-def user_id(value: int) -> list[str]:
+def validate_user_id(value: int) -> list[str]:
     """Validate a user or group ID."""
     return in_range(value, 0, MAX_INT32)
 
 
-def subdomain_with_underscore(value: str) -> list[str]:
+def validate_subdomain_with_underscore(value: str) -> list[str]:
     """Validate a DNS-1123 subdomain that may contain underscores."""
-    found = ["must be no more than 253 characters"] if len(value.encode()) > 253 else []
+    messages = ["must be no more than 253 characters"] if len(value.encode()) > 253 else []
     if not re.fullmatch(_UNDERSCORE_NAME, value):
-        found.append(
+        messages.append(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end "
             f"with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_UNDERSCORE_NAME}')"
         )
-    return found
+    return messages
 
 
 def sloppy_ip(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -50,22 +50,22 @@ def sloppy_ip(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
         return None
 
 
-def ip_address(value: str) -> list[str]:
+def validate_ip_address(value: str) -> list[str]:
     """Validate an IP address strictly, as StrictIPCIDRValidation requires."""
-    found = sloppy_ip(value)
-    if found is None:
+    current = sloppy_ip(value)
+    if current is None:
         return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
-    if isinstance(found, ipaddress.IPv4Address):
-        return [] if str(found) == value else ["must not have leading 0s"]
-    return ["must not be an IPv4-mapped IPv6 address"] if found.ipv4_mapped else []
+    if isinstance(current, ipaddress.IPv4Address):
+        return [] if str(current) == value else ["must not have leading 0s"]
+    return ["must not be an IPv4-mapped IPv6 address"] if current.ipv4_mapped else []
 
 
-def canonical_ip(value: str) -> list[str]:
+def validate_canonical_ip(value: str) -> list[str]:
     """Validate an IP address in its canonical form."""
-    found = ip_address(value)
+    result = validate_ip_address(value)
     parsed = sloppy_ip(value)
-    if found or parsed is None or str(parsed) == value:
-        return found
+    if result or parsed is None or str(parsed) == value:
+        return result
     return [f'must be in canonical form ("{parsed}")']
 
 
@@ -78,7 +78,7 @@ def sloppy_cidr(value: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | N
     return ipaddress.ip_network((parsed, int(length)), strict=False)
 
 
-def cidr(value: str) -> list[str]:
+def validate_cidr(value: str) -> list[str]:
     """Validate a CIDR."""
     address, _, length = value.partition("/")
     parsed, network = sloppy_ip(address), sloppy_cidr(value)
@@ -99,17 +99,17 @@ def each(path: str, value: Any, messages: Iterable[str]) -> Iterator[FieldError]
         yield invalid(path, value, message)
 
 
-def label_name_field(path: str, value: str) -> Iterator[FieldError]:
+def validate_label_name_field(path: str, value: str) -> Iterator[FieldError]:
     """Validate a DNS-1123 label, such as the name of a container."""
     return each(path, value, dns1123_label(value, False))
 
 
-def subdomain_field(path: str, value: str) -> Iterator[FieldError]:
+def validate_subdomain_field(path: str, value: str) -> Iterator[FieldError]:
     """Validate a DNS-1123 subdomain."""
     return each(path, value, dns1123_subdomain(value, False))
 
 
-def fully_qualified_name(path: str, name: str, segments: int = 2) -> Iterator[FieldError]:
+def validate_fully_qualified_name(path: str, name: str, segments: int = 2) -> Iterator[FieldError]:
     """Validate a domain with at least ``segments`` segments; yields at most one error.
 
     Source: IsFullyQualifiedDomainName, IsFullyQualifiedName.
@@ -120,9 +120,9 @@ def fully_qualified_name(path: str, name: str, segments: int = 2) -> Iterator[Fi
     if segments == 2:
         name = name.removesuffix(".")
     for part in (name, *(name.split(".") if segments == 2 else ())):
-        faults = dns1123_subdomain(name) if part is name else dns1123_label(part)
-        if faults:
-            yield invalid(path, part, ",".join(faults))
+        errors = dns1123_subdomain(name) if part is name else dns1123_label(part)
+        if errors:
+            yield invalid(path, part, ",".join(errors))
             return
         if part is name and name.count(".") < segments - 1:
             number = {2: "two", 3: "three"}[segments]
@@ -130,25 +130,25 @@ def fully_qualified_name(path: str, name: str, segments: int = 2) -> Iterator[Fi
             return
 
 
-def not_negative(path: str, value: int | None) -> Iterator[FieldError]:
+def check_not_negative(path: str, value: int | None) -> Iterator[FieldError]:
     """Check that a number is zero or more; None is valid."""
     if value is not None and value < 0:
         yield invalid(path, value, NOT_NEGATIVE)
 
 
-def positive(path: str, value: int) -> Iterator[FieldError]:
+def check_positive(path: str, value: int) -> Iterator[FieldError]:
     """Check that a number is greater than zero."""
     if value <= 0:
         yield invalid(path, value, "must be greater than zero")
 
 
-def immutable(path: str, new: Any, old: Any) -> Iterator[FieldError]:
+def check_immutable(path: str, new: Any, old: Any) -> Iterator[FieldError]:
     """Check that a value is unchanged. Empty and absent are equal, as in Kubernetes' semantic equality."""
     if (new or None) != (old or None) and new != old:
         yield invalid(path, new, IMMUTABLE)
 
 
-def one_of(path: str, value: Any, supported: Iterable[str]) -> Iterator[FieldError]:
+def check_one_of(path: str, value: Any, supported: Iterable[str]) -> Iterator[FieldError]:
     """Check that a value is supported. The message lists ``supported`` in this order, because upstream sorts it for some fields only."""
     values = list(supported)
     if value not in values:
@@ -166,14 +166,14 @@ def unsupported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
 
 def ip_warnings(path: str, value: str) -> list[str]:
     """Return warnings about an IP address."""
-    found = sloppy_ip(value)
-    if found is None:
+    current = sloppy_ip(value)
+    if current is None:
         return []
-    if ip_address(value):
-        plain = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped else found
+    if validate_ip_address(value):
+        plain = current.ipv4_mapped if isinstance(current, ipaddress.IPv6Address) and current.ipv4_mapped else current
         return [f'{path}: non-standard IP address "{value}" is invalid: use "{plain}"']
-    if str(found) != value:
-        return [f'{path}: IPv6 address "{value}" should be in RFC 5952 canonical format ("{found}")']
+    if str(current) != value:
+        return [f'{path}: IPv6 address "{value}" should be in RFC 5952 canonical format ("{current}")']
     return []
 
 
@@ -187,36 +187,36 @@ def cidr_warnings(path: str, value: str) -> list[str]:
     shown = str(network)
     if mapped is not None and network.prefixlen >= 96:
         shown = str(ipaddress.ip_network((mapped, network.prefixlen - 96), strict=False))
-    found = []
+    messages = []
     if network.network_address != address:
         single = f"{mapped or address}/{32 if mapped else address.max_prefixlen}"
-        found.append(f'{path}: CIDR value "{value}" is ambiguous in this context (should be "{shown}" or "{single}"?)')
+        messages.append(f'{path}: CIDR value "{value}" is ambiguous in this context (should be "{shown}" or "{single}"?)')
     plain = f"{address}/{network.prefixlen}"
     if mapped is not None or (address.version == 4 and plain != value):
-        found.append(f'{path}: non-standard CIDR value "{value}" is invalid: use "{shown}"')
-    if not found and plain != value:
-        found.append(f'{path}: IPv6 CIDR value "{value}" should be in RFC 5952 canonical format ("{plain}")')
-    return found
+        messages.append(f'{path}: non-standard CIDR value "{value}" is invalid: use "{shown}"')
+    if not messages and plain != value:
+        messages.append(f'{path}: IPv6 CIDR value "{value}" should be in RFC 5952 canonical format ("{plain}")')
+    return messages
 
 
 # Numbers that may be percentages, as in rolling updates. Source: ValidatePositiveIntOrPercent, IsNotMoreThan100Percent.
 
 
-def int_or_percent(path: str, value: int | str) -> Iterator[FieldError]:
+def validate_int_or_percent(path: str, value: int | str) -> Iterator[FieldError]:
     """Validate a number of zero or more, or a percentage."""
     if isinstance(value, str):
         yield from each(path, value, percent(value))
     else:
-        yield from not_negative(path, value)
+        yield from check_not_negative(path, value)
 
 
-def at_most_all(path: str, value: int | str) -> Iterator[FieldError]:
+def check_at_most_100_percent(path: str, value: int | str) -> Iterator[FieldError]:
     """Check that a percentage is at most 100%."""
     if isinstance(value, str) and not percent(value) and (decimal(value[:-1]) or 0) > 100:
         yield invalid(path, value, "must not be greater than 100%")
 
 
-def amount(value: int | str) -> int:
+def int_or_percent_value(value: int | str) -> int:
     """Return the number, or the number of a percentage. Invalid text is zero, as in Go's Atoi."""
     if isinstance(value, int):
         return value
@@ -226,27 +226,27 @@ def amount(value: int | str) -> int:
 # Paths inside volumes and containers. Source: validateLocalDescendingPath, validatePathNoBacksteps.
 
 
-def no_back_steps(path: str, target: str) -> Errors:
+def check_no_parent_steps(path: str, target: str) -> Errors:
     """Check that a path does not contain ``..``."""
     if ".." in target.split("/"):
         yield invalid(path, target, "must not contain '..'")
 
 
-def descending(path: str, target: str) -> Errors:
+def check_local_path(path: str, target: str) -> Errors:
     """Check that a path is relative and does not contain ``..``."""
     if target.startswith("/"):
         yield invalid(path, target, "must be a relative path")
-    yield from no_back_steps(path, target)
+    yield from check_no_parent_steps(path, target)
 
 
-def not_reserved(path: str, target: str) -> Errors:
-    """Check a path as ``descending`` does, and that it does not begin with ``..``, which kubelet's atomic writer uses."""
-    yield from descending(path, target)
+def check_local_non_reserved_path(path: str, target: str) -> Errors:
+    """Check a path as ``local_path`` does, and that it does not begin with ``..``, which kubelet's atomic writer uses."""
+    yield from check_local_path(path, target)
     if target.startswith("..") and not target.startswith("../"):
         yield invalid(path, target, "must not start with '..'")
 
 
-def file_mode(path: str, mode: int | None) -> Errors:
+def check_file_mode(path: str, mode: int | None) -> Errors:
     """Check that a file mode is between 0 and 0777."""
     if mode is not None and not 0 <= mode <= 0o777:
         yield invalid(path, mode, "must be a number between 0 and 0777 (octal), both inclusive")

@@ -8,29 +8,29 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from kubeloop.apiserver.validation.formats import each, immutable, not_negative, one_of
+from kubeloop.apiserver.validation.formats import check_immutable, check_not_negative, check_one_of, each
 from kubeloop.meta.field_error import FieldError, FieldErrorType, duplicate, forbidden, invalid, required, too_long
 from kubeloop.meta.names import dns1123_label, label_value, path_segment, qualified_name, wrong_pattern
 from kubeloop.types import JSONObject
 
 
-def labels(path: str, found: dict[str, str] | None) -> Iterator[FieldError]:
+def validate_labels(path: str, field_value: dict[str, str] | None) -> Iterator[FieldError]:
     """Validate the keys and values of labels. All errors are reported at the map itself."""
-    for key, value in (found or {}).items():
+    for key, value in (field_value or {}).items():
         yield from each(path, key, qualified_name(key))
         yield from each(path, value, label_value(value))
 
 
-def label_selector(path: str, selector: JSONObject | None, *, any_value: bool = False) -> Iterator[FieldError]:
+def validate_label_selector(path: str, selector: JSONObject | None, *, any_value: bool = False) -> Iterator[FieldError]:
     """Validate a label selector. ``any_value`` skips the values of expressions, for stored objects with invalid ones."""
     if selector is None:
         return
-    yield from labels(f"{path}.matchLabels", selector.get("matchLabels"))
-    for at, expression in enumerate(selector.get("matchExpressions") or ()):
-        yield from requirement(f"{path}.matchExpressions[{at}]", expression, any_value=any_value)
+    yield from validate_labels(f"{path}.matchLabels", selector.get("matchLabels"))
+    for index, expression in enumerate(selector.get("matchExpressions") or ()):
+        yield from validate_requirement(f"{path}.matchExpressions[{index}]", expression, any_value=any_value)
 
 
-def requirement(path: str, expression: JSONObject, *, any_value: bool = False, any_operator: bool = False) -> Iterator[FieldError]:
+def validate_requirement(path: str, expression: JSONObject, *, any_value: bool = False, any_operator: bool = False) -> Iterator[FieldError]:
     """Validate one expression of a selector.
 
     Args:
@@ -53,28 +53,28 @@ def requirement(path: str, expression: JSONObject, *, any_value: bool = False, a
         yield invalid(f"{path}.operator", operator, "not a valid selector operator")
     yield from each(f"{path}.key", key, qualified_name(key))
     if not any_value:
-        for at, value in enumerate(values):
-            yield from each(f"{path}.values[{at}]", value, label_value(value))
+        for index, value in enumerate(values):
+            yield from each(f"{path}.values[{index}]", value, label_value(value))
 
 
-def matches(selector: JSONObject, found: dict[str, str]) -> bool:
+def matches(selector: JSONObject, field_value: dict[str, str]) -> bool:
     """Return whether a valid LabelSelector matches labels. An empty selector matches all."""
-    if any(found.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+    if any(field_value.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
-    return all(_matches(expression, found) for expression in selector.get("matchExpressions") or ())
+    return all(_matches(expression, field_value) for expression in selector.get("matchExpressions") or ())
 
 
-def _matches(expression: JSONObject, found: dict[str, str]) -> bool:
+def _matches(expression: JSONObject, value: dict[str, str]) -> bool:
     key, values = expression.get("key", ""), expression.get("values") or []
     match expression.get("operator"):
         case "In":
-            return found.get(key) in values
+            return value.get(key) in values
         case "NotIn":
-            return key not in found or found[key] not in values
+            return key not in value or value[key] not in values
         case "Exists":
-            return key in found
+            return key in value
         case _:
-            return key not in found
+            return key not in value
 
 
 def is_empty(selector: JSONObject) -> bool:
@@ -87,11 +87,11 @@ _REASON_LIMIT = 1024
 _MESSAGE_LIMIT = 32 * 1024
 
 
-def conditions(path: str, found: list[JSONObject]) -> Iterator[FieldError]:
+def validate_conditions(path: str, value: list[JSONObject]) -> Iterator[FieldError]:
     """Validate a list of conditions."""
     types: set[str] = set()
-    for at, condition in enumerate(found):
-        here, kind = f"{path}[{at}]", condition.get("type", "")
+    for index, condition in enumerate(value):
+        here, kind = f"{path}[{index}]", condition.get("type", "")
         if kind in types:
             yield duplicate(f"{here}.type", kind)
         types.add(kind)
@@ -101,7 +101,7 @@ def conditions(path: str, found: list[JSONObject]) -> Iterator[FieldError]:
 def _condition(path: str, condition: JSONObject) -> Iterator[FieldError]:
     kind, reason = condition.get("type", ""), condition.get("reason", "")
     yield from each(f"{path}.type", kind, qualified_name(kind))
-    yield from one_of(f"{path}.status", condition.get("status", ""), ("False", "True", "Unknown"))
+    yield from check_one_of(f"{path}.status", condition.get("status", ""), ("False", "True", "Unknown"))
     if condition.get("observedGeneration", 0) < 0:
         yield invalid(f"{path}.observedGeneration", condition["observedGeneration"], "must be greater than or equal to zero")
     if condition.get("lastTransitionTime") is None:
@@ -127,7 +127,7 @@ ANNOTATIONS_LIMIT = 256 * 1024
 _STANDARD_FINALIZERS = {"kubernetes", "orphan", "foregroundDeletion"}
 
 
-def object_meta(metadata: JSONObject, *, namespaced: bool, name_rule: NameRule, path: str = "metadata") -> Iterator[FieldError]:
+def validate_object_meta(metadata: JSONObject, *, namespaced: bool, name_rule: NameRule, path: str = "metadata") -> Iterator[FieldError]:
     """Validate an ObjectMeta, after names were generated.
 
     Args:
@@ -153,20 +153,20 @@ def object_meta(metadata: JSONObject, *, namespaced: bool, name_rule: NameRule, 
         yield required(f"{path}.namespace")
     else:
         yield from each(f"{path}.namespace", namespace, dns1123_label(namespace, False))
-    yield from not_negative(f"{path}.generation", metadata.get("generation"))
-    yield from labels(f"{path}.labels", metadata.get("labels"))
-    yield from annotation_map(f"{path}.annotations", metadata.get("annotations"))
-    yield from owner_references(f"{path}.ownerReferences", metadata.get("ownerReferences") or [])
-    yield from finalizers(f"{path}.finalizers", metadata.get("finalizers") or [])
-    yield from managed_fields(f"{path}.managedFields", metadata.get("managedFields") or [])
+    yield from check_not_negative(f"{path}.generation", metadata.get("generation"))
+    yield from validate_labels(f"{path}.labels", metadata.get("labels"))
+    yield from validate_annotation_map(f"{path}.annotations", metadata.get("annotations"))
+    yield from validate_owner_references(f"{path}.ownerReferences", metadata.get("ownerReferences") or [])
+    yield from validate_finalizers(f"{path}.finalizers", metadata.get("finalizers") or [])
+    yield from validate_managed_fields(f"{path}.managedFields", metadata.get("managedFields") or [])
 
 
-def embedded_meta(metadata: JSONObject, path: str) -> Iterator[FieldError]:
+def validate_embedded_meta(metadata: JSONObject, path: str) -> Iterator[FieldError]:
     """Validate the ObjectMeta of a resource inside a custom object. Its kind is unknown, so any name and namespace are valid."""
-    return object_meta(metadata, namespaced=bool(metadata.get("namespace")), name_rule=path_segment, path=path)
+    return validate_object_meta(metadata, namespaced=bool(metadata.get("namespace")), name_rule=path_segment, path=path)
 
 
-def object_meta_update(metadata: JSONObject, old: JSONObject, *, path: str = "metadata") -> Iterator[FieldError]:
+def validate_object_meta_update(metadata: JSONObject, old: JSONObject, *, path: str = "metadata") -> Iterator[FieldError]:
     """Validate an update: check immutable fields, and the fields that may change."""
     if old.get("deletionTimestamp"):
         yield from _no_new_finalizers(f"{path}.finalizers", metadata.get("finalizers") or [], old.get("finalizers") or [])
@@ -175,27 +175,27 @@ def object_meta_update(metadata: JSONObject, old: JSONObject, *, path: str = "me
     if (metadata.get("generation") or 0) < (old.get("generation") or 0):
         yield invalid(f"{path}.generation", metadata.get("generation") or 0, "must not be decremented")
     for name in ("name", "namespace", "uid"):
-        yield from immutable(f"{path}.{name}", metadata.get(name, ""), old.get(name, ""))
+        yield from check_immutable(f"{path}.{name}", metadata.get(name, ""), old.get(name, ""))
     for name in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if metadata.get(name) != old.get(name):
             yield invalid(f"{path}.{name}", metadata.get(name), "field is immutable")
-    yield from labels(f"{path}.labels", metadata.get("labels"))
-    yield from annotation_map(f"{path}.annotations", metadata.get("annotations"))
-    yield from owner_references(f"{path}.ownerReferences", metadata.get("ownerReferences") or [])
-    yield from managed_fields(f"{path}.managedFields", metadata.get("managedFields") or [])
+    yield from validate_labels(f"{path}.labels", metadata.get("labels"))
+    yield from validate_annotation_map(f"{path}.annotations", metadata.get("annotations"))
+    yield from validate_owner_references(f"{path}.ownerReferences", metadata.get("ownerReferences") or [])
+    yield from validate_managed_fields(f"{path}.managedFields", metadata.get("managedFields") or [])
 
 
-def annotation_map(path: str, found: dict[str, str] | None) -> Iterator[FieldError]:
+def validate_annotation_map(path: str, field_value: dict[str, str] | None) -> Iterator[FieldError]:
     """Validate annotations: their keys, and their total size."""
     size = 0
-    for key, value in (found or {}).items():
+    for key, value in (field_value or {}).items():
         yield from each(path, key, qualified_name(key.lower()))
         size += len(key.encode()) + len(value.encode())
     if size > ANNOTATIONS_LIMIT:
         yield too_long(path, ANNOTATIONS_LIMIT)
 
 
-def owner_references(path: str, references: list[JSONObject]) -> Iterator[FieldError]:
+def validate_owner_references(path: str, references: list[JSONObject]) -> Iterator[FieldError]:
     """Validate owner references."""
     controller = ""
     for reference in references:
@@ -221,19 +221,19 @@ def _owner_reference(path: str, reference: JSONObject) -> Iterator[FieldError]:
         yield invalid(path, reference, "/v1, Kind=Event is disallowed from being an owner")
 
 
-def finalizers(path: str, found: list[str]) -> Iterator[FieldError]:
+def validate_finalizers(path: str, value: list[str]) -> Iterator[FieldError]:
     """Validate the names of finalizers."""
-    for name in found:
+    for name in value:
         yield from each(path, name, qualified_name(name))
-    if {"orphan", "foregroundDeletion"} <= set(found):
-        yield invalid(path, found, "finalizer orphan and foregroundDeletion cannot be both set")
+    if {"orphan", "foregroundDeletion"} <= set(value):
+        yield invalid(path, value, "finalizer orphan and foregroundDeletion cannot be both set")
 
 
-def standard_finalizers(metadata: JSONObject, path: str = "metadata") -> Iterator[FieldError]:
+def check_standard_finalizers(metadata: JSONObject, path: str = "metadata") -> Iterator[FieldError]:
     """Check that finalizers without a domain are Kubernetes' own, as the core group and its related groups require."""
-    for at, name in enumerate(metadata.get("finalizers") or ()):
+    for index, name in enumerate(metadata.get("finalizers") or ()):
         if "/" not in name and name not in _STANDARD_FINALIZERS:
-            yield invalid(f"{path}.finalizers[{at}]", name, "name is neither a standard finalizer name nor is it fully qualified")
+            yield invalid(f"{path}.finalizers[{index}]", name, "name is neither a standard finalizer name nor is it fully qualified")
 
 
 def _no_new_finalizers(path: str, new: list[str], old: list[str]) -> Iterator[FieldError]:
@@ -242,37 +242,39 @@ def _no_new_finalizers(path: str, new: list[str], old: list[str]) -> Iterator[Fi
         yield forbidden(path, f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}")
 
 
-def managed_fields(path: str, entries: list[JSONObject]) -> Iterator[FieldError]:
+def validate_managed_fields(path: str, entries: list[JSONObject]) -> Iterator[FieldError]:
     """Validate the entries of managedFields."""
-    for at, entry in enumerate(entries):
-        here = f"{path}[{at}]"
+    for index, entry in enumerate(entries):
+        here = f"{path}[{index}]"
         if entry.get("operation", "") not in ("Apply", "Update"):
             yield invalid(f"{here}.operation", entry.get("operation", ""), "must be `Apply` or `Update`")
         if entry.get("fieldsType", "") not in ("", "FieldsV1"):
             yield invalid(f"{here}.fieldsType", entry["fieldsType"], "must be `FieldsV1`")
-        yield from field_manager(f"{here}.manager", entry.get("manager", ""))
+        yield from validate_field_manager(f"{here}.manager", entry.get("manager", ""))
         if len(entry.get("subresource", "").encode()) > 256:
             yield too_long(f"{here}.subresource", 256)
 
 
-def field_manager(path: str, name: str) -> Iterator[FieldError]:
+def validate_field_manager(path: str, name: str) -> Iterator[FieldError]:
     """Validate the name of a field manager, also of the query parameter ``fieldManager``."""
     if len(name.encode()) > 128:
         yield too_long(path, 128)
     if name.isprintable():
         return
-    at = 0
+    index = 0
     for char in name:
         if not char.isprintable():
-            yield invalid(path, name, f"invalid character U+{ord(char):04X} (at position {at})")
-        at += len(char.encode())
+            yield invalid(path, name, f"invalid character U+{ord(char):04X} (at position {index})")
+        index += len(char.encode())
 
 
-def template_meta(path: str, metadata: JSONObject | None, allowed: tuple[str, ...] = ("labels", "annotations")) -> Iterator[FieldError]:
+def check_template_meta(
+    path: str, metadata: JSONObject | None, allowed: tuple[str, ...] = ("labels", "annotations")
+) -> Iterator[FieldError]:
     """Check that the metadata of a template sets only allowed fields."""
     metadata = metadata or {}
-    yield from annotation_map(f"{path}.annotations", metadata.get("annotations"))
-    yield from labels(f"{path}.labels", metadata.get("labels"))
+    yield from validate_annotation_map(f"{path}.annotations", metadata.get("annotations"))
+    yield from validate_labels(f"{path}.labels", metadata.get("labels"))
     for name, value in metadata.items():
         if name not in allowed and value:
             yield FieldError(FieldErrorType.FORBIDDEN, f"{path}.{name}", None, "cannot be set")

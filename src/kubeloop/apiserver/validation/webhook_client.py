@@ -26,12 +26,12 @@ _NO_HOST: Final = re.compile(r"[\x00-\x20#/?@\\^`{|}\x7f]")
 _USER: Final = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
 
 
-class BadUrl(ValueError):
+class InvalidURL(ValueError):
     """An invalid URL; its text is that of Go's url.Error."""
 
 
 @dataclass(frozen=True, slots=True)
-class GoUrl:
+class GoURL:
     """A parsed URL. ``host`` includes the port; ``user`` is None if there is none."""
 
     scheme: str
@@ -41,7 +41,7 @@ class GoUrl:
     fragment: str
 
 
-def parse_url(text: str) -> GoUrl:
+def parse_url(text: str) -> GoURL:
     """Parse a URL.
 
     Raises:
@@ -52,27 +52,27 @@ def parse_url(text: str) -> GoUrl:
         scheme, rest = _scheme(url)
         rest, _, query = rest.partition("?")
         user, host = _authority(scheme, rest)
-    except BadUrl as fault:
-        raise BadUrl(f"parse {go_quoted(url)}: {fault}") from None
+    except InvalidURL as error:
+        raise InvalidURL(f"parse {go_quoted(url)}: {error}") from None
     try:
-        return GoUrl(scheme, host, user, query, _unescaped(fragment))
-    except BadUrl as fault:
-        raise BadUrl(f"parse {go_quoted(text)}: {fault}") from None
+        return GoURL(scheme, host, user, query, _unescaped(fragment))
+    except InvalidURL as error:
+        raise InvalidURL(f"parse {go_quoted(text)}: {error}") from None
 
 
 def _scheme(url: str) -> tuple[str, str]:
     if _CONTROL.search(url):
-        raise BadUrl("net/url: invalid control character in URL")
+        raise InvalidURL("net/url: invalid control character in URL")
     if url.startswith(":"):
-        raise BadUrl("missing protocol scheme")
-    found = _SCHEME.match(url)
-    return (found[1].lower(), url[found.end() :]) if found else ("", url)
+        raise InvalidURL("missing protocol scheme")
+    match = _SCHEME.match(url)
+    return (match[1].lower(), url[match.end() :]) if match else ("", url)
 
 
 def _authority(scheme: str, rest: str) -> tuple[str | None, str]:
     if not rest.startswith("/"):
         if not scheme and ":" in rest.partition("/")[0]:
-            raise BadUrl("first path segment in URL cannot contain colon")
+            raise InvalidURL("first path segment in URL cannot contain colon")
         if not scheme:
             _unescaped(rest)
         return None, ""
@@ -80,18 +80,18 @@ def _authority(scheme: str, rest: str) -> tuple[str | None, str]:
     if rest.startswith("//"):
         authority, slash, path = rest[2:].partition("/")
         rest = slash + path
-        before, at, place = authority.rpartition("@")
+        before, index, place = authority.rpartition("@")
         host = _host(scheme, place)
-        if at and not _USER.fullmatch(before):
-            raise BadUrl("net/url: invalid userinfo")
-        user = _unescaped(before) if at else None
+        if index and not _USER.fullmatch(before):
+            raise InvalidURL("net/url: invalid userinfo")
+        user = _unescaped(before) if index else None
     _unescaped(rest)
     return user, host
 
 
 def _host(scheme: str, host: str) -> str:
     if host.rfind("[") > 0:
-        raise BadUrl("invalid IP-literal")
+        raise InvalidURL("invalid IP-literal")
     if host.startswith("["):
         return _literal(host)
     colon = host.find(":") if scheme in ("http", "https") else host.rfind(":")
@@ -104,7 +104,7 @@ def _literal(host: str) -> str:
     """Parse an IPv6 address in brackets, with or without a zone."""
     end = host.rfind("]")
     if end < 0:
-        raise BadUrl("missing ']' in host")
+        raise InvalidURL("missing ']' in host")
     _check_port(host[end + 1 :])
     inside, zone_mark, _ = host[1:end].partition("%25")
     address = _unescaped_host(inside)
@@ -112,52 +112,52 @@ def _literal(host: str) -> str:
         parsed = ipaddress.ip_address(address)
     except ValueError:
         shown = unquote(host[1:end]) if zone_mark else address
-        raise BadUrl(f"invalid host: ParseAddr({go_quoted(shown)}): unable to parse IP") from None
+        raise InvalidURL(f"invalid host: ParseAddr({go_quoted(shown)}): unable to parse IP") from None
     if parsed.version == 4:
-        raise BadUrl("invalid IP-literal")
+        raise InvalidURL("invalid IP-literal")
     return host
 
 
 def _check_port(text: str) -> None:
     if text and not re.fullmatch(r":[0-9]*", text):
-        raise BadUrl(f"invalid port {go_quoted(text)} after host")
+        raise InvalidURL(f"invalid port {go_quoted(text)} after host")
 
 
 def _unescaped_host(host: str) -> str:
-    for at, character in enumerate(host):
-        if character == "%" and (bad := _ESCAPE.match(host, at) or _HOST_ESCAPE.match(host, at)):
-            raise BadUrl(f"invalid URL escape {go_quoted(bad.group())}")
+    for index, character in enumerate(host):
+        if character == "%" and (bad := _ESCAPE.match(host, index) or _HOST_ESCAPE.match(host, index)):
+            raise InvalidURL(f"invalid URL escape {go_quoted(bad.group())}")
         if _NO_HOST.match(character):
-            raise BadUrl(f"invalid character {go_quoted(character)} in host name")
+            raise InvalidURL(f"invalid character {go_quoted(character)} in host name")
     return unquote(host)
 
 
 def _unescaped(text: str) -> str:
     if bad := _ESCAPE.search(text):
-        raise BadUrl(f"invalid URL escape {go_quoted(bad.group())}")
+        raise InvalidURL(f"invalid URL escape {go_quoted(bad.group())}")
     return unquote(text)
 
 
 _FORM: Final = "; desired format: https://host[/path]"
 
 
-def client_config(path: str, config: JSONObject) -> Iterator[FieldError]:
+def check_client_config(path: str, config: JSONObject) -> Iterator[FieldError]:
     """Check that a ``clientConfig`` has exactly one of a URL and a service, and validate it."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         yield required(path, "exactly one of url or service is required")
     elif url is not None:
-        yield from webhook_url(f"{path}.url", url)
+        yield from validate_webhook_url(f"{path}.url", url)
     elif service is not None:
-        yield from webhook_service(f"{path}.service", service)
+        yield from validate_webhook_service(f"{path}.service", service)
 
 
-def webhook_url(path: str, url: str) -> Iterator[FieldError]:
+def validate_webhook_url(path: str, url: str) -> Iterator[FieldError]:
     """Validate an https URL with a host and an optional path, and nothing else."""
     try:
         parts = parse_url(url)
-    except BadUrl as fault:
-        yield required(path, f"url must be a valid URL: {fault}{_FORM}")
+    except InvalidURL as error:
+        yield required(path, f"url must be a valid URL: {error}{_FORM}")
         return
     if parts.scheme != "https":
         yield invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}")
@@ -171,12 +171,12 @@ def webhook_url(path: str, url: str) -> Iterator[FieldError]:
         yield invalid(path, parts.query, "query parameters are not permitted in the URL")
 
 
-def webhook_service(path: str, service: JSONObject) -> Iterator[FieldError]:
+def validate_webhook_service(path: str, service: JSONObject) -> Iterator[FieldError]:
     # Upstream passes each in the place of the other.
     """Validate a reference to a service."""
-    for told, missing in (("name", "namespace"), ("namespace", "name")):
+    for messages, missing in (("name", "namespace"), ("namespace", "name")):
         if not service.get(missing):
-            yield required(f"{path}.{told}")
+            yield required(f"{path}.{messages}")
     port = service.get("port") or 0
     for message in in_range(port, 1, 65535):
         yield invalid(f"{path}.port", port, f"port is not valid: {message}")

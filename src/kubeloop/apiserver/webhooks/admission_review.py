@@ -58,7 +58,7 @@ class AdmissionReviewResponse:
     warnings: tuple[str, ...] = ()
 
 
-def question(
+def create_review(
     attributes: Attributes,
     versions: list[str],
     kind: GroupVersionKind,
@@ -92,21 +92,21 @@ def question(
     return AdmissionReviewRequest(uid, version, {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request})
 
 
-def verdict(asked: AdmissionReviewRequest, body: bytes, *, mutating: bool) -> AdmissionReviewResponse:
+def parse_response(requested: AdmissionReviewRequest, body: bytes, *, mutating: bool) -> AdmissionReviewResponse:
     """Decode the response of a webhook.
 
     Raises:
         CallFailed: The response is invalid; the text continues ``failed calling webhook``.
     """
     try:
-        response, met = read_review(body, _GROUP, asked.version, "AdmissionReview", _FIELDS)
+        response, reason = read_review(body, _GROUP, requested.version, "AdmissionReview", _FIELDS)
         patch = _patch(response)
-    except CallFailed as fault:
-        raise CallFailed(f"failed to call webhook: {fault}") from None
+    except CallFailed as error:
+        raise CallFailed(f"failed to call webhook: {error}") from None
     try:
-        return _verdict(asked, response, met, patch, mutating=mutating)
-    except CallFailed as fault:
-        raise CallFailed(f"received invalid webhook response: {fault}") from None
+        return _verdict(requested, response, reason, patch, mutating=mutating)
+    except CallFailed as error:
+        raise CallFailed(f"received invalid webhook response: {error}") from None
 
 
 def _patch(response: JSONObject | None) -> bytes:
@@ -115,29 +115,29 @@ def _patch(response: JSONObject | None) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-        at = next((place for place, letter in enumerate(text) if letter not in letters), len(text))
-        raise CallFailed(f"illegal base64 data at input byte {at}") from None
+        index = next((place for place, letter in enumerate(text) if letter not in letters), len(text))
+        raise CallFailed(f"illegal base64 data at input byte {index}") from None
 
 
 def _verdict(
-    asked: AdmissionReviewRequest, response: JSONObject | None, met: str, patch: bytes, *, mutating: bool
+    requested: AdmissionReviewRequest, response: JSONObject | None, reason: str, patch: bytes, *, mutating: bool
 ) -> AdmissionReviewResponse:
     if response is None:
         raise CallFailed("webhook response was absent")
     type_ = response.get("patchType")
-    if asked.version == "v1":
-        uid, wanted = response.get("uid") or "", f"{_GROUP}/v1, Kind=AdmissionReview"
-        if uid != asked.uid:
-            raise CallFailed(f'expected response.uid="{asked.uid}", got "{uid}"')
-        if met != wanted:
-            raise CallFailed(f"expected webhook response of {wanted}, got {met}")
+    if requested.version == "v1":
+        uid, expected = response.get("uid") or "", f"{_GROUP}/v1, Kind=AdmissionReview"
+        if uid != requested.uid:
+            raise CallFailed(f'expected response.uid="{requested.uid}", got "{uid}"')
+        if reason != expected:
+            raise CallFailed(f"expected webhook response of {expected}, got {reason}")
         _check_patch(patch, type_, mutating=mutating)
     else:
         # Responses of v1beta1 may lack uid, kind and patch type.
         type_ = JSON_PATCH if patch else ""
     warnings = tuple(text for text in response.get("warnings") or () if text)
-    kept = (patch, type_ or "") if mutating else (b"", "")
-    return AdmissionReviewResponse(bool(response.get("allowed")), *kept, response.get("status"), warnings)
+    retained = (patch, type_ or "") if mutating else (b"", "")
+    return AdmissionReviewResponse(bool(response.get("allowed")), *retained, response.get("status"), warnings)
 
 
 def _check_patch(patch: bytes, type_: str | None, *, mutating: bool) -> None:
@@ -154,12 +154,12 @@ def _check_patch(patch: bytes, type_: str | None, *, mutating: bool) -> None:
         raise CallFailed('webhook returned invalid response.patchType of ""')
 
 
-def denial(name: str, given: JSONObject | None) -> ApiError:
+def rejection(name: str, values: JSONObject | None) -> ApiError:
     """Return the error of a rejection: the webhook's Status with its name in the message, and never a status code of success."""
     try:
-        status = msgspec.convert(copy.deepcopy(given or {}), Status, strict=False)
+        status = msgspec.convert(copy.deepcopy(values or {}), Status, strict=False)
     except msgspec.ValidationError:
-        status = Status(message=str((given or {}).get("message") or ""))
+        status = Status(message=str((values or {}).get("message") or ""))
     status.kind, status.api_version, status.status = "Status", "v1", "Failure"
     # A code that is no HTTP status cannot be sent.
     status.code = status.code if status.code <= 599 else 500

@@ -29,7 +29,7 @@ VALIDATING = GroupVersionResource("admissionregistration.k8s.io", "v1", "validat
 
 
 @dataclass(frozen=True, slots=True)
-class Hook:
+class Webhook:
     """One webhook of a configuration. ``key`` identifies it among all webhooks."""
 
     key: str
@@ -47,27 +47,27 @@ class Hook:
     reinvoke: bool = False
 
 
-def hooks_of(configuration: JSONObject) -> list[Hook]:
+def parse_webhooks(configuration: JSONObject) -> list[Webhook]:
     """Return the webhooks of a stored configuration, which is defaulted and valid."""
     owner = configuration["metadata"]["name"]
     return [_hook(f"{owner}/{one['name']}/{place}", one) for place, one in enumerate(configuration.get("webhooks") or ())]
 
 
-def _hook(key: str, found: JSONObject) -> Hook:
-    return Hook(
+def _hook(key: str, value: JSONObject) -> Webhook:
+    return Webhook(
         key=key,
-        name=found["name"],
-        rules=tuple(found.get("rules") or ()),
-        namespaces=selector_from(found.get("namespaceSelector") or {}),
-        objects=selector_from(found.get("objectSelector") or {}),
-        client_config=found.get("clientConfig") or {},
-        versions=found.get("admissionReviewVersions") or [],
-        conditions=tuple(found.get("matchConditions") or ()),
-        equivalent=found.get("matchPolicy", "Equivalent") == "Equivalent",
-        ignore_failure=found.get("failurePolicy") == "Ignore",
-        side_effects=found.get("sideEffects") or "",
-        timeout=found.get("timeoutSeconds") or 10,
-        reinvoke=found.get("reinvocationPolicy") == "IfNeeded",
+        name=value["name"],
+        rules=tuple(value.get("rules") or ()),
+        namespaces=selector_from(value.get("namespaceSelector") or {}),
+        objects=selector_from(value.get("objectSelector") or {}),
+        client_config=value.get("clientConfig") or {},
+        versions=value.get("admissionReviewVersions") or [],
+        conditions=tuple(value.get("matchConditions") or ()),
+        equivalent=value.get("matchPolicy", "Equivalent") == "Equivalent",
+        ignore_failure=value.get("failurePolicy") == "Ignore",
+        side_effects=value.get("sideEffects") or "",
+        timeout=value.get("timeoutSeconds") or 10,
+        reinvoke=value.get("reinvocationPolicy") == "IfNeeded",
     )
 
 
@@ -82,14 +82,22 @@ class Configurations:
     """
 
     def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
+        """Create an empty cache.
+
+        Args:
+            gvr: The resource of the configurations.
+            registry: The served resources.
+            objects: Reads the configurations.
+            cache: Publishes their changes.
+        """
         self._gvr = gvr
         self._registry = registry
         self._objects = objects
         self._cache = cache
         self._subscription: Subscription | None = None
-        self._hooks: list[Hook] = []
+        self._hooks: list[Webhook] = []
 
-    async def hooks(self) -> list[Hook]:
+    async def hooks(self) -> list[Webhook]:
         """Return the webhooks in the order in which they are called."""
         subscription = self._subscription
         if subscription is None or subscription.waiting or subscription.ended:
@@ -109,14 +117,14 @@ class Configurations:
         # Subscribe before the read, so that a change during the read causes another read.
         self.stop()
         self._subscription = self._cache.subscribe(resource.storage_prefix)
-        found = sorted(await self._objects.all(resource), key=lambda one: str(one["metadata"]["name"]))
-        self._hooks = [hook for configuration in found for hook in hooks_of(configuration)]
+        value = sorted(await self._objects.all(resource), key=lambda one: str(one["metadata"]["name"]))
+        self._hooks = [hook for configuration in value for hook in parse_webhooks(configuration)]
 
 
 # The plug-ins of admission that call webhooks.
 
 
-class Webhooks:
+class WebhookPlugins:
     """The webhooks of a server: ``plugins`` are its two admission plug-ins, in order; ``post`` calls any webhook.
 
     Call ``stop`` after the last request.
@@ -131,46 +139,56 @@ class Webhooks:
         authorizer: Authorizer,
         reach: EgressPolicy | None = None,
     ) -> None:
+        """Create both plug-ins.
+
+        Args:
+            registry: The served resources.
+            objects: Reads configurations and namespaces, and converts objects.
+            cache: Publishes the changes of configurations.
+            clock: The clock for time limits and repeated warnings.
+            authorizer: Decides the checks of the variable ``authorizer`` in match conditions.
+            reach: Restricts the destinations of calls; None for no restriction.
+        """
         self.registry = registry
         self.objects = objects
         self.authorizer = authorizer
         self.clock = clock
         self._reach = reach
-        self._caller: WebhookClient | None = None
+        self._client: WebhookClient | None = None
         self._mutating = Configurations(MUTATING, registry, objects, cache)
         self._validating = Configurations(VALIDATING, registry, objects, cache)
         self.plugins: tuple[Plugin, Plugin] = (_Mutating(self, self._mutating), _Validating(self, self._validating))
 
     @property
-    def caller(self) -> WebhookClient:
+    def client(self) -> WebhookClient:
         """The HTTP client for webhooks, created with the first call."""
-        if self._caller is None:
+        if self._client is None:
             from kubeloop.apiserver.outbound.client import WebhookClient
             from kubeloop.apiserver.outbound.target import ServiceResolver
 
-            self._caller = WebhookClient(ServiceResolver(self.registry, self.objects).resolve, self.clock, self._reach)
-        return self._caller
+            self._client = WebhookClient(ServiceResolver(self.registry, self.objects).resolve, self.clock, self._reach)
+        return self._client
 
-    def asker(self, configurations: Configurations, *, mutating: bool) -> WebhookDispatcher:
+    def dispatcher(self, configurations: Configurations, *, mutating: bool) -> WebhookDispatcher:
         """Return a dispatcher for one kind of configuration."""
         from kubeloop.apiserver.webhooks.dispatcher import WebhookDispatcher
 
-        return WebhookDispatcher(configurations, self.registry, self.objects, self.caller, self.authorizer, self.clock, mutating=mutating)
+        return WebhookDispatcher(configurations, self.registry, self.objects, self.client, self.authorizer, self.clock, mutating=mutating)
 
     async def post(self, config: JSONObject, review: JSONObject, *, timeout: int) -> bytes:
         """Send a review to a webhook and return the body of its response; see ``WebhookClient.post``."""
-        return await self.caller.post(config, review, timeout=timeout)
+        return await self.client.post(config, review, timeout=timeout)
 
     async def stop(self) -> None:
         """End the subscriptions."""
         self._mutating.stop()
         self._validating.stop()
-        if self._caller is not None:
-            await self._caller.close()
+        if self._client is not None:
+            await self._client.close()
 
 
 class _Mutating:
-    def __init__(self, webhooks: Webhooks, configurations: Configurations) -> None:
+    def __init__(self, webhooks: WebhookPlugins, configurations: Configurations) -> None:
         self._webhooks = webhooks
         self._configurations = configurations
 
@@ -185,11 +203,11 @@ class _Mutating:
     def _plugin(self) -> Plugin:
         from kubeloop.apiserver.webhooks.mutating import MutatingWebhooks
 
-        return MutatingWebhooks(self._webhooks.asker(self._configurations, mutating=True))
+        return MutatingWebhooks(self._webhooks.dispatcher(self._configurations, mutating=True))
 
 
 class _Validating:
-    def __init__(self, webhooks: Webhooks, configurations: Configurations) -> None:
+    def __init__(self, webhooks: WebhookPlugins, configurations: Configurations) -> None:
         self._webhooks = webhooks
         self._configurations = configurations
 
@@ -204,4 +222,4 @@ class _Validating:
     def _plugin(self) -> Plugin:
         from kubeloop.apiserver.webhooks.dispatcher import ValidatingWebhooks
 
-        return ValidatingWebhooks(self._webhooks.asker(self._configurations, mutating=False))
+        return ValidatingWebhooks(self._webhooks.dispatcher(self._configurations, mutating=False))

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.admission.matching import Match, Matcher, is_exempt, matches_object, name_of, versioned
+from kubeloop.apiserver.admission.matching import Match, Matcher, convert_to_match, is_exempt, matches_object, name_of
 from kubeloop.apiserver.outbound.client import WebhookClient
 from kubeloop.apiserver.outbound.failure import CallFailed, NotCallable
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
-from kubeloop.apiserver.webhooks.admission_review import AdmissionReviewResponse, denial, question, verdict
-from kubeloop.apiserver.webhooks.configurations import Configurations, Hook
+from kubeloop.apiserver.webhooks.admission_review import AdmissionReviewResponse, create_review, parse_response, rejection
+from kubeloop.apiserver.webhooks.configurations import Configurations, Webhook
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.access import Authorizer
 from kubeloop.meta.errors import ApiError
@@ -48,7 +48,7 @@ class RepeatedWarnings:
         #: Text -> time of its last line and number of repetitions since; the least recently logged first.
         self._told: dict[str, tuple[float, int]] = {}
 
-    def say(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         """Log a warning, or count it if it was logged recently."""
         text = text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
         now = self._clock.now()
@@ -75,10 +75,10 @@ _HARMLESS = ("None", "NoneOnDryRun")
 class Invocation(Match):
     """A webhook to call, and the version of the resource in which it sees the write."""
 
-    hook: Hook
+    hook: Webhook
 
 
-async def invocation_of(hook: Hook, matcher: Matcher, attributes: Attributes) -> Invocation | None:
+async def invocation_of(hook: Webhook, matcher: Matcher, attributes: Attributes) -> Invocation | None:
     """Return how ``hook`` is called for a write; None: its rules or selectors do not match.
 
     Raises:
@@ -100,57 +100,68 @@ class WebhookDispatcher:
         configurations: Configurations,
         registry: Registry,
         objects: Objects,
-        caller: WebhookClient,
+        client: WebhookClient,
         authorizer: Authorizer,
         clock: Clock,
         *,
         mutating: bool,
     ) -> None:
+        """Create a dispatcher for one kind of configuration.
+
+        Args:
+            configurations: The webhooks.
+            registry: The served resources.
+            objects: Reads namespaces, and converts objects.
+            client: Sends the reviews.
+            authorizer: Decides the checks of the variable ``authorizer`` in match conditions.
+            clock: The clock for repeated warnings.
+            mutating: The webhooks may change objects.
+        """
         self.objects = objects
         self._registry = registry
         self._authorizer = authorizer
         self._configurations = configurations
         self._matcher = Matcher(registry, objects)
-        self._caller = caller
+        self._client = client
         self._mutating = mutating
         self._warnings = RepeatedWarnings(_LOG, clock)
 
-    async def hooks(self, attributes: Attributes) -> list[Hook]:
+    async def hooks(self, attributes: Attributes) -> list[Webhook]:
         """Return all configured webhooks; none for writes that no webhook may reject."""
         hooks = await self._configurations.hooks()
         return [] if not hooks or is_exempt(attributes) else hooks
 
-    async def invocation(self, hook: Hook, attributes: Attributes) -> Invocation | None:
+    async def invocation(self, hook: Webhook, attributes: Attributes) -> Invocation | None:
         """Return how to call a webhook for a write; None if its rules, selectors or conditions do not match.
 
         Raises:
             NotFound: The namespace whose labels would decide does not exist.
             Forbidden: A match condition cannot be evaluated.
         """
-        found = await invocation_of(hook, self._matcher, attributes)
-        if found is None or not hook.conditions:
-            return found
-        return found if await self._conditions_hold(hook, attributes, found) else None
+        result = await invocation_of(hook, self._matcher, attributes)
+        if result is None or not hook.conditions:
+            return result
+        return result if await self._conditions_hold(hook, attributes, result) else None
 
-    async def _conditions_hold(self, hook: Hook, attributes: Attributes, found: Match) -> bool:
+    async def _conditions_hold(self, hook: Webhook, attributes: Attributes, value: Match) -> bool:
         from kubeloop.apiserver.admission.activation import Activation
         from kubeloop.apiserver.expressions.compiler import compiled_condition
-        from kubeloop.apiserver.expressions.evaluation import ConditionsFault, conditions_hold
+        from kubeloop.apiserver.expressions.evaluation import MatchConditionsError, conditions_hold
 
-        facts = Activation(attributes, self._registry, self.objects, self._authorizer)
-        await facts.prepare(found)
+        activation = Activation(attributes, self._registry, self.objects, self._authorizer)
+        await activation.prepare(value)
         conditions = [compiled_condition(one["expression"]) for one in hook.conditions]
         try:
-            return conditions_hold(conditions, facts.of_conditions(found, None), ignore_failure=hook.ignore_failure)
-        except ConditionsFault as fault:
+            return conditions_hold(conditions, activation.of_conditions(value, None), ignore_failure=hook.ignore_failure)
+        except MatchConditionsError as error:
             name = attributes.name or ((attributes.obj or {}).get("metadata") or {}).get("name") or ""
-            raise api_errors.forbidden(attributes.resource.gvr.group_resource, name, str(fault)) from None
+            raise api_errors.forbidden(attributes.resource.gvr.group_resource, name, str(error)) from None
 
     async def versioned(self, invocation: Invocation, attributes: Attributes, obj: JSONObject | None) -> JSONObject | None:
         """Return ``obj`` in the version that the webhook's rule matched; ``obj`` itself if that is the version of the request."""
-        return await versioned(self.objects, invocation, attributes, obj)
+        return await convert_to_match(self.objects, invocation, attributes, obj)
 
-    async def ask(
+    async def call(
         self, invocation: Invocation, attributes: Attributes, obj: JSONObject | None, old: JSONObject | None
     ) -> AdmissionReviewResponse:
         """Call a webhook, and add its warnings to those of the request.
@@ -172,20 +183,20 @@ class WebhookDispatcher:
         hook = invocation.hook
         if attributes.dry_run and hook.side_effects not in _HARMLESS:
             raise api_errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
-        asked = question(attributes, hook.versions, invocation.kind, invocation.resource.gvr, obj, old, name_of(attributes))
+        requested = create_review(attributes, hook.versions, invocation.kind, invocation.resource.gvr, obj, old, name_of(attributes))
         try:
-            body = await self._caller.post(hook.client_config, asked.tree, timeout=hook.timeout)
-        except NotCallable as fault:
-            raise CallFailed(f"could not get REST client: {fault}") from None
-        except CallFailed as fault:
-            raise CallFailed(f"failed to call webhook: {fault}") from None
-        said = verdict(asked, body, mutating=self._mutating)
-        attributes.warnings.extend(said.warnings)
-        if not said.allowed:
-            raise denial(hook.name, said.status)
-        return said
+            body = await self._client.post(hook.client_config, requested.tree, timeout=hook.timeout)
+        except NotCallable as error:
+            raise CallFailed(f"could not get REST client: {error}") from None
+        except CallFailed as error:
+            raise CallFailed(f"failed to call webhook: {error}") from None
+        response = parse_response(requested, body, mutating=self._mutating)
+        attributes.warnings.extend(response.warnings)
+        if not response.allowed:
+            raise rejection(hook.name, response.status)
+        return response
 
-    def failed(self, hook: Hook, fault: CallFailed) -> None:
+    def failed(self, hook: Webhook, fault: CallFailed) -> None:
         """Apply the failure policy of a webhook whose call failed: return for Ignore.
 
         Raises:
@@ -193,9 +204,9 @@ class WebhookDispatcher:
         """
         why = f'failed calling webhook "{hook.name}": {fault}'
         if not hook.ignore_failure:
-            self._warnings.say(f"{why}; the write is refused")
+            self._warnings.warn(f"{why}; the write is refused")
             raise api_errors.internal_error(why)
-        self._warnings.say(f"{why}; the write goes on")
+        self._warnings.warn(f"{why}; the write goes on")
 
 
 # ValidatingAdmissionWebhook: calls all matching webhooks concurrently.
@@ -210,29 +221,29 @@ class ValidatingWebhooks:
         All calls have ended before the write is rejected. The client gets the rejection of the first webhook in order.
     """
 
-    def __init__(self, asker: WebhookDispatcher) -> None:
-        self._asker = asker
+    def __init__(self, dispatcher: WebhookDispatcher) -> None:
+        self._dispatcher = dispatcher
 
     async def mutate(self, attributes: Attributes) -> None:
         """Do nothing: this plug-in only validates."""
 
     async def validate(self, attributes: Attributes) -> None:
-        hooks = await self._asker.hooks(attributes)
+        hooks = await self._dispatcher.hooks(attributes)
         if not hooks:
             return
-        found = [await self._asker.invocation(hook, attributes) for hook in hooks]
-        concerned = [invocation for invocation in found if invocation is not None]
-        said = await asyncio.gather(*(self._ask(invocation, attributes) for invocation in concerned), return_exceptions=True)
-        errors = [one for one in said if one is not None]
+        invocations = [await self._dispatcher.invocation(hook, attributes) for hook in hooks]
+        concerned = [invocation for invocation in invocations if invocation is not None]
+        outcomes = await asyncio.gather(*(self._ask(invocation, attributes) for invocation in concerned), return_exceptions=True)
+        errors = [one for one in outcomes if one is not None]
         for other in errors[1:]:  # As upstream: the client gets the first error, and the log has the others.
             _LOG.warning("another webhook refuses the request too: %s", other, exc_info=None if isinstance(other, ApiError) else other)
         if errors:
             raise errors[0]
 
     async def _ask(self, invocation: Invocation, attributes: Attributes) -> None:
-        obj = await self._asker.versioned(invocation, attributes, attributes.obj)
-        old = await self._asker.versioned(invocation, attributes, attributes.old)
+        obj = await self._dispatcher.versioned(invocation, attributes, attributes.obj)
+        old = await self._dispatcher.versioned(invocation, attributes, attributes.old)
         try:
-            await self._asker.ask(invocation, attributes, obj, old)
-        except CallFailed as fault:
-            self._asker.failed(invocation.hook, fault)
+            await self._dispatcher.call(invocation, attributes, obj, old)
+        except CallFailed as error:
+            self._dispatcher.failed(invocation.hook, error)

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from kubeloop.apiserver.admission import Attributes
-from kubeloop.apiserver.admission.new_objects import check_metadata, replace_object, unfinished
+from kubeloop.apiserver.admission.new_objects import check_patched_metadata, hide_generated_metadata, replace_object
 from kubeloop.apiserver.outbound.failure import CallFailed
 from kubeloop.apiserver.registry.decoding import conform, kind_of
 from kubeloop.apiserver.webhooks.admission_review import JSON_PATCH, AdmissionReviewResponse
@@ -21,18 +21,18 @@ from kubeloop.meta.errors import ApiError, DecodeError
 from kubeloop.types import JSONObject
 
 
-class _Round:
+class _ReinvocationContext:
     """State of one write: the webhooks to call again if the object changes after their call, and the webhooks to call again now."""
 
     def __init__(self) -> None:
-        self.asked: set[str] = set()
+        self.called: set[str] = set()
         self.due: set[str] = set()
         self.output: JSONObject | None = None
 
     def changed(self) -> None:
         """Mark all webhooks called so far for another call, because the object has changed."""
-        self.due |= self.asked
-        self.asked = set()
+        self.due |= self.called
+        self.called = set()
 
 
 class MutatingWebhooks:
@@ -44,41 +44,41 @@ class MutatingWebhooks:
         The changed object is defaulted and validated as if the client had sent it.
     """
 
-    def __init__(self, asker: WebhookDispatcher) -> None:
-        self._asker = asker
+    def __init__(self, dispatcher: WebhookDispatcher) -> None:
+        self._dispatcher = dispatcher
 
     async def validate(self, attributes: Attributes) -> None:
         """Do nothing: this plug-in only mutates."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        hooks = await self._asker.hooks(attributes)
+        hooks = await self._dispatcher.hooks(attributes)
         if not hooks:
             return
         again = attributes.reinvocation.again
-        memory: _Round = attributes.reinvocation.kept.setdefault("webhooks", _Round())
+        memory: _ReinvocationContext = attributes.reinvocation.state.setdefault("webhooks", _ReinvocationContext())
         if again and memory.output != attributes.obj:
             memory.changed()
-        with unfinished(attributes):
+        with hide_generated_metadata(attributes):
             for hook in hooks:
-                invocation = await self._asker.invocation(hook, attributes)
+                invocation = await self._dispatcher.invocation(hook, attributes)
                 if invocation is None or (again and hook.key not in memory.due):
                     continue
                 if await self._mutated(invocation, attributes):
                     memory.changed()
-                    attributes.reinvocation.wanted = True
+                    attributes.reinvocation.requested = True
                 if hook.reinvoke:
-                    memory.asked.add(hook.key)
+                    memory.called.add(hook.key)
         memory.output = copy.deepcopy(attributes.obj)
 
     async def _mutated(self, invocation: Invocation, attributes: Attributes) -> bool:
         """Call one webhook, and return whether it changed the object."""
-        obj = await self._asker.versioned(invocation, attributes, attributes.obj)
-        old = await self._asker.versioned(invocation, attributes, attributes.old)
+        obj = await self._dispatcher.versioned(invocation, attributes, attributes.obj)
+        old = await self._dispatcher.versioned(invocation, attributes, attributes.old)
         try:
-            said = await self._asker.ask(invocation, attributes, obj, old)
-            operations = _operations(said)
-        except CallFailed as fault:
-            self._asker.failed(invocation.hook, fault)
+            response = await self._dispatcher.call(invocation, attributes, obj, old)
+            operations = _operations(response)
+        except CallFailed as error:
+            self._dispatcher.failed(invocation.hook, error)
             return False
         if not operations:
             return False
@@ -89,28 +89,28 @@ class MutatingWebhooks:
         if patched == obj:
             return False
         if invocation.resource is not attributes.resource and attributes.kind is None:
-            patched = await self._asker.objects.convert(invocation.resource, patched, attributes.gvk)
+            patched = await self._dispatcher.objects.convert(invocation.resource, patched, attributes.gvk)
             attributes.resource.strategy.default(patched)
-        check_metadata(attributes, patched)
+        check_patched_metadata(attributes, patched)
         replace_object(attributes.obj, patched)
         return True
 
 
-def _operations(said: AdmissionReviewResponse) -> list[Any]:
-    if not said.patch:
+def _operations(response: AdmissionReviewResponse) -> list[Any]:
+    if not response.patch:
         return []
     try:
-        found = json.loads(said.patch)
-    except (ValueError, RecursionError) as fault:
-        raise CallFailed(f"received undecodable patch in webhook response: {fault}") from None
-    if not isinstance(found, list):
-        met = "object" if isinstance(found, dict) else "string" if isinstance(found, str) else "number"
+        result = json.loads(response.patch)
+    except (ValueError, RecursionError) as error:
+        raise CallFailed(f"received undecodable patch in webhook response: {error}") from None
+    if not isinstance(result, list):
+        reason = "object" if isinstance(result, dict) else "string" if isinstance(result, str) else "number"
         raise CallFailed(
-            f"received undecodable patch in webhook response: json: cannot unmarshal {met} into Go value of type jsonpatch.Patch"
+            f"received undecodable patch in webhook response: json: cannot unmarshal {reason} into Go value of type jsonpatch.Patch"
         )
-    if found and said.patch_type != JSON_PATCH:
-        raise CallFailed(f'unsupported patch type "{said.patch_type}"')
-    return found
+    if result and response.patch_type != JSON_PATCH:
+        raise CallFailed(f'unsupported patch type "{response.patch_type}"')
+    return result
 
 
 def _patched(invocation: Invocation, attributes: Attributes, obj: JSONObject, operations: list[Any]) -> JSONObject:
@@ -119,22 +119,22 @@ def _patched(invocation: Invocation, attributes: Attributes, obj: JSONObject, op
         raise api_errors.not_implemented(f'changes by admission webhook "{invocation.hook.name}" of how a client is connected')
     try:
         tree = json_patch(obj, operations)
-    except PatchError as fault:
-        raise api_errors.internal_error(str(fault)) from None
+    except PatchError as error:
+        raise api_errors.internal_error(str(error)) from None
     if not isinstance(tree, dict):
         raise api_errors.internal_error("json: cannot unmarshal array into Go value of type map[string]interface {}")
-    wanted = invocation.kind
+    requested = invocation.kind
 
     def refuse(why: str) -> ApiError:
         return api_errors.internal_error(why)
 
     try:
-        met = kind_of(tree, wanted)
-    except DecodeError as fault:
-        raise refuse(str(fault)) from None
-    if met != wanted:
-        raise api_errors.internal(f"converting ({met.version}.{met.kind}) to ({attributes.gvk.kind}): unknown conversion")
-    patched = conform(tree, met, wanted, invocation.resource, refuse).obj
+        reason = kind_of(tree, requested)
+    except DecodeError as error:
+        raise refuse(str(error)) from None
+    if reason != requested:
+        raise api_errors.internal(f"converting ({reason.version}.{reason.kind}) to ({attributes.gvk.kind}): unknown conversion")
+    patched = conform(tree, reason, requested, invocation.resource, refuse).obj
     if attributes.kind is None:
         invocation.resource.strategy.default(patched)
     return patched

@@ -1,4 +1,4 @@
-"""Bodies to and fro: content types, compression, indentation, how YAML is written."""
+"""Bodies of requests and responses: content types, compression, indentation, YAML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents about the API: OpenAPI's forms and caching, which methods they take, and how paths without an owner are answered."""
+"""Forms and caching of OpenAPI documents, their HTTP methods, and responses for unknown paths."""
 
 from __future__ import annotations
 

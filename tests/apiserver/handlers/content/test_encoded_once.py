@@ -1,4 +1,4 @@
-"""However many watch, a change is made into bytes once for each form that somebody asks for."""
+"""A change is encoded once for each requested form, with any number of watches."""
 
 from __future__ import annotations
 

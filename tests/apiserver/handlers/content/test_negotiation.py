@@ -1,4 +1,4 @@
-"""Which form an answer has, and what is not acceptable: Accept headers, good and odd ones."""
+"""The form of a response by the Accept header, and headers that no form satisfies."""
 
 from __future__ import annotations
 

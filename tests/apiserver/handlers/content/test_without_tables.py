@@ -1,4 +1,4 @@
-"""What has no table: whoever accepts nothing else is refused, whoever accepts more gets that."""
+"""Responses without a table form: a client that accepts only tables gets an error."""
 
 from __future__ import annotations
 

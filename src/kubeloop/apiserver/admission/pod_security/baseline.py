@@ -11,7 +11,7 @@ from kubeloop.types import JSONObject
 # Results of checks, in upstream's words. Source: k8s.io/pod-security-admission policy/helpers.go.
 
 
-class Finding(NamedTuple):
+class Violation(NamedTuple):
     """A violation of a Pod Security Standard; ``detail`` may be empty."""
 
     reason: str
@@ -29,7 +29,7 @@ class Pod(NamedTuple):
 
 
 #: A check returns None for a pod that satisfies it.
-Check = Callable[[Pod], Finding | None]
+Check = Callable[[Pod], Violation | None]
 
 
 def containers(spec: JSONObject) -> Iterator[JSONObject]:
@@ -40,8 +40,8 @@ def containers(spec: JSONObject) -> Iterator[JSONObject]:
 
 def security(one: JSONObject) -> JSONObject:
     """Return the security context of a container or a pod spec; empty if there is none."""
-    found: JSONObject = one.get("securityContext") or {}
-    return found
+    result: JSONObject = one.get("securityContext") or {}
+    return result
 
 
 def quoted(names: Iterable[str]) -> str:
@@ -111,7 +111,7 @@ _SYSCTLS_29 = _SYSCTLS_27 | {f"net.ipv4.tcp_{name}" for name in ("keepalive_time
 _SYSCTLS_32 = _SYSCTLS_29 | {"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"}
 
 
-def app_armor(pod: Pod) -> Finding | None:
+def app_armor(pod: Pod) -> Violation | None:
     """Check that AppArmor profiles are not disabled."""
 
     def faulty(one: JSONObject) -> str | None:
@@ -133,10 +133,10 @@ def app_armor(pod: Pod) -> Finding | None:
     if not who:
         return None
     reason = plural(values, "forbidden AppArmor profile", "forbidden AppArmor profiles")
-    return Finding(reason, f"{who} must not set AppArmor profile type to {quoted(values)}")
+    return Violation(reason, f"{who} must not set AppArmor profile type to {quoted(values)}")
 
 
-def capabilities(pod: Pod) -> Finding | None:
+def capabilities(pod: Pod) -> Violation | None:
     """Check that containers add no capability outside the default set."""
     bad, added = [], set()
     for one in containers(pod.spec):
@@ -146,22 +146,24 @@ def capabilities(pod: Pod) -> Finding | None:
             added |= beyond
     if not bad:
         return None
-    return Finding("non-default capabilities", f"{named(bad)} must not include {quoted(sorted(added))} in securityContext.capabilities.add")
+    return Violation(
+        "non-default capabilities", f"{named(bad)} must not include {quoted(sorted(added))} in securityContext.capabilities.add"
+    )
 
 
-def host_namespaces(pod: Pod) -> Finding | None:
+def host_namespaces(pod: Pod) -> Violation | None:
     """Check that a pod does not share network, PID or IPC namespace with its node."""
-    found = [f"{name}=true" for name in ("hostNetwork", "hostPID", "hostIPC") if pod.spec.get(name)]
-    return Finding("host namespaces", ", ".join(found)) if found else None
+    value = [f"{name}=true" for name in ("hostNetwork", "hostPID", "hostIPC") if pod.spec.get(name)]
+    return Violation("host namespaces", ", ".join(value)) if value else None
 
 
-def host_paths(pod: Pod) -> Finding | None:
+def host_paths(pod: Pod) -> Violation | None:
     """Check that a pod mounts no hostPath volume."""
     bad = [volume["name"] for volume in pod.spec.get("volumes") or () if volume.get("hostPath") is not None]
-    return Finding("hostPath volumes", f"{plural(bad, 'volume', 'volumes')} {quoted(bad)}") if bad else None
+    return Violation("hostPath volumes", f"{plural(bad, 'volume', 'volumes')} {quoted(bad)}") if bad else None
 
 
-def host_ports(pod: Pod) -> Finding | None:
+def host_ports(pod: Pod) -> Violation | None:
     """Check that containers use no host port."""
     bad, ports = [], set()
     for one in containers(pod.spec):
@@ -172,10 +174,10 @@ def host_ports(pod: Pod) -> Finding | None:
     if not bad:
         return None
     uses, word = plural(bad, "uses", "use"), plural(ports, "hostPort", "hostPorts")
-    return Finding("hostPort", f"{named(bad)} {uses} {word} {', '.join(sorted(ports))}")
+    return Violation("hostPort", f"{named(bad)} {uses} {word} {', '.join(sorted(ports))}")
 
 
-def probe_hosts(pod: Pod) -> Finding | None:
+def probe_hosts(pod: Pod) -> Violation | None:
     """Check that probes and lifecycle hooks name no host."""
     bad, hosts = set(), set()
     for one in containers(pod.spec):
@@ -189,7 +191,7 @@ def probe_hosts(pod: Pod) -> Finding | None:
     if not bad:
         return None
     who, word = sorted(bad), plural(hosts, "probe or lifecycle host", "probe or lifecycle hosts")
-    return Finding("probe or lifecycle host", f"{named(who)} {plural(who, 'uses', 'use')} {word} {quoted(sorted(hosts))}")
+    return Violation("probe or lifecycle host", f"{named(who)} {plural(who, 'uses', 'use')} {word} {quoted(sorted(hosts))}")
 
 
 def _hosts(handlers: Iterable[JSONObject | None]) -> Iterable[str]:
@@ -200,23 +202,23 @@ def _hosts(handlers: Iterable[JSONObject | None]) -> Iterable[str]:
                 yield host
 
 
-def privileged(pod: Pod) -> Finding | None:
+def privileged(pod: Pod) -> Violation | None:
     """Check that no container is privileged."""
     bad = [one["name"] for one in containers(pod.spec) if security(one).get("privileged")]
-    return Finding("privileged", f"{named(bad)} must not set securityContext.privileged=true") if bad else None
+    return Violation("privileged", f"{named(bad)} must not set securityContext.privileged=true") if bad else None
 
 
-def proc_mount(pod: Pod) -> Finding | None:
+def proc_mount(pod: Pod) -> Violation | None:
     """Check that containers keep the default /proc mount."""
     kinds = [(one["name"], security(one).get("procMount")) for one in containers(pod.spec)]
     bad = [(name, kind) for name, kind in kinds if kind is not None and kind != "Default"]
     if not bad:
         return None
     values = quoted(sorted({kind for _, kind in bad}))
-    return Finding("procMount", f"{named([name for name, _ in bad])} must not set securityContext.procMount to {values}")
+    return Violation("procMount", f"{named([name for name, _ in bad])} must not set securityContext.procMount to {values}")
 
 
-def proc_mount_35(pod: Pod) -> Finding | None:
+def proc_mount_35(pod: Pod) -> Violation | None:
     """Check the /proc mount as of 1.35, which allows any mount in a user namespace."""
     return None if in_user_namespace(pod.spec) else proc_mount(pod)
 
@@ -224,10 +226,10 @@ def proc_mount_35(pod: Pod) -> Finding | None:
 def selinux(types: frozenset[str]) -> Check:
     """Return a check of SELinux options that allows these types."""
 
-    def check(pod: Pod) -> Finding | None:
+    def check(pod: Pod) -> Violation | None:
         def options(one: JSONObject) -> JSONObject:
-            found: JSONObject = security(one).get("seLinuxOptions") or {}
-            return found
+            result: JSONObject = security(one).get("seLinuxOptions") or {}
+            return result
 
         def faulty(one: JSONObject) -> bool:
             own = options(one)
@@ -240,17 +242,17 @@ def selinux(types: frozenset[str]) -> Check:
         kinds = sorted({kind for own in everywhere if (kind := own.get("type", "")) not in types})
         data = [f"{plural(kinds, 'type', 'types')} {quoted(kinds)}"] if kinds else []
         data += [f"{name} may not be set" for name in ("user", "role") if any(own.get(name) for own in everywhere)]
-        return Finding("seLinuxOptions", f"{who} set forbidden securityContext.seLinuxOptions: {'; '.join(data)}")
+        return Violation("seLinuxOptions", f"{who} set forbidden securityContext.seLinuxOptions: {'; '.join(data)}")
 
     return check
 
 
-def seccomp_annotations(pod: Pod) -> Finding | None:
+def seccomp_annotations(pod: Pod) -> Violation | None:
     """Check the seccomp annotations of old versions."""
     annotations = pod.metadata.get("annotations") or {}
     keys = [_SECCOMP_POD, *(_SECCOMP_CONTAINER + one["name"] for one in containers(pod.spec))]
     bad = sorted({f"{key}={go_quoted(annotations[key])}" for key in keys if key in annotations and not _seccomp_name(annotations[key])})
-    return Finding("seccompProfile", f"forbidden {plural(bad, 'annotation', 'annotations')} {', '.join(bad)}") if bad else None
+    return Violation("seccompProfile", f"forbidden {plural(bad, 'annotation', 'annotations')} {', '.join(bad)}") if bad else None
 
 
 def _seccomp_name(value: str) -> bool:
@@ -263,7 +265,7 @@ def seccomp_type(one: JSONObject) -> str | None:
     return None if profile is None else profile.get("type", "")
 
 
-def seccomp(pod: Pod) -> Finding | None:
+def seccomp(pod: Pod) -> Violation | None:
     """Check that no seccomp profile is Unconfined."""
 
     def faulty(one: JSONObject) -> bool:
@@ -274,27 +276,27 @@ def seccomp(pod: Pod) -> Finding | None:
     if not who:
         return None
     values = quoted(sorted({seccomp_type(one) or "" for one in (pod.spec, *containers(pod.spec)) if faulty(one)}))
-    return Finding("seccompProfile", f"{who} must not set securityContext.seccompProfile.type to {values}")
+    return Violation("seccompProfile", f"{who} must not set securityContext.seccompProfile.type to {values}")
 
 
 def sysctls(allowed: frozenset[str]) -> Check:
     """Return a check that allows these sysctls."""
 
-    def check(pod: Pod) -> Finding | None:
+    def check(pod: Pod) -> Violation | None:
         bad = [one["name"] for one in security(pod.spec).get("sysctls") or () if one["name"] not in allowed]
-        return Finding("forbidden sysctls", ", ".join(bad)) if bad else None
+        return Violation("forbidden sysctls", ", ".join(bad)) if bad else None
 
     return check
 
 
-def windows_host_process(pod: Pod) -> Finding | None:
+def windows_host_process(pod: Pod) -> Violation | None:
     """Check that no Windows container is a host process."""
 
     def faulty(one: JSONObject) -> bool:
         return bool((security(one).get("windowsOptions") or {}).get("hostProcess"))
 
     who = setters(faulty(pod.spec), [one["name"] for one in containers(pod.spec) if faulty(one)])
-    return Finding("hostProcess", f"{who} must not set securityContext.windowsOptions.hostProcess=true") if who else None
+    return Violation("hostProcess", f"{who} must not set securityContext.windowsOptions.hostProcess=true") if who else None
 
 
 #: Name of a check -> its versions: the minor version of Kubernetes 1 from which on it applies, and the check.

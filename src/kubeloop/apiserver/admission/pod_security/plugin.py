@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-from kubeloop.apiserver.admission.chain import NAMESPACES, Attributes, aggregated, refused
-from kubeloop.apiserver.admission.pod_security.baseline import BASELINE, Check, Finding, Pod
+from kubeloop.apiserver.admission.chain import NAMESPACES, Attributes, join_messages, new_forbidden
+from kubeloop.apiserver.admission.pod_security.baseline import BASELINE, Check, Pod, Violation
 from kubeloop.apiserver.admission.pod_security.restricted import RESTRICTED
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
@@ -36,7 +36,7 @@ LATEST = 1 << 62
 _VERSION = re.compile(r"v1\.(0|[1-9][0-9]*)", re.ASCII)
 
 
-class Level(NamedTuple):
+class LevelVersion(NamedTuple):
     """A level of the Pod Security Standards, as of Kubernetes 1.``minor``."""
 
     level: str
@@ -51,25 +51,25 @@ class Level(NamedTuple):
         return LEVELS.index(self.level)
 
 
-PRIVILEGED = Level("privileged", LATEST)
+PRIVILEGED = LevelVersion("privileged", LATEST)
 
 
-class Policy(NamedTuple):
+class NamespacePolicy(NamedTuple):
     """The levels that a namespace enforces, writes to the audit log, and warns about."""
 
-    enforce: Level = PRIVILEGED
-    audit: Level = PRIVILEGED
-    warn: Level = PRIVILEGED
+    enforce: LevelVersion = PRIVILEGED
+    audit: LevelVersion = PRIVILEGED
+    warn: LevelVersion = PRIVILEGED
 
 
-def policy_of(labels: Mapping[str, str]) -> tuple[Policy, list[FieldError]]:
+def parse_policy(labels: Mapping[str, str]) -> tuple[NamespacePolicy, list[FieldError]]:
     """Return the policy in the labels of a namespace, and the errors in them.
 
     An invalid level counts as the most restrictive one, an invalid version as the latest.
     """
     if not any(name.startswith(PREFIX) for name in labels):
-        return Policy(), []
-    faults: list[FieldError] = []
+        return NamespacePolicy(), []
+    errors: list[FieldError] = []
 
     def read(name: str, parse: Callable[[str], T | None], missing: T, faulty: T, wrong: str) -> tuple[T, bool]:
         value = labels.get(PREFIX + name)
@@ -77,7 +77,7 @@ def policy_of(labels: Mapping[str, str]) -> tuple[Policy, list[FieldError]]:
             return missing, False
         parsed = parse(value)
         if parsed is None:
-            faults.append(invalid(f"metadata.labels[{PREFIX}{name}]", value, wrong))
+            errors.append(invalid(f"metadata.labels[{PREFIX}{name}]", value, wrong))
             return faulty, False
         return parsed, True
 
@@ -88,20 +88,20 @@ def policy_of(labels: Mapping[str, str]) -> tuple[Policy, list[FieldError]]:
         return read(f"{mode}-version", _minor, LATEST, LATEST, 'must be "latest" or "v1.x"')[0]
 
     enforced, is_named = level("enforce", "restricted")
-    enforce = Level(enforced, version("enforce"))
-    audit = Level(level("audit", "privileged")[0], version("audit"))
-    warn = Level(level("warn", "privileged")[0], version("warn"))
+    enforce = LevelVersion(enforced, version("enforce"))
+    audit = LevelVersion(level("audit", "privileged")[0], version("audit"))
+    warn = LevelVersion(level("warn", "privileged")[0], version("warn"))
     if PREFIX + "warn" not in labels and is_named and enforce.strictness > warn.strictness:
-        warn = Level(enforce.level, warn.minor if PREFIX + "warn-version" in labels else enforce.minor)
-    return Policy(enforce, audit, warn), faults
+        warn = LevelVersion(enforce.level, warn.minor if PREFIX + "warn-version" in labels else enforce.minor)
+    return NamespacePolicy(enforce, audit, warn), errors
 
 
 def _minor(text: str) -> int | None:
     if text == "latest":
         return LATEST
-    found = _VERSION.fullmatch(text)
+    match = _VERSION.fullmatch(text)
     # Upstream parses the number into 64 bits.
-    return int(found[1]) if found is not None and len(found[1]) < 19 else None
+    return int(match[1]) if match is not None and len(match[1]) < 19 else None
 
 
 # The checks of each level and version, and their results. Source: k8s.io/pod-security-admission policy/registry.go.
@@ -111,12 +111,12 @@ def _minor(text: str) -> int | None:
 _NEWEST = max(minor for versions in (*BASELINE.values(), *(one.versions for one in RESTRICTED.values())) for minor, _ in versions)
 
 
-def findings(level: Level, pod: Pod) -> list[Finding]:
+def violations(level: LevelVersion, pod: Pod) -> list[Violation]:
     """Return all violations of a pod: those of baseline, then those of restricted, each sorted by the name of the check."""
     if level.level == "privileged":
         return []
-    found = (check(pod) for check in _checks(level.level, min(level.minor, _NEWEST)))
-    return [one for one in found if one is not None]
+    value = (check(pod) for check in _checks(level.level, min(level.minor, _NEWEST)))
+    return [one for one in value if one is not None]
 
 
 @cache
@@ -142,7 +142,7 @@ def _as_of(versions: tuple[tuple[int, Check], ...], minor: int) -> Check | None:
 MOST_PODS = 3000
 
 
-def warnings_about(namespace: str, level: Level, pods: Iterable[JSONObject]) -> list[str]:
+def warnings_about(namespace: str, level: LevelVersion, pods: Iterable[JSONObject]) -> list[str]:
     """Return warnings about the existing pods of a namespace that violate ``level``.
 
     Source: k8s.io/pod-security-admission admission/admission.go, EvaluatePodsInNamespace.
@@ -150,27 +150,27 @@ def warnings_about(namespace: str, level: Level, pods: Iterable[JSONObject]) -> 
     ordered = _prioritized(pods)
     by_reason: dict[str, list[str]] = {}
     for pod in ordered[:MOST_PODS]:
-        reason = ", ".join(one.reason for one in findings(level, Pod(pod["metadata"], pod["spec"])))
+        reason = ", ".join(one.reason for one in violations(level, Pod(pod["metadata"], pod["spec"])))
         if reason:
             by_reason.setdefault(reason, []).append(pod["metadata"]["name"])
-    told = []
+    messages = []
     if len(ordered) > MOST_PODS:
-        told.append(f"new PodSecurity enforce level only checked against the first {MOST_PODS} of {len(ordered)} existing pods")
+        messages.append(f"new PodSecurity enforce level only checked against the first {MOST_PODS} of {len(ordered)} existing pods")
     if by_reason:
-        told.append(f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level "{level}"')
-    return told + sorted(_about(names, reason) for reason, names in by_reason.items())
+        messages.append(f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level "{level}"')
+    return messages + sorted(_about(names, reason) for reason, names in by_reason.items())
 
 
 def _prioritized(pods: Iterable[JSONObject]) -> list[JSONObject]:
     """Order pods so that one pod of each controller comes first: the other pods of a controller are most likely alike."""
     first: list[JSONObject] = []
     twins: list[JSONObject] = []
-    met: set[str] = set()
+    seen: set[str] = set()
     for pod in pods:
         owner = next((one["uid"] for one in pod["metadata"].get("ownerReferences") or () if one.get("controller")), None)
-        (twins if owner in met else first).append(pod)
+        (twins if owner in seen else first).append(pod)
         if owner is not None:
-            met.add(owner)
+            seen.add(owner)
     return first + twins
 
 
@@ -223,12 +223,12 @@ class PodSecurity:
         if attributes.subresource:
             return
         assert attributes.obj is not None
-        policy, faults = policy_of(attributes.obj["metadata"].get("labels") or {})
-        before, old_faults = Policy(), list[FieldError]()
+        policy, errors = parse_policy(attributes.obj["metadata"].get("labels") or {})
+        before, old_faults = NamespacePolicy(), list[FieldError]()
         if attributes.old is not None:
-            before, old_faults = policy_of(attributes.old["metadata"].get("labels") or {})
-        if faults and faults != old_faults:
-            raise api_errors.invalid(GroupKind("", "Namespace"), attributes.name or attributes.obj["metadata"].get("name", ""), faults)
+            before, old_faults = parse_policy(attributes.old["metadata"].get("labels") or {})
+        if errors and errors != old_faults:
+            raise api_errors.invalid(GroupKind("", "Namespace"), attributes.name or attributes.obj["metadata"].get("name", ""), errors)
         if attributes.operation == "CREATE" or policy.enforce == before.enforce or policy.enforce.level == "privileged":
             return
         if policy.enforce.minor == before.enforce.minor and policy.enforce.strictness <= before.enforce.strictness:
@@ -240,58 +240,58 @@ class PodSecurity:
         if resource is None:
             return []
         prefix = Objects.prefix(resource, namespace)
-        found = await self._objects.storage.range(prefix, prefix_end(prefix))
-        return [self._objects.tree(resource, kv) for kv in found.items]
+        value = await self._objects.storage.range(prefix, prefix_end(prefix))
+        return [self._objects.tree(resource, kv) for kv in value.items]
 
     async def _check_pod(self, attributes: Attributes) -> None:
         if attributes.subresource in _HARMLESS:
             return
-        policy, faults = await self._policy(attributes.namespace)
-        if not faults and policy.enforce.level == policy.audit.level == policy.warn.level == "privileged":
+        policy, errors = await self._policy(attributes.namespace)
+        if not errors and policy.enforce.level == policy.audit.level == policy.warn.level == "privileged":
             attributes.audit_annotations[f"{PREFIX}enforce-policy"] = str(PRIVILEGED)
             return
         obj, old = attributes.obj, attributes.old
         assert obj is not None
         if attributes.operation == "UPDATE" and old is not None and not _is_significant(obj["spec"], old["spec"]):
             return
-        self._judge(attributes, policy, faults, Pod(obj["metadata"], obj["spec"]), enforce=True)
+        self._judge(attributes, policy, errors, Pod(obj["metadata"], obj["spec"]), enforce=True)
 
     async def _check_template(self, attributes: Attributes, path: tuple[str, ...]) -> None:
-        policy, faults = await self._policy(attributes.namespace)
-        if not faults and policy.audit.level == policy.warn.level == "privileged":
+        policy, errors = await self._policy(attributes.namespace)
+        if not errors and policy.audit.level == policy.warn.level == "privileged":
             return
         template: Any = attributes.obj
         for name in path:
             template = (template or {}).get(name)
         if template is not None:
-            self._judge(attributes, policy, faults, Pod(template.get("metadata") or {}, template.get("spec") or {}), enforce=False)
+            self._judge(attributes, policy, errors, Pod(template.get("metadata") or {}, template.get("spec") or {}), enforce=False)
 
-    async def _policy(self, namespace: str) -> tuple[Policy, list[FieldError]]:
+    async def _policy(self, namespace: str) -> tuple[NamespacePolicy, list[FieldError]]:
         resource = self._registry.get(GroupVersionResource("", "v1", "namespaces"))
-        found = await self._objects.get(resource, "", namespace) if resource is not None else None
-        if found is None:
+        stored = await self._objects.get(resource, "", namespace) if resource is not None else None
+        if stored is None:
             raise api_errors.internal(f'failed to lookup namespace "{namespace}"')
-        return policy_of(found.obj["metadata"].get("labels") or {})
+        return parse_policy(stored.obj["metadata"].get("labels") or {})
 
     @staticmethod
-    def _judge(attributes: Attributes, policy: Policy, faults: list[FieldError], pod: Pod, *, enforce: bool) -> None:
-        known: dict[Level, str] = {}
+    def _judge(attributes: Attributes, policy: NamespacePolicy, errors: list[FieldError], pod: Pod, *, enforce: bool) -> None:
+        known: dict[LevelVersion, str] = {}
 
-        def judged(level: Level) -> str:
+        def judged(level: LevelVersion) -> str:
             if level not in known:
-                known[level] = ", ".join(str(one) for one in findings(level, pod))
+                known[level] = ", ".join(str(one) for one in violations(level, pod))
             return known[level]
 
         notes = attributes.audit_annotations
-        if faults:
-            notes[f"{PREFIX}error"] = f"Failed to parse policy: {aggregated(str(one) for one in faults)}"
+        if errors:
+            notes[f"{PREFIX}error"] = f"Failed to parse policy: {join_messages(str(one) for one in errors)}"
         if enforce:
             notes[f"{PREFIX}enforce-policy"] = str(policy.enforce)
         if judged(policy.audit):
             notes[f"{PREFIX}audit-violations"] = f'would violate PodSecurity "{policy.audit}": {judged(policy.audit)}'
         if enforce and judged(policy.enforce):
             why = f'violates PodSecurity "{policy.enforce}": {judged(policy.enforce)}'
-            raise refused(attributes, why)
+            raise new_forbidden(attributes, why)
         if judged(policy.warn):
             attributes.warnings.append(f'would violate PodSecurity "{policy.warn}": {judged(policy.warn)}')
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from kubeloop.apiserver.admission.pod_security.baseline import (
     SECCOMP_PROFILES,
     Check,
-    Finding,
     Pod,
+    Violation,
     containers,
     in_user_namespace,
     is_windows,
@@ -47,15 +47,15 @@ _OTHER_VOLUMES = [
 ]
 
 
-def privilege_escalation(pod: Pod) -> Finding | None:
+def privilege_escalation(pod: Pod) -> Violation | None:
     """Check that containers set allowPrivilegeEscalation to false."""
     bad = [one["name"] for one in containers(pod.spec) if security(one).get("allowPrivilegeEscalation") is not False]
     if not bad:
         return None
-    return Finding("allowPrivilegeEscalation != false", f"{named(bad)} must set securityContext.allowPrivilegeEscalation=false")
+    return Violation("allowPrivilegeEscalation != false", f"{named(bad)} must set securityContext.allowPrivilegeEscalation=false")
 
 
-def capabilities(pod: Pod) -> Finding | None:
+def capabilities(pod: Pod) -> Violation | None:
     """Check that containers drop all capabilities and add only NET_BIND_SERVICE."""
     keeping, adding, added = [], [], set()
     for one in containers(pod.spec):
@@ -69,10 +69,10 @@ def capabilities(pod: Pod) -> Finding | None:
     details = [f'{named(keeping)} must set securityContext.capabilities.drop=["ALL"]'] if keeping else []
     if adding:
         details.append(f"{named(adding)} must not include {quoted(sorted(added))} in securityContext.capabilities.add")
-    return Finding("unrestricted capabilities", "; ".join(details)) if details else None
+    return Violation("unrestricted capabilities", "; ".join(details)) if details else None
 
 
-def volumes(pod: Pod) -> Finding | None:
+def volumes(pod: Pod) -> Violation | None:
     """Check that a pod uses only volumes of allowed types."""
     bad, kinds = [], set()
     for volume in pod.spec.get("volumes") or ():
@@ -83,29 +83,29 @@ def volumes(pod: Pod) -> Finding | None:
         return None
     who = f"{plural(bad, 'volume', 'volumes')} {quoted(bad)} {plural(bad, 'uses', 'use')}"
     word = plural(kinds, "restricted volume type", "restricted volume types")
-    return Finding("restricted volume types", f"{who} {word} {quoted(sorted(kinds))}")
+    return Violation("restricted volume types", f"{who} {word} {quoted(sorted(kinds))}")
 
 
-def non_root(pod: Pod) -> Finding | None:
+def non_root(pod: Pod) -> Violation | None:
     """Check that containers set runAsNonRoot to true."""
     own = security(pod.spec).get("runAsNonRoot")
-    said = [(one["name"], security(one).get("runAsNonRoot")) for one in containers(pod.spec)]
-    who = setters(own is False, [name for name, value in said if value is False])
+    settings = [(one["name"], security(one).get("runAsNonRoot")) for one in containers(pod.spec)]
+    who = setters(own is False, [name for name, value in settings if value is False])
     if who:
-        return Finding("runAsNonRoot != true", f"{who} must not set securityContext.runAsNonRoot=false")
-    silent = [] if own else [name for name, value in said if value is None]
-    return Finding("runAsNonRoot != true", f"pod or {named(silent)} must set securityContext.runAsNonRoot=true") if silent else None
+        return Violation("runAsNonRoot != true", f"{who} must not set securityContext.runAsNonRoot=false")
+    silent = [] if own else [name for name, value in settings if value is None]
+    return Violation("runAsNonRoot != true", f"pod or {named(silent)} must set securityContext.runAsNonRoot=true") if silent else None
 
 
-def user(pod: Pod) -> Finding | None:
+def user(pod: Pod) -> Violation | None:
     """Check that no user is root."""
     who = setters(
         security(pod.spec).get("runAsUser") == 0, [one["name"] for one in containers(pod.spec) if security(one).get("runAsUser") == 0]
     )
-    return Finding("runAsUser=0", f"{who} must not set runAsUser=0") if who else None
+    return Violation("runAsUser=0", f"{who} must not set runAsUser=0") if who else None
 
 
-def seccomp(pod: Pod) -> Finding | None:
+def seccomp(pod: Pod) -> Violation | None:
     """Check that pod or containers set a seccomp profile other than Unconfined."""
     own = seccomp_type(pod.spec)
     kinds = [(one["name"], seccomp_type(one)) for one in containers(pod.spec)]
@@ -114,12 +114,12 @@ def seccomp(pod: Pod) -> Finding | None:
     who = setters(pod_is_bad, [name for name, _ in bad])
     if who:
         values = {kind for _, kind in bad} | ({own} if pod_is_bad and own is not None else set())
-        return Finding("seccompProfile", f"{who} must not set securityContext.seccompProfile.type to {quoted(sorted(values))}")
+        return Violation("seccompProfile", f"{who} must not set securityContext.seccompProfile.type to {quoted(sorted(values))}")
     silent = [] if own in SECCOMP_PROFILES else [name for name, kind in kinds if kind is None]
     if not silent:
         return None
     ways = 'securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
-    return Finding("seccompProfile", f"pod or {named(silent)} must set {ways}")
+    return Violation("seccompProfile", f"pod or {named(silent)} must set {ways}")
 
 
 def _not_on_windows(check: Check) -> Check:

@@ -9,20 +9,20 @@ from collections.abc import Iterator
 
 from kubeloop.apiserver.builtin.apps.template import (
     TemplateStrategy,
-    always_restarts,
-    at_most,
-    collisions,
-    counts,
-    selects_template,
+    check_always_restarts,
+    check_collision_count,
+    check_not_greater,
+    check_not_negative_counters,
+    check_selects_template,
     template_options,
 )
-from kubeloop.apiserver.builtin.claims import claim_spec, claim_warnings
+from kubeloop.apiserver.builtin.claims import claim_warnings, validate_claim_spec
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.options import PodOptions
-from kubeloop.apiserver.builtin.pods.spec import pod_annotations, pod_template
+from kubeloop.apiserver.builtin.pods.spec import validate_pod_annotations, validate_pod_template
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import immutable, label_name_field, not_negative, one_of
-from kubeloop.apiserver.validation.metadata import annotation_map, is_empty, label_selector, labels
+from kubeloop.apiserver.validation.formats import check_immutable, check_not_negative, check_one_of, validate_label_name_field
+from kubeloop.apiserver.validation.metadata import is_empty, validate_annotation_map, validate_label_selector, validate_labels
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label
 from kubeloop.types import JSONObject
@@ -60,13 +60,13 @@ class StatefulSetStrategy(TemplateStrategy):
         return list(_spec(obj["spec"], template_options(None), update=False))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = list(_spec(obj["spec"], template_options(old["spec"].get("template")), update=True))
+        errors = list(_spec(obj["spec"], template_options(old["spec"].get("template")), update=True))
         if _fixed(obj["spec"]) != _fixed(old["spec"]):
-            found.append(forbidden("spec", _IMMUTABLE_MESSAGE))
-        return found
+            errors.append(forbidden("spec", _IMMUTABLE_MESSAGE))
+        return errors
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return [*_status(obj.get("status") or {}), *collisions(obj.get("status") or {}, old.get("status") or {})]
+        return [*_status(obj.get("status") or {}), *check_collision_count(obj.get("status") or {}, old.get("status") or {})]
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         return [*super().warnings(context, obj), *_warnings(obj["spec"], "")]
@@ -77,8 +77,8 @@ class StatefulSetStrategy(TemplateStrategy):
 
 def _warnings(spec: JSONObject, claims: str) -> Iterator[str]:
     """Yield warnings about a spec. ``claims`` is what upstream adds to the path of a claim template."""
-    for at, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
-        yield from claim_warnings(f"spec.volumeClaimTemplates[{at}]{claims}", claim.get("spec") or {})
+    for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+        yield from claim_warnings(f"spec.volumeClaimTemplates[{index}]{claims}", claim.get("spec") or {})
     if (spec.get("revisionHistoryLimit") or 0) < 0:
         yield "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
 
@@ -105,15 +105,15 @@ def _spec(spec: JSONObject, options: PodOptions, *, update: bool) -> Errors:
     retention = spec.get("persistentVolumeClaimRetentionPolicy")
     if retention is not None:
         for name in ("whenDeleted", "whenScaled"):
-            yield from one_of(f"spec.persistentVolumeClaimRetentionPolicy.{name}", retention.get(name, ""), ("Retain", "Delete"))
+            yield from check_one_of(f"spec.persistentVolumeClaimRetentionPolicy.{name}", retention.get(name, ""), ("Retain", "Delete"))
     if not update:
-        for at, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
-            yield from claim_spec(f"spec.volumeClaimTemplates[{at}].spec", claim.get("spec") or {})
-    yield from not_negative("spec.replicas", spec.get("replicas"))
-    yield from not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
-    yield from not_negative("spec.ordinals.start", (spec.get("ordinals") or {}).get("start"))
+        for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+            yield from validate_claim_spec(f"spec.volumeClaimTemplates[{index}].spec", claim.get("spec") or {})
+    yield from check_not_negative("spec.replicas", spec.get("replicas"))
+    yield from check_not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
+    yield from check_not_negative("spec.ordinals.start", (spec.get("ordinals") or {}).get("start"))
     if not update and spec.get("serviceName"):
-        yield from label_name_field("spec.serviceName", spec["serviceName"])
+        yield from validate_label_name_field("spec.serviceName", spec["serviceName"])
     yield from _template(spec, options)
 
 
@@ -125,21 +125,21 @@ def _update_strategy(path: str, strategy: JSONObject) -> Errors:
         if rolling is not None:
             yield invalid(f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'")
     elif kind == "RollingUpdate":
-        yield from not_negative(f"{path}.rollingUpdate.partition", (rolling or {}).get("partition"))
+        yield from check_not_negative(f"{path}.rollingUpdate.partition", (rolling or {}).get("partition"))
     else:
         yield invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'")
 
 
 def _template(spec: JSONObject, options: PodOptions) -> Errors:
     selector, template = spec.get("selector"), spec.get("template") or {}
-    faults = list(label_selector("spec.selector", selector))
+    errors = list(validate_label_selector("spec.selector", selector))
     if selector is None:
         yield required("spec.selector")
     else:
-        yield from faults
+        yield from errors
         if is_empty(selector):
             yield invalid("spec.selector", selector, "empty selector is invalid for statefulset")
-    if faults:
+    if errors:
         yield invalid("spec.selector", selector, "")
     else:
         # The controller sets these: claims become volumes with their names.
@@ -149,28 +149,28 @@ def _template(spec: JSONObject, options: PodOptions) -> Errors:
             own = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in dict.fromkeys(claims)]
             pod["volumes"] = own + [volume for volume in pod.get("volumes") or () if volume.get("name") not in claims]
         effective = {**template, "spec": pod}
-        yield from selects_template(selector, template)
-        yield from pod_template("spec.template", effective, options)
+        yield from check_selects_template(selector, template)
+        yield from validate_pod_template("spec.template", effective, options)
         yield from _again(effective, options)
-    yield from always_restarts(template, "StatefulSet")
+    yield from check_always_restarts(template, "StatefulSet")
 
 
 def _again(template: JSONObject, options: PodOptions) -> Errors:
     """Validate the template's metadata once more: upstream does so for StatefulSets, and clients see each error twice."""
     metadata = template.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
-    yield from labels("spec.template.labels", metadata.get("labels"))
-    yield from annotation_map("spec.template.annotations", annotations)
-    yield from pod_annotations("spec.template.annotations", annotations, template.get("spec") or {}, options)
+    yield from validate_labels("spec.template.labels", metadata.get("labels"))
+    yield from validate_annotation_map("spec.template.annotations", annotations)
+    yield from validate_pod_annotations("spec.template.annotations", annotations, template.get("spec") or {}, options)
 
 
 def _status(status: JSONObject) -> Errors:
     message = "cannot be greater than status.replicas"
-    yield from counts(status, "replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
-    yield from counts(status, "observedGeneration", "collisionCount")
+    yield from check_not_negative_counters(status, "replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+    yield from check_not_negative_counters(status, "observedGeneration", "collisionCount")
     for name in ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"):
-        yield from at_most(status, name, "replicas", message)
-    yield from at_most(status, "availableReplicas", "readyReplicas", "cannot be greater than status.readyReplicas")
+        yield from check_not_greater(status, name, "replicas", message)
+    yield from check_not_greater(status, "availableReplicas", "readyReplicas", "cannot be greater than status.readyReplicas")
 
 
 class ControllerRevisionStrategy(BuiltinStrategy):
@@ -179,12 +179,12 @@ class ControllerRevisionStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("update", "create")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        found = list(not_negative("revision", obj.get("revision")))
+        errors = list(check_not_negative("revision", obj.get("revision")))
         if obj.get("data") is None:
-            found.append(required("data", "data is mandatory"))
+            errors.append(required("data", "data is mandatory"))
         elif not isinstance(obj["data"], dict):
-            found.append(required("data", "data must be a valid JSON object"))
-        return found
+            errors.append(required("data", "data must be a valid JSON object"))
+        return errors
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return [*not_negative("revision", obj.get("revision")), *immutable("data", obj.get("data"), old.get("data"))]
+        return [*check_not_negative("revision", obj.get("revision")), *check_immutable("data", obj.get("data"), old.get("data"))]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.options import PodOptions, deletion_cost_fits
-from kubeloop.apiserver.builtin.pods.security import host_sysctl_fault
-from kubeloop.apiserver.builtin.pods.spec import pod_template
+from kubeloop.apiserver.builtin.pods.security import host_sysctl_error
+from kubeloop.apiserver.builtin.pods.spec import validate_pod_template
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import not_negative, one_of
-from kubeloop.apiserver.validation.metadata import is_empty, label_selector, matches
+from kubeloop.apiserver.validation.formats import check_not_negative, check_one_of
+from kubeloop.apiserver.validation.metadata import is_empty, matches, validate_label_selector
 from kubeloop.meta.field_error import Errors, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label
 from kubeloop.types import JSONObject
@@ -23,51 +23,51 @@ def template_options(old: JSONObject | None) -> PodOptions:
     sysctls = (spec.get("securityContext") or {}).get("sysctls") or ()
     return PodOptions(
         any_deletion_cost=not deletion_cost_fits((old.get("metadata") or {}).get("annotations") or {}),
-        host_sysctls=any(host_sysctl_fault(one.get("name", ""), spec) for one in sysctls),
+        host_sysctls=any(host_sysctl_error(one.get("name", ""), spec) for one in sysctls),
     )
 
 
-def selector_and_template(spec: JSONObject, kind: str, options: PodOptions) -> Errors:
+def validate_selector_and_template(spec: JSONObject, kind: str, options: PodOptions) -> Errors:
     """Validate selector and template of a Deployment or ReplicaSet. ``kind`` appears in the message about deadlines."""
     selector = spec.get("selector")
-    faults = list(label_selector("spec.selector", selector))
+    errors = list(validate_label_selector("spec.selector", selector))
     if selector is None:
         yield required("spec.selector")
     else:
-        yield from faults
+        yield from errors
         if is_empty(selector):
             yield invalid("spec.selector", selector, "empty selector is invalid for deployment")
-    if faults:
+    if errors:
         yield invalid("spec.selector", selector, "invalid label selector")
         return
     template = spec.get("template") or {}
-    yield from selects_template(selector, template)
-    yield from pod_template("spec.template", template, options)
-    yield from always_restarts(template, kind)
+    yield from check_selects_template(selector, template)
+    yield from validate_pod_template("spec.template", template, options)
+    yield from check_always_restarts(template, kind)
 
 
-def selects_template(selector: JSONObject | None, template: JSONObject) -> Errors:
+def check_selects_template(selector: JSONObject | None, template: JSONObject) -> Errors:
     """Check that a selector matches the labels of its template."""
     labels = (template.get("metadata") or {}).get("labels")
     if selector is None or not matches(selector, labels or {}):
         yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
 
 
-def always_restarts(template: JSONObject, kind: str) -> Errors:
+def check_always_restarts(template: JSONObject, kind: str) -> Errors:
     """Check that the restart policy of a template is Always."""
     pod = template.get("spec") or {}
-    yield from one_of("spec.template.spec.restartPolicy", pod.get("restartPolicy", ""), ("Always",))
+    yield from check_one_of("spec.template.spec.restartPolicy", pod.get("restartPolicy", ""), ("Always",))
     if pod.get("activeDeadlineSeconds") is not None:
         yield forbidden("spec.template.spec.activeDeadlineSeconds", f"activeDeadlineSeconds in {kind} is not Supported")
 
 
-def counts(status: JSONObject, *names: str) -> Errors:
+def check_not_negative_counters(status: JSONObject, *names: str) -> Errors:
     """Check that counters of a status are not negative."""
     for name in names:
-        yield from not_negative(f"status.{name}", status.get(name))
+        yield from check_not_negative(f"status.{name}", status.get(name))
 
 
-def at_most(status: JSONObject, name: str, limit: str, detail: str) -> Errors:
+def check_not_greater(status: JSONObject, name: str, limit: str, detail: str) -> Errors:
     """Check that one counter of a status is at most another.
 
     Args:
@@ -83,7 +83,7 @@ def at_most(status: JSONObject, name: str, limit: str, detail: str) -> Errors:
         yield invalid(f"status.{name}", status.get(name, 0), detail)
 
 
-def collisions(status: JSONObject, old: JSONObject) -> Errors:
+def check_collision_count(status: JSONObject, old: JSONObject) -> Errors:
     """Check that the count of name collisions does not decrease."""
     now, before = status.get("collisionCount"), old.get("collisionCount")
     if before is not None and (now is None or now < before):
@@ -97,14 +97,14 @@ class TemplateStrategy(BuiltinStrategy):
     warns_about_name = False
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
-        found = []
+        messages = []
         name = obj["metadata"].get("name", "")
-        if self.warns_about_name and (faults := dns1123_label(name)):
-            found.append(
+        if self.warns_about_name and (errors := dns1123_label(name)):
+            messages.append(
                 "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; "
-                f"a DNS label is recommended: [{' '.join(faults)}]"
+                f"a DNS label is recommended: [{' '.join(errors)}]"
             )
-        return found + self.template_warnings(obj)
+        return messages + self.template_warnings(obj)
 
     def template_warnings(self, obj: JSONObject) -> list[str]:
         """Return the warnings about the pod template."""

@@ -9,21 +9,28 @@ import copy
 
 from kubeloop.apiserver.builtin.apps.template import (
     TemplateStrategy,
-    always_restarts,
-    at_most,
-    collisions,
-    counts,
-    selector_and_template,
-    selects_template,
+    check_always_restarts,
+    check_collision_count,
+    check_not_greater,
+    check_not_negative_counters,
+    check_selects_template,
     template_options,
+    validate_selector_and_template,
 )
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.options import PodOptions
-from kubeloop.apiserver.builtin.pods.spec import pod_template
+from kubeloop.apiserver.builtin.pods.spec import validate_pod_template
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import amount, at_most_all, immutable, int_or_percent, not_negative, unsupported
-from kubeloop.apiserver.validation.metadata import is_empty, label_selector
+from kubeloop.apiserver.validation.formats import (
+    check_at_most_100_percent,
+    check_immutable,
+    check_not_negative,
+    int_or_percent_value,
+    unsupported,
+    validate_int_or_percent,
+)
+from kubeloop.apiserver.validation.metadata import is_empty, validate_label_selector
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.strconv import decimal
 from kubeloop.types import JSONObject
@@ -52,12 +59,12 @@ class DaemonSetStrategy(TemplateStrategy):
         return list(_daemon_set_spec(obj["spec"], template_options(None)))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = list(immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector")))
-        return [*found, *_daemon_set_spec(obj["spec"], template_options(old["spec"].get("template")))]
+        errors = list(check_immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector")))
+        return [*errors, *_daemon_set_spec(obj["spec"], template_options(old["spec"].get("template")))]
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         status, before = obj.get("status") or {}, old.get("status") or {}
-        return [*_daemon_set_status(status), *collisions(status, before)]
+        return [*_daemon_set_status(status), *check_collision_count(status, before)]
 
 
 def _template_generation(obj: JSONObject) -> int:
@@ -72,17 +79,17 @@ def _set_template_generation(obj: JSONObject, number: int) -> None:
 
 def _daemon_set_spec(spec: JSONObject, options: PodOptions) -> Errors:
     selector, template = spec.get("selector"), spec.get("template") or {}
-    faults = list(label_selector("spec.selector", selector))
-    yield from faults
-    if not faults:
-        yield from selects_template(selector, template)
+    errors = list(validate_label_selector("spec.selector", selector))
+    yield from errors
+    if not errors:
+        yield from check_selects_template(selector, template)
     if selector is not None and is_empty(selector):
         yield invalid("spec.selector", selector, "empty selector is invalid for daemonset")
-    yield from pod_template("spec.template", template, options)
-    yield from always_restarts(template, "DaemonSet")
-    yield from not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
+    yield from validate_pod_template("spec.template", template, options)
+    yield from check_always_restarts(template, "DaemonSet")
+    yield from check_not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
     yield from _update_strategy("spec.updateStrategy", spec.get("updateStrategy") or {})
-    yield from not_negative("spec.revisionHistoryLimit", spec.get("revisionHistoryLimit"))
+    yield from check_not_negative("spec.revisionHistoryLimit", spec.get("revisionHistoryLimit"))
 
 
 def _update_strategy(path: str, strategy: JSONObject) -> Errors:
@@ -100,10 +107,10 @@ def _update_strategy(path: str, strategy: JSONObject) -> Errors:
 def _daemon_set_rolling_update(path: str, rolling: JSONObject) -> Errors:
     values = [(f"{path}.{name}", rolling.get(name, 0)) for name in ("maxUnavailable", "maxSurge")]
     for here, value in values:
-        yield from int_or_percent(here, value)
+        yield from validate_int_or_percent(here, value)
     for here, value in values:
-        yield from at_most_all(here, value)
-    unavailable, surge = (amount(value) != 0 for _, value in values)
+        yield from check_at_most_100_percent(here, value)
+    unavailable, surge = (int_or_percent_value(value) != 0 for _, value in values)
     if unavailable and surge:
         yield invalid(f"{path}.maxSurge", rolling.get("maxSurge", 0), "may not be set when maxUnavailable is non-zero")
     elif not unavailable and not surge:
@@ -111,8 +118,10 @@ def _daemon_set_rolling_update(path: str, rolling: JSONObject) -> Errors:
 
 
 def _daemon_set_status(status: JSONObject) -> Errors:
-    yield from counts(status, "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
-    yield from counts(status, "observedGeneration", "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount")
+    yield from check_not_negative_counters(status, "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+    yield from check_not_negative_counters(
+        status, "observedGeneration", "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount"
+    )
 
 
 # ReplicationControllers and PodTemplates. Source: pkg/apis/core/validation, pkg/registry/core/{replicationcontroller,podtemplate}.
@@ -142,37 +151,39 @@ class ReplicationControllerStrategy(TemplateStrategy):
 
 def _controller_spec(spec: JSONObject, options: PodOptions) -> Errors:
     selector, template = spec.get("selector") or {}, spec.get("template")
-    yield from not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
+    yield from check_not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
     if not selector:
         yield required("spec.selector")
     if spec.get("replicas") is None:
         yield required("spec.replicas")
-    yield from not_negative("spec.replicas", spec.get("replicas"))
+    yield from check_not_negative("spec.replicas", spec.get("replicas"))
     if template is None:
         yield required("spec.template")
         return
     labels = (template.get("metadata") or {}).get("labels")
     if not selector.items() <= (labels or {}).items():
         yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
-    yield from pod_template("spec.template", template, options)
-    yield from always_restarts(template, "ReplicationController")
+    yield from validate_pod_template("spec.template", template, options)
+    yield from check_always_restarts(template, "ReplicationController")
 
 
 def _controller_status(status: JSONObject) -> Errors:
-    yield from counts(status, "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
+    yield from check_not_negative_counters(
+        status, "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"
+    )
     for name in ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"):
-        yield from at_most(status, name, "replicas", "cannot be greater than status.replicas")
-    yield from at_most(status, "availableReplicas", "readyReplicas", "cannot be greater than readyReplicas")
+        yield from check_not_greater(status, name, "replicas", "cannot be greater than status.replicas")
+    yield from check_not_greater(status, "availableReplicas", "readyReplicas", "cannot be greater than readyReplicas")
 
 
 class PodTemplateStrategy(BuiltinStrategy):
     """Strategy of PodTemplates."""
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        return list(pod_template("template", obj.get("template") or {}, template_options(None)))
+        return list(validate_pod_template("template", obj.get("template") or {}, template_options(None)))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return list(pod_template("template", obj.get("template") or {}, template_options(old.get("template"))))
+        return list(validate_pod_template("template", obj.get("template") or {}, template_options(old.get("template"))))
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         template = obj.get("template") or {}
@@ -195,8 +206,8 @@ class DeploymentStrategy(TemplateStrategy):
         return list(_deployment_spec(obj["spec"], template_options(None)))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = list(_deployment_spec(obj["spec"], template_options(old["spec"].get("template"))))
-        return [*found, *immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector"))]
+        errors = list(_deployment_spec(obj["spec"], template_options(old["spec"].get("template"))))
+        return [*errors, *check_immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector"))]
 
     def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
@@ -214,13 +225,13 @@ class DeploymentStrategy(TemplateStrategy):
 
 
 def _deployment_spec(spec: JSONObject, options: PodOptions) -> Errors:
-    yield from not_negative("spec.replicas", spec.get("replicas"))
-    yield from selector_and_template(spec, "ReplicaSet", options)
+    yield from check_not_negative("spec.replicas", spec.get("replicas"))
+    yield from validate_selector_and_template(spec, "ReplicaSet", options)
     yield from _rollout("spec.strategy", spec.get("strategy") or {})
-    yield from not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
-    yield from not_negative("spec.revisionHistoryLimit", spec.get("revisionHistoryLimit"))
+    yield from check_not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
+    yield from check_not_negative("spec.revisionHistoryLimit", spec.get("revisionHistoryLimit"))
     deadline = spec.get("progressDeadlineSeconds")
-    yield from not_negative("spec.progressDeadlineSeconds", deadline)
+    yield from check_not_negative("spec.progressDeadlineSeconds", deadline)
     if deadline is not None and deadline <= spec.get("minReadySeconds", 0):
         yield invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
 
@@ -241,20 +252,22 @@ def _rollout(path: str, strategy: JSONObject) -> Errors:
 
 def _rolling_update(path: str, rolling: JSONObject) -> Errors:
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    yield from int_or_percent(f"{path}.maxUnavailable", unavailable)
-    yield from int_or_percent(f"{path}.maxSurge", surge)
-    if amount(unavailable) == 0 and amount(surge) == 0:
+    yield from validate_int_or_percent(f"{path}.maxUnavailable", unavailable)
+    yield from validate_int_or_percent(f"{path}.maxSurge", surge)
+    if int_or_percent_value(unavailable) == 0 and int_or_percent_value(surge) == 0:
         yield invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0")
-    yield from at_most_all(f"{path}.maxUnavailable", unavailable)
+    yield from check_at_most_100_percent(f"{path}.maxUnavailable", unavailable)
 
 
 def _deployment_status(status: JSONObject, old: JSONObject) -> Errors:
-    yield from counts(status, "observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
-    yield from counts(status, "unavailableReplicas", "terminatingReplicas", "collisionCount")
+    yield from check_not_negative_counters(
+        status, "observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas"
+    )
+    yield from check_not_negative_counters(status, "unavailableReplicas", "terminatingReplicas", "collisionCount")
     for name in ("updatedReplicas", "readyReplicas", "availableReplicas"):
-        yield from at_most(status, name, "replicas", _TOO_MANY)
-    yield from at_most(status, "availableReplicas", "readyReplicas", "cannot be greater than readyReplicas")
-    yield from collisions(status, old)
+        yield from check_not_greater(status, name, "replicas", _TOO_MANY)
+    yield from check_not_greater(status, "availableReplicas", "readyReplicas", "cannot be greater than readyReplicas")
+    yield from check_collision_count(status, old)
 
 
 class ReplicaSetStrategy(TemplateStrategy):
@@ -266,8 +279,8 @@ class ReplicaSetStrategy(TemplateStrategy):
         return list(_replica_set_spec(obj["spec"], template_options(None)))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = list(_replica_set_spec(obj["spec"], template_options(old["spec"].get("template"))))
-        return [*found, *immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector"))]
+        errors = list(_replica_set_spec(obj["spec"], template_options(old["spec"].get("template"))))
+        return [*errors, *check_immutable("spec.selector", obj["spec"].get("selector"), old["spec"].get("selector"))]
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return list(_replica_set_status(obj.get("status") or {}))
@@ -277,14 +290,16 @@ class ReplicaSetStrategy(TemplateStrategy):
 
 
 def _replica_set_spec(spec: JSONObject, options: PodOptions) -> Errors:
-    yield from not_negative("spec.replicas", spec.get("replicas"))
-    yield from not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
-    yield from selector_and_template(spec, "ReplicaSet", options)
+    yield from check_not_negative("spec.replicas", spec.get("replicas"))
+    yield from check_not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
+    yield from validate_selector_and_template(spec, "ReplicaSet", options)
 
 
 def _replica_set_status(status: JSONObject) -> Errors:
-    yield from counts(status, "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
-    yield from counts(status, "terminatingReplicas")
+    yield from check_not_negative_counters(
+        status, "replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"
+    )
+    yield from check_not_negative_counters(status, "terminatingReplicas")
     for name in ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"):
-        yield from at_most(status, name, "replicas", _TOO_MANY)
-    yield from at_most(status, "availableReplicas", "readyReplicas", "cannot be greater than readyReplicas")
+        yield from check_not_greater(status, name, "replicas", _TOO_MANY)
+    yield from check_not_greater(status, "availableReplicas", "readyReplicas", "cannot be greater than readyReplicas")

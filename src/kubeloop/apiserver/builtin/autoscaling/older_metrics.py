@@ -64,10 +64,10 @@ def _rules_to_v1(rules: JSONObject | None) -> JSONObject | None:
 
 
 def _rules_to_v2(rules: JSONObject) -> JSONObject:
-    found = _only({name[:1].lower() + name[1:]: value for name, value in rules.items()})
-    if "policies" in found:
-        found["policies"] = [{name[:1].lower() + name[1:]: value for name, value in one.items()} for one in found["policies"]]
-    return found
+    result = _only({name[:1].lower() + name[1:]: value for name, value in rules.items()})
+    if "policies" in result:
+        result["policies"] = [{name[:1].lower() + name[1:]: value for name, value in one.items()} for one in result["policies"]]
+    return result
 
 
 def _upper(name: str) -> str:
@@ -79,11 +79,11 @@ def _only(fields: JSONObject) -> JSONObject:
 
 
 def _converted(metric: JSONObject, forms: dict[str, _Form]) -> JSONObject:
-    found: JSONObject = {"type": metric.get("type", "")}
+    result: JSONObject = {"type": metric.get("type", "")}
     for kind, field in _FIELDS.items():
         if metric.get(field) is not None:
-            found[field] = _only(forms[kind](metric[field]))
-    return found
+            result[field] = _only(forms[kind](metric[field]))
+    return result
 
 
 def _reference(of: JSONObject | None) -> JSONObject:
@@ -112,10 +112,10 @@ def _object_to_v1(of: JSONObject) -> JSONObject:
 
 def _object_to_v2(of: JSONObject) -> JSONObject:
     value, average = of.get("targetValue", "0"), of.get("averageValue")
-    kept = value if average is None or value != "0" else None
+    retained = value if average is None or value != "0" else None
     return {
         "describedObject": _reference(of.get("target")),
-        "target": _target("Value" if average is None else "AverageValue", value=kept, averageValue=average),
+        "target": _target("Value" if average is None else "AverageValue", value=retained, averageValue=average),
         "metric": _metric(of.get("metricName"), of.get("selector")),
     }
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from kubeloop.apiserver.builtin.conversion import convert_autoscaler
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.networking.ingress import kind_and_name
-from kubeloop.apiserver.builtin.pods.resources import container_resource_name
+from kubeloop.apiserver.builtin.networking.ingress import validate_kind_and_name
+from kubeloop.apiserver.builtin.pods.resources import validate_container_resource_name
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, each, label_name_field, not_negative, one_of
+from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, check_not_negative, check_one_of, each, validate_label_name_field
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import path_segment
 from kubeloop.types import JSONObject
@@ -24,11 +24,11 @@ _LONGEST_PERIOD = 1800
 _LONGEST_WINDOW = 3600
 
 
-def behavior(path: str, found: JSONObject) -> Errors:
+def validate_behavior(path: str, value: JSONObject) -> Errors:
     """Validate the scaling behavior."""
     for name in ("scaleUp", "scaleDown"):
-        if found.get(name) is not None:
-            yield from _rules(f"{path}.{name}", found[name])
+        if value.get(name) is not None:
+            yield from _rules(f"{path}.{name}", value[name])
 
 
 def _rules(path: str, rules: JSONObject) -> Errors:
@@ -38,17 +38,17 @@ def _rules(path: str, rules: JSONObject) -> Errors:
     if window is not None and window > _LONGEST_WINDOW:
         yield invalid(f"{path}.stabilizationWindowSeconds", window, f"must be less than or equal to {_LONGEST_WINDOW}")
     if rules.get("selectPolicy") is not None:
-        yield from one_of(f"{path}.selectPolicy", rules["selectPolicy"], ("Disabled", "Max", "Min"))
+        yield from check_one_of(f"{path}.selectPolicy", rules["selectPolicy"], ("Disabled", "Max", "Min"))
     if not policies:
         yield required(f"{path}.policies", "must specify at least one Policy")
-    for at, policy in enumerate(policies):
-        yield from _policy(f"{path}.policies[{at}]", policy)
+    for index, policy in enumerate(policies):
+        yield from _policy(f"{path}.policies[{index}]", policy)
     if rules.get("tolerance") is not None and quantity(rules["tolerance"]) < 0:
         yield invalid(f"{path}.tolerance", rules["tolerance"], NOT_NEGATIVE)
 
 
 def _policy(path: str, policy: JSONObject) -> Errors:
-    yield from one_of(f"{path}.type", policy.get("type", ""), ("Percent", "Pods"))
+    yield from check_one_of(f"{path}.type", policy.get("type", ""), ("Percent", "Pods"))
     value, period = policy.get("value", 0), policy.get("periodSeconds", 0)
     if value <= 0:
         yield invalid(f"{path}.value", value, "must be greater than zero")
@@ -67,7 +67,7 @@ _TYPES = ("ContainerResource", "External", "Object", "Pods", "Resource")
 _RAW_OR_USED = "must set either a target raw value or a target utilization"
 
 
-def scaled_object(path: str, reference: JSONObject, *, core: bool, any_version: bool) -> Errors:
+def validate_scaled_object(path: str, reference: JSONObject, *, core: bool, any_version: bool) -> Errors:
     """Validate the reference to the scaled object.
 
     Args:
@@ -79,12 +79,12 @@ def scaled_object(path: str, reference: JSONObject, *, core: bool, any_version: 
     Returns:
         The errors.
     """
-    yield from kind_and_name(path, reference)
-    if not any_version and (fault := api_version_fault(reference, core=core)):
-        yield invalid(f"{path}.apiVersion", reference.get("apiVersion", ""), fault)
+    yield from validate_kind_and_name(path, reference)
+    if not any_version and (error := api_version_error(reference, core=core)):
+        yield invalid(f"{path}.apiVersion", reference.get("apiVersion", ""), error)
 
 
-def api_version_fault(reference: JSONObject, *, core: bool) -> str:
+def api_version_error(reference: JSONObject, *, core: bool) -> str:
     """Return why the API version of a reference is invalid; empty if it is valid."""
     text = reference.get("apiVersion", "")
     if text.count("/") > 1:
@@ -92,21 +92,21 @@ def api_version_fault(reference: JSONObject, *, core: bool) -> str:
     return "" if core or (text.partition("/")[1] and text.partition("/")[0]) else "apiVersion must specify API group"
 
 
-def metrics(path: str, found: list[JSONObject], least: int | None, *, any_version: bool) -> Errors:
+def validate_metrics(path: str, value: list[JSONObject], minimum: int | None, *, any_version: bool) -> Errors:
     """Validate the metrics.
 
     Args:
         path: Path of the list.
-        found: The metrics.
-        least: minReplicas of the autoscaler; 0 needs an object or external metric.
+        value: The metrics.
+        minimum: minReplicas of the autoscaler; 0 needs an object or external metric.
         any_version: Skip API versions of references.
 
     Returns:
         The errors.
     """
-    for at, metric in enumerate(found):
-        yield from _metric(f"{path}[{at}]", metric, any_version)
-    if least == 0 and not any(metric.get("type") in ("Object", "External") for metric in found):
+    for index, metric in enumerate(value):
+        yield from _metric(f"{path}[{index}]", metric, any_version)
+    if minimum == 0 and not any(metric.get("type") in ("Object", "External") for metric in value):
         yield forbidden(path, "must specify at least one Object or External metric to support scaling to zero replicas")
 
 
@@ -114,13 +114,13 @@ def _metric(path: str, metric: JSONObject, any_version: bool) -> Errors:
     kind = metric.get("type", "")
     if not kind:
         yield required(f"{path}.type", "must specify a metric source type")
-    yield from one_of(f"{path}.type", kind, _TYPES)
+    yield from check_one_of(f"{path}.type", kind, _TYPES)
     present = [name for name in _SOURCES if metric.get(name) is not None]
     for name in present[:1]:
         yield from _source(f"{path}.{name}", name, metric[name], any_version)
-    expected = next((name for name, wanted in _SOURCES.items() if wanted == kind), "")
+    expected = next((name for name, requested in _SOURCES.items() if requested == kind), "")
     if not expected:
-        yield from one_of(f"{path}.type", kind, _TYPES)
+        yield from check_one_of(f"{path}.type", kind, _TYPES)
     elif expected not in present:
         yield required(f"{path}.{expected}", "must populate information for the given metric source")
     if len(present) != 1:
@@ -132,7 +132,9 @@ def _metric(path: str, metric: JSONObject, any_version: bool) -> Errors:
 def _source(path: str, name: str, source: JSONObject, any_version: bool) -> Errors:
     target = source.get("target") or {}
     if name == "object":
-        yield from scaled_object(f"{path}.describedObject", source.get("describedObject") or {}, core=True, any_version=any_version)
+        yield from validate_scaled_object(
+            f"{path}.describedObject", source.get("describedObject") or {}, core=True, any_version=any_version
+        )
     if name in ("resource", "containerResource"):
         yield from _resource_name(path, source, checked=name == "containerResource")
     else:
@@ -158,13 +160,13 @@ def _resource_name(path: str, source: JSONObject, *, checked: bool) -> Errors:
     if not name:
         yield required(f"{path}.name", "must specify a resource name")
     elif checked:
-        yield from container_resource_name(f"{path}.name", name)
+        yield from validate_container_resource_name(f"{path}.name", name)
     if not checked:
         return
     if not source.get("container"):
         yield required(f"{path}.container", "must specify a container")
     else:
-        yield from label_name_field(f"{path}.container", source["container"])
+        yield from validate_label_name_field(f"{path}.container", source["container"])
 
 
 def _identifier(path: str, identifier: JSONObject) -> Errors:
@@ -197,7 +199,7 @@ class AutoscalerStrategy(BuiltinStrategy):
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         before = _newest(old)
         described = [(one.get("object") or {}).get("describedObject") or {} for one in before.get("metrics") or ()]
-        any_object = any(api_version_fault(one, core=True) for one in described)
+        any_object = any(api_version_error(one, core=True) for one in described)
         return list(_spec(_as_sent(_newest(obj), context.sent), before, any_object=any_object))
 
     def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
@@ -209,7 +211,7 @@ class AutoscalerStrategy(BuiltinStrategy):
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         status = obj.get("status") or {}
         names = ("currentReplicas", "desiredReplicas")
-        return [error for name in names for error in not_negative(f"status.{name}", status.get(name))]
+        return [error for name in names for error in check_not_negative(f"status.{name}", status.get(name))]
 
 
 def _newest(obj: JSONObject) -> JSONObject:
@@ -220,28 +222,28 @@ def _newest(obj: JSONObject) -> JSONObject:
 def _as_sent(spec: JSONObject, sent: Any) -> JSONObject:
     """Return the spec with the empty policies of the request body: an empty list is invalid, and an absent one gets defaults."""
     behaviors = spec.get("behavior")
-    given = (sent.get("spec") or {}).get("behavior") if isinstance(sent, dict) else None
-    if not behaviors or not given:
+    sent_behavior = (sent.get("spec") or {}).get("behavior") if isinstance(sent, dict) else None
+    if not behaviors or not sent_behavior:
         return spec
-    none = {name: rules | {"policies": []} for name, rules in behaviors.items() if (given.get(name) or {}).get("policies") == []}
+    none = {name: rules | {"policies": []} for name, rules in behaviors.items() if (sent_behavior.get(name) or {}).get("policies") == []}
     return spec | {"behavior": behaviors | none}
 
 
 def _spec(spec: JSONObject, old: JSONObject | None, *, any_object: bool) -> Iterator[FieldError]:
-    least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
+    minimum, maximum = spec.get("minReplicas"), spec.get("maxReplicas", 0)
     lowest = 0 if old is not None and old.get("minReplicas") == 0 else 1
-    if least is not None and least < lowest:
-        yield invalid("spec.minReplicas", least, f"must be greater than or equal to {lowest}")
-    if most == 0:
+    if minimum is not None and minimum < lowest:
+        yield invalid("spec.minReplicas", minimum, f"must be greater than or equal to {lowest}")
+    if maximum == 0:
         yield required("spec.maxReplicas", "must be set and greater than 0")
-    elif most < 0:
-        yield invalid("spec.maxReplicas", most, "must be greater than or equal to 1")
-    if least is not None and most < least:
-        yield invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
+    elif maximum < 0:
+        yield invalid("spec.maxReplicas", maximum, "must be greater than or equal to 1")
+    if minimum is not None and maximum < minimum:
+        yield invalid("spec.maxReplicas", maximum, "must be greater than or equal to `minReplicas`")
     target, before = spec.get("scaleTargetRef") or {}, (old or {}).get("scaleTargetRef") or {}
-    kept = old is not None and all(target.get(name, "") == before.get(name, "") for name in ("apiVersion", "kind"))
+    retained = old is not None and all(target.get(name, "") == before.get(name, "") for name in ("apiVersion", "kind"))
     # The only scalable kind of the core group.
     core = target.get("kind") == "ReplicationController"
-    yield from scaled_object("spec.scaleTargetRef", target, core=core, any_version=kept)
-    yield from metrics("spec.metrics", spec.get("metrics") or [], least, any_version=any_object)
-    yield from behavior("spec.behavior", spec.get("behavior") or {})
+    yield from validate_scaled_object("spec.scaleTargetRef", target, core=core, any_version=retained)
+    yield from validate_metrics("spec.metrics", spec.get("metrics") or [], minimum, any_version=any_object)
+    yield from validate_behavior("spec.behavior", spec.get("behavior") or {})

@@ -6,11 +6,11 @@ import re
 import zoneinfo
 
 from kubeloop.apiserver.builtin.apps.template import TemplateStrategy, template_options
-from kubeloop.apiserver.builtin.batch.job import job_spec
+from kubeloop.apiserver.builtin.batch.job import validate_job_spec
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import not_negative, one_of, unsupported
+from kubeloop.apiserver.validation.formats import check_not_negative, check_one_of, unsupported
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required
 from kubeloop.meta.strconv import decimal
 from kubeloop.types import JSONObject
@@ -34,7 +34,7 @@ _NANOSECONDS = {"ns": 1, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9,
 _LONGEST = 2**63 - 1
 
 
-def schedule_fault(text: str) -> str:
+def schedule_error(text: str) -> str:
     """Return why a schedule is invalid; empty if it is valid. A leading ``TZ=`` or ``CRON_TZ=`` is skipped."""
     if text.startswith(("TZ=", "CRON_TZ=")):
         text = text.partition(" ")[2].strip()
@@ -45,8 +45,8 @@ def schedule_fault(text: str) -> str:
         return f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
     for value, (low, high, names) in zip(fields, _FIELDS, strict=True):
         for part in value.split(","):
-            if part and (fault := _part_fault(part, low, high, names)):
-                return fault
+            if part and (error := _part_fault(part, low, high, names)):
+                return error
     return ""
 
 
@@ -54,9 +54,9 @@ def _descriptor_fault(text: str) -> str:
     if text in _DESCRIPTORS:
         return ""
     if text.startswith("@every "):
-        given = text.removeprefix("@every ")
-        fault = _duration_fault(given)
-        return f"failed to parse duration {text}: time: {fault}" if fault else ""
+        duration = text.removeprefix("@every ")
+        error = _duration_fault(duration)
+        return f"failed to parse duration {text}: time: {error}" if error else ""
     return f"unrecognized descriptor: {text}"
 
 
@@ -66,17 +66,17 @@ def _duration_fault(text: str) -> str:
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
         return ""
-    total, at = 0.0, 0
-    while at < len(rest) or not at:
-        found = _AMOUNT.match(rest, at)
-        if not found:
+    total, index = 0.0, 0
+    while index < len(rest) or not index:
+        match = _AMOUNT.match(rest, index)
+        if not match:
             return invalid
-        amount, unit = found.groups()
+        amount, unit = match.groups()
         if not unit:
             return f'missing unit in duration "{text}"'
         if unit not in _NANOSECONDS:
             return f'unknown unit "{unit}" in duration "{text}"'
-        total, at = total + float(amount) * _NANOSECONDS[unit], found.end()
+        total, index = total + float(amount) * _NANOSECONDS[unit], match.end()
     return invalid if total > _LONGEST else ""
 
 
@@ -88,10 +88,10 @@ def _part_fault(part: str, low: int, high: int, names: dict[str, int]) -> str:
     else:
         numbers = []
         for one in bounds[:2]:
-            found = names.get(one.lower(), _number(one))
-            if isinstance(found, str):
-                return found
-            numbers.append(found)
+            result = names.get(one.lower(), _number(one))
+            if isinstance(result, str):
+                return result
+            numbers.append(result)
         if len(bounds) > 2:
             return f"too many hyphens: {part}"
         start, end = numbers[0], numbers[-1]
@@ -99,10 +99,10 @@ def _part_fault(part: str, low: int, high: int, names: dict[str, int]) -> str:
     if len(steps) > 1:
         return f"too many slashes: {part}"
     if steps:
-        found = _number(steps[0])
-        if isinstance(found, str):
-            return found
-        step = found
+        result = _number(steps[0])
+        if isinstance(result, str):
+            return result
+        step = result
         if len(bounds) == 1 and bounds[0] not in ("*", "?"):
             end = high
     return _bounds_fault(part, start, end, step, low, high)
@@ -141,22 +141,22 @@ class CronJobStrategy(TemplateStrategy):
         return pod_warnings("spec.jobTemplate.spec.template", template.get("metadata") or {}, template.get("spec") or {})
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        found = list(_spec(obj["spec"], None, template_options(None)))
+        errors = list(_spec(obj["spec"], None, template_options(None)))
         name = obj["metadata"].get("name", "")
         if len(name) > _LONGEST_NAME:
-            found.append(invalid("metadata.name", name, f"must be no more than {_LONGEST_NAME} characters"))
-        return found
+            errors.append(invalid("metadata.name", name, f"must be no more than {_LONGEST_NAME} characters"))
+        return errors
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         before = (old["spec"].get("jobTemplate") or {}).get("spec", {}).get("template")
         return list(_spec(obj["spec"], old["spec"], template_options(before)))
 
     def warnings_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[str]:
-        found = super().warnings_on_update(context, obj, old)
+        result = super().warnings_on_update(context, obj, old)
         if "TZ" in obj["spec"].get("schedule", ""):
             page = "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/"
-            found.append(f"cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see {page} for more details")
-        return found
+            result.append(f"cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see {page} for more details")
+        return result
 
 
 def _spec(spec: JSONObject, old: JSONObject | None, options: PodOptions) -> Errors:
@@ -165,28 +165,28 @@ def _spec(spec: JSONObject, old: JSONObject | None, options: PodOptions) -> Erro
         yield required("spec.schedule")
     else:
         yield from _schedule(schedule, zone, zone_allowed="TZ" in (old or {}).get("schedule", ""))
-    yield from not_negative("spec.startingDeadlineSeconds", spec.get("startingDeadlineSeconds"))
+    yield from check_not_negative("spec.startingDeadlineSeconds", spec.get("startingDeadlineSeconds"))
     if zone is not None and (old is None or old.get("timeZone") != zone):
         yield from _time_zone("spec.timeZone", zone)
     policy = spec.get("concurrencyPolicy", "")
     if not policy:
         yield required("spec.concurrencyPolicy")
     else:
-        yield from one_of("spec.concurrencyPolicy", policy, ("Allow", "Forbid", "Replace"))
+        yield from check_one_of("spec.concurrencyPolicy", policy, ("Allow", "Forbid", "Replace"))
     job = (spec.get("jobTemplate") or {}).get("spec") or {}
     path = "spec.jobTemplate.spec"
-    yield from job_spec(path, job, options)
+    yield from validate_job_spec(path, job, options)
     if job.get("selector") is not None:
         yield invalid(f"{path}.selector", job["selector"], "`selector` will be auto-generated")
     if job.get("manualSelector"):
         yield unsupported(f"{path}.manualSelector", True, ("nil", "false"))
     for name in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
-        yield from not_negative(f"spec.{name}", spec.get(name))
+        yield from check_not_negative(f"spec.{name}", spec.get(name))
 
 
 def _schedule(schedule: str, zone: str | None, *, zone_allowed: bool) -> Errors:
-    if fault := schedule_fault(schedule):
-        yield invalid("spec.schedule", schedule, fault)
+    if error := schedule_error(schedule):
+        yield invalid("spec.schedule", schedule, error)
     if "TZ" not in schedule:
         return
     if not zone_allowed:

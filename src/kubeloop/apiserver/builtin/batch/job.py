@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 
 from kubeloop.apiserver.builtin.apps.template import TemplateStrategy, template_options
-from kubeloop.apiserver.builtin.batch.job_status import BadIndexes, check_indexes, status_update
+from kubeloop.apiserver.builtin.batch.job_status import InvalidIndexes, check_indexes, validate_status_update
 from kubeloop.apiserver.builtin.pods.options import PodOptions
-from kubeloop.apiserver.builtin.pods.spec import pod_template
+from kubeloop.apiserver.builtin.pods.spec import validate_pod_template
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import each, immutable, not_negative, one_of
-from kubeloop.apiserver.validation.metadata import label_selector, matches
+from kubeloop.apiserver.validation.formats import check_immutable, check_not_negative, check_one_of, each
+from kubeloop.apiserver.validation.metadata import matches, validate_label_selector
 from kubeloop.meta.field_error import OMITTED, Errors, FieldError, FieldErrorType, duplicate, invalid, required, too_long
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain, http_path, qualified_name
 from kubeloop.types import JSONObject
@@ -27,14 +27,14 @@ def _too_many(path: str, count: int, limit: int) -> Errors:
         yield FieldError(FieldErrorType.TOO_MANY, path, count, f"must have at most {limit} items")
 
 
-def failure_policy(path: str, spec: JSONObject) -> Errors:
+def validate_failure_policy(path: str, spec: JSONObject) -> Errors:
     """Validate the podFailurePolicy of a spec."""
     rules = spec["podFailurePolicy"].get("rules") or []
     yield from _too_many(f"{path}.rules", len(rules), 20)
     pod = (spec.get("template") or {}).get("spec") or {}
     names = {one.get("name", "") for kind in ("containers", "initContainers") for one in pod.get(kind) or ()}
-    for at, rule in enumerate(rules):
-        yield from _failure_rule(f"{path}.rules[{at}]", rule, spec, names)
+    for index, rule in enumerate(rules):
+        yield from _failure_rule(f"{path}.rules[{index}]", rule, spec, names)
 
 
 def _failure_rule(path: str, rule: JSONObject, spec: JSONObject, names: set[str]) -> Errors:
@@ -45,14 +45,14 @@ def _failure_rule(path: str, rule: JSONObject, spec: JSONObject, names: set[str]
         if spec.get("backoffLimitPerIndex") is None:
             yield invalid(f"{path}.action", action, "requires the backoffLimitPerIndex to be set")
     else:
-        yield from one_of(f"{path}.action", action, _ACTIONS)
+        yield from check_one_of(f"{path}.action", action, _ACTIONS)
     if codes is not None:
         yield from _exit_codes(f"{path}.onExitCodes", codes, names)
     yield from _too_many(f"{path}.onPodConditions", len(conditions), 20)
-    for at, pattern in enumerate(conditions):
-        here = f"{path}.onPodConditions[{at}]"
+    for index, pattern in enumerate(conditions):
+        here = f"{path}.onPodConditions[{index}]"
         yield from each(f"{here}.type", pattern.get("type", ""), qualified_name(pattern.get("type", "")))
-        yield from one_of(f"{here}.status", pattern.get("status", ""), ("False", "True", "Unknown"))
+        yield from check_one_of(f"{here}.status", pattern.get("status", ""), ("False", "True", "Unknown"))
     if codes is not None and conditions:
         yield _without_value(path, "specifying both OnExitCodes and OnPodConditions is not supported")
     if codes is None and not conditions:
@@ -69,23 +69,23 @@ def _exit_codes(path: str, codes: JSONObject, names: set[str]) -> Errors:
     if not operator:
         yield required(f"{path}.operator", 'valid values: ["In" "NotIn"]')
     else:
-        yield from one_of(f"{path}.operator", operator, ("In", "NotIn"))
+        yield from check_one_of(f"{path}.operator", operator, ("In", "NotIn"))
     if container is not None and container not in names:
         detail = "must be one of the container or initContainer names in the pod template"
         yield invalid(f"{path}.containerName", container, detail)
     if not values:
         yield invalid(f"{path}.values", codes.get("values"), "at least one value is required")
     yield from _too_many(f"{path}.values", len(values), 255)
-    for at, value in enumerate(values):
+    for index, value in enumerate(values):
         if operator == "In" and value == 0:
-            yield invalid(f"{path}.values[{at}]", 0, "must not be 0 for the In operator")
-        if value in values[:at]:
-            yield duplicate(f"{path}.values[{at}]", value)
+            yield invalid(f"{path}.values[{index}]", 0, "must not be 0 for the In operator")
+        if value in values[:index]:
+            yield duplicate(f"{path}.values[{index}]", value)
     if sorted(values) != values:
         yield invalid(f"{path}.values", values, "must be ordered")
 
 
-def success_policy(path: str, spec: JSONObject) -> Errors:
+def validate_success_policy(path: str, spec: JSONObject) -> Errors:
     """Validate the successPolicy of a spec."""
     if spec.get("completionMode") != "Indexed":
         yield invalid(path, spec["successPolicy"], "requires indexed completion mode")
@@ -94,8 +94,8 @@ def success_policy(path: str, spec: JSONObject) -> Errors:
     if not rules:
         yield required(f"{path}.rules", "at least one rules must be specified when the successPolicy is specified")
     yield from _too_many(f"{path}.rules", len(rules), 20)
-    for at, rule in enumerate(rules):
-        here, count, indexes = f"{path}.rules[{at}]", rule.get("succeededCount"), rule.get("succeededIndexes")
+    for index, rule in enumerate(rules):
+        here, count, indexes = f"{path}.rules[{index}]", rule.get("succeededCount"), rule.get("succeededIndexes")
         if count is None and indexes is None:
             yield required(here, "at least one of succeededCount or succeededIndexes must be specified")
         if indexes is not None:
@@ -109,19 +109,19 @@ def _indexes(path: str, indexes: str, completions: int) -> Errors:
         yield too_long(path, _LONGEST_INDEXES)
     try:
         check_indexes(indexes, completions)
-    except BadIndexes as fault:
-        yield invalid(path, indexes, f"error parsing succeededIndexes: {fault}")
+    except InvalidIndexes as error:
+        yield invalid(path, indexes, f"error parsing succeededIndexes: {error}")
 
 
 def _count(path: str, count: int, indexes: str | None, completions: int) -> Errors:
-    yield from not_negative(path, count)
+    yield from check_not_negative(path, count)
     if count > completions:
         yield invalid(path, count, f"must be less than or equal to {completions} (the number of specified completions)")
     if indexes is None:
         return
     try:
         total = check_indexes(indexes, completions)
-    except BadIndexes:
+    except InvalidIndexes:
         total = 0
     if count > total:
         yield invalid(path, count, f"must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)")
@@ -152,11 +152,11 @@ class JobStrategy(TemplateStrategy):
             obj["metadata"]["labels"] = dict(obj["spec"]["template"]["metadata"]["labels"])
 
     def errors_on_create(self, context: WriteRequest, obj: JSONObject, *, namespaced: bool) -> list[FieldError]:
-        found = super().errors_on_create(context, obj, namespaced=namespaced)
-        if not found:
+        errors = super().errors_on_create(context, obj, namespaced=namespaced)
+        if not errors:
             # Upstream sets defaults once more when it reads a stored object, and by then the template has labels.
             self.default(obj)
-        return found
+        return errors
 
     def warnings_on_delete(self, *, policy_named: bool) -> list[str]:
         return [] if policy_named else [_PODS_STAY]
@@ -182,7 +182,7 @@ class JobStrategy(TemplateStrategy):
         return [*self._common_update(obj, old, namespaced), *whole, *changes]
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return list(status_update(obj, old))
+        return list(validate_status_update(obj, old))
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
         return {"status.successful": str((obj.get("status") or {}).get("succeeded", 0))}
@@ -232,48 +232,48 @@ def _generated_selector(job: JSONObject) -> Errors:
         elif labels[key] != value:
             yield invalid(path, dict(sorted(labels.items())), f"must be '{value}'")
     selector = spec["selector"]
-    if not list(label_selector("", selector)) and not matches(selector, expected):
+    if not list(validate_label_selector("", selector)) and not matches(selector, expected):
         yield invalid("spec.selector", selector, "`selector` not auto-generated")
 
 
 def _selected_spec(path: str, spec: JSONObject, options: PodOptions) -> Errors:
-    yield from job_spec(path, spec, options)
+    yield from validate_job_spec(path, spec, options)
     selector = spec.get("selector")
-    faults = list(label_selector(f"{path}.selector", selector))
+    errors = list(validate_label_selector(f"{path}.selector", selector))
     if selector is None:
         yield required(f"{path}.selector")
-    yield from faults
+    yield from errors
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-    if not faults and (selector is None or not matches(selector, labels or {})):
+    if not errors and (selector is None or not matches(selector, labels or {})):
         yield invalid(f"{path}.template.metadata.labels", labels, "`selector` does not match template `labels`")
 
 
-def job_spec(path: str, spec: JSONObject, options: PodOptions) -> Errors:
+def validate_job_spec(path: str, spec: JSONObject, options: PodOptions) -> Errors:
     """Validate the fields that jobs and job templates share."""
     for name in ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex"):
-        yield from not_negative(f"{path}.{name}", spec.get(name))
+        yield from check_not_negative(f"{path}.{name}", spec.get(name))
     if spec.get("maxFailedIndexes") is not None:
-        yield from not_negative(f"{path}.maxFailedIndexes", spec["maxFailedIndexes"])
+        yield from check_not_negative(f"{path}.maxFailedIndexes", spec["maxFailedIndexes"])
         if spec.get("backoffLimitPerIndex") is None:
             yield required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
     if spec.get("managedBy") is not None:
-        yield from domain_prefixed_path(f"{path}.managedBy", spec["managedBy"])
+        yield from validate_domain_prefixed_path(f"{path}.managedBy", spec["managedBy"])
         if len(spec["managedBy"]) > 63:
             yield too_long(f"{path}.managedBy", 63)
     yield from _completion_mode(path, spec)
     if spec.get("podFailurePolicy") is not None:
-        yield from failure_policy(f"{path}.podFailurePolicy", spec)
+        yield from validate_failure_policy(f"{path}.podFailurePolicy", spec)
     if spec.get("successPolicy") is not None:
-        yield from success_policy(f"{path}.successPolicy", spec)
+        yield from validate_success_policy(f"{path}.successPolicy", spec)
     if spec.get("podReplacementPolicy") is not None:
         known = ("Failed", "TerminatingOrFailed") if spec.get("podFailurePolicy") is None else ("Failed",)
-        yield from one_of(f"{path}.podReplacementPolicy", spec["podReplacementPolicy"], known)
+        yield from check_one_of(f"{path}.podReplacementPolicy", spec["podReplacementPolicy"], known)
     template = spec.get("template") or {}
-    yield from pod_template(f"{path}.template", template, options)
+    yield from validate_pod_template(f"{path}.template", template, options)
     yield from _restart_policy(f"{path}.template.spec.restartPolicy", spec, (template.get("spec") or {}).get("restartPolicy", ""))
 
 
-def domain_prefixed_path(path: str, value: str) -> Errors:
+def validate_domain_prefixed_path(path: str, value: str) -> Errors:
     """Validate a path such as ``acme.io/foo``. Source: IsDomainPrefixedPath."""
     if not value:
         yield required(path)
@@ -290,7 +290,7 @@ def _completion_mode(path: str, spec: JSONObject) -> Errors:
     mode, completions, parallelism = spec.get("completionMode"), spec.get("completions"), spec.get("parallelism")
     failed, per_index = spec.get("maxFailedIndexes"), spec.get("backoffLimitPerIndex")
     if mode is not None:
-        yield from one_of(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
+        yield from check_one_of(f"{path}.completionMode", mode, ("NonIndexed", "Indexed"))
     if mode == "Indexed":
         if completions is None:
             yield required(f"{path}.completions", "when completion mode is Indexed")
@@ -321,7 +321,7 @@ def _restart_policy(path: str, spec: JSONObject, policy: str) -> Errors:
     if policy in ("Always", ""):
         yield required(path, 'valid values: "OnFailure", "Never"')
     elif policy not in ("OnFailure", "Never"):
-        yield from one_of(path, policy, ("OnFailure", "Never"))
+        yield from check_one_of(path, policy, ("OnFailure", "Never"))
     elif spec.get("podFailurePolicy") is not None and policy != "Never":
         yield invalid(path, policy, 'only "Never" is supported when podFailurePolicy is specified')
 
@@ -330,13 +330,13 @@ def _changes(job: JSONObject, old: JSONObject) -> Errors:
     spec, before = job["spec"], old["spec"]
     completions = spec.get("completions")
     if spec.get("completionMode") != "Indexed":
-        yield from immutable("spec.completions", completions, before.get("completions"))
+        yield from check_immutable("spec.completions", completions, before.get("completions"))
     elif completions is not None and completions not in (before.get("completions"), spec.get("parallelism")):
         yield invalid("spec.completions", completions, "can only be modified in tandem with spec.parallelism")
-    yield from immutable("spec.selector", spec.get("selector"), before.get("selector"))
+    yield from check_immutable("spec.selector", spec.get("selector"), before.get("selector"))
     yield from _template_changes(spec.get("template") or {}, old)
     for name in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
-        yield from immutable(f"spec.{name}", spec.get(name), before.get(name))
+        yield from check_immutable(f"spec.{name}", spec.get(name), before.get(name))
 
 
 def _template_changes(template: JSONObject, old: JSONObject) -> Errors:
@@ -363,9 +363,9 @@ def _template_changes(template: JSONObject, old: JSONObject) -> Errors:
                 if container.get("name") == container_before.get("name"):
                     container_before["resources"] = container.get("resources") or {}
         if pod != pod_before:
-            yield from immutable("spec.template.spec", pod, pod_before)
+            yield from check_immutable("spec.template.spec", pod, pod_before)
         return
-    yield from immutable(path, template, before)
+    yield from check_immutable(path, template, before)
 
 
 _STEERED = ("nodeSelector", "tolerations", "schedulingGates")

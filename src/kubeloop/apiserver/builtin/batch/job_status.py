@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from kubeloop.apiserver.builtin.apps.template import counts
+from kubeloop.apiserver.builtin.apps.template import check_not_negative_counters
 from kubeloop.meta.field_error import OMITTED, Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
@@ -23,7 +23,7 @@ _MAX_INT64 = 2**63 - 1
 Interval = tuple[int, int]
 
 
-class BadIndexes(ValueError):
+class InvalidIndexes(ValueError):
     """Invalid indexes; the text is the message for the client."""
 
 
@@ -38,7 +38,7 @@ def check_indexes(text: str, completions: int) -> int:
     for part in text.split(",") if text else ():
         first, end = _interval(part, completions)
         if last is not None and last >= first:
-            raise BadIndexes(f"non-increasing order, previous: {last}, current: {first}")
+            raise InvalidIndexes(f"non-increasing order, previous: {last}, current: {first}")
         last = end
         total += end - first + 1
     return total
@@ -57,31 +57,31 @@ def overlap(completed: str, failed: str, completions: int) -> int | None:
 
 def _intervals(text: str, completions: int) -> list[Interval]:
     """Return the intervals, the last one first."""
-    found = []
+    result = []
     for part in text.split(",") if text else ():
         try:
-            found.append(_interval(part, completions))
-        except BadIndexes:
+            result.append(_interval(part, completions))
+        except InvalidIndexes:
             continue
-    return found[::-1]
+    return result[::-1]
 
 
 def _interval(text: str, completions: int) -> Interval:
     limits = text.split("-")
     if len(limits) > 2:
         rule = "violates the requirement that an index interval can have at most two parts separated by '-'"
-        raise BadIndexes(f"the fragment {go_quoted(text)} {rule}")
+        raise InvalidIndexes(f"the fragment {go_quoted(text)} {rule}")
     numbers = [_index(limit, completions) for limit in limits]
     if len(numbers) > 1 and numbers[0] >= numbers[1]:
-        raise BadIndexes(f"non-increasing order, previous: {numbers[0]}, current: {numbers[1]}")
+        raise InvalidIndexes(f"non-increasing order, previous: {numbers[0]}, current: {numbers[1]}")
     return numbers[0], numbers[-1]
 
 
 def _index(text: str, completions: int) -> int:
     if not _NUMBER.fullmatch(text) or int(text) > _MAX_INT64:
-        raise BadIndexes(f"cannot convert string to integer for index: {go_quoted(text)}")
+        raise InvalidIndexes(f"cannot convert string to integer for index: {go_quoted(text)}")
     if int(text) >= completions:
-        raise BadIndexes(f"too large index: {go_quoted(text)}")
+        raise InvalidIndexes(f"too large index: {go_quoted(text)}")
     return int(text)
 
 
@@ -93,11 +93,11 @@ class _State:
 
     def __init__(self, job: JSONObject) -> None:
         self.status: JSONObject = job.get("status") or {}
-        self.complete, self.failed = self.says("Complete"), self.says("Failed")
-        self.failing, self.succeeded = self.says("FailureTarget"), self.says("SuccessCriteriaMet")
+        self.complete, self.failed = self.has_condition("Complete"), self.has_condition("Failed")
+        self.failing, self.succeeded = self.has_condition("FailureTarget"), self.has_condition("SuccessCriteriaMet")
         self.finished = self.complete or self.failed
 
-    def says(self, kind: str, value: str = "True") -> bool:
+    def has_condition(self, kind: str, value: str = "True") -> bool:
         """Return whether a condition has a status value."""
         return any(one.get("type") == kind and one.get("status") == value for one in self.status.get("conditions") or ())
 
@@ -128,10 +128,10 @@ class _Change:
         return any(getattr(self.new, name) != getattr(self.old, name) for name in names)
 
 
-def status_update(job: JSONObject, old: JSONObject) -> Errors:
+def validate_status_update(job: JSONObject, old: JSONObject) -> Errors:
     """Validate an update of the status."""
     change = _Change(job["spec"], _State(job), _State(old))
-    yield from counts(change.new.status, "active", "succeeded", "failed", "ready", "terminating")
+    yield from check_not_negative_counters(change.new.status, "active", "succeeded", "failed", "ready", "terminating")
     yield from _uncounted(change.new.status.get("uncountedTerminatedPods") or {})
     yield from _ends(change)
     yield from _finished(change)
@@ -148,8 +148,8 @@ def _conditions(detail: str) -> FieldError:
 def _uncounted(pods: JSONObject) -> Errors:
     seen: set[str] = set()
     for name in ("succeeded", "failed"):
-        for at, uid in enumerate(pods.get(name) or ()):
-            path = f"status.uncountedTerminatedPods.{name}[{at}]"
+        for index, uid in enumerate(pods.get(name) or ()):
+            path = f"status.uncountedTerminatedPods.{name}[{index}]"
             if not uid:
                 yield invalid(path, uid, "must not be empty")
             elif uid in seen:
@@ -216,8 +216,8 @@ def _indexes(change: _Change) -> Errors:
 def _readable(name: str, text: str, completions: int) -> Errors:
     try:
         check_indexes(text, completions)
-    except BadIndexes as fault:
-        yield invalid(f"status.{name}", text, f"error parsing {name}: {fault}")
+    except InvalidIndexes as error:
+        yield invalid(f"status.{name}", text, f"error parsing {name}: {error}")
 
 
 def _pods(change: _Change) -> Errors:
@@ -242,7 +242,7 @@ def _history(change: _Change) -> Errors:
     """Check that final values do not change."""
     new, old, spec = change.new, change.old, change.spec
     for kind in _FINAL:
-        if old.says(kind) and not new.says(kind):
+        if old.has_condition(kind) and not new.has_condition(kind):
             yield _conditions(f"cannot disable the terminal {kind}=True condition")
     # An elastic indexed job loses the successes of indexes that it no longer has.
     scalable = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
@@ -252,7 +252,7 @@ def _history(change: _Change) -> Errors:
     end, start = new.status.get("completionTime"), new.status.get("startTime")
     if end is not None and old.status.get("completionTime") not in (None, end):
         yield invalid("status.completionTime", end, "field is immutable")
-    resumes = old.says("Suspended") and new.says("Suspended", "False")
+    resumes = old.has_condition("Suspended") and new.has_condition("Suspended", "False")
     if old.status.get("startTime") not in (None, start) and not spec.get("suspend") and not resumes:
         yield invalid("status.startTime", start, "field is immutable for unsuspended job once set")
     if old.succeeded and not new.succeeded:

@@ -24,12 +24,12 @@ _ROLE_ANNOTATIONS = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
 
 def default_roles() -> Iterator[tuple[str, JSONObject]]:
     """Yield the resource and the object of each default role and binding, roles first. The objects are new."""
-    told = msgspec.json.decode((resources.files("kubeloop.apiserver.builtin.bootstrap") / "roles.json").read_bytes())
+    rows = msgspec.json.decode((resources.files("kubeloop.apiserver.builtin.bootstrap") / "roles.json").read_bytes())
     for resource in ("clusterroles", "roles"):
-        for row in told[resource]:
+        for row in rows[resource]:
             yield resource, _role(row)
     for resource in ("clusterrolebindings", "rolebindings"):
-        for row in told[resource]:
+        for row in rows[resource]:
             yield resource, _binding(row)
 
 
@@ -76,10 +76,10 @@ _FLOW_ANNOTATIONS = {"apf.kubernetes.io/autoupdate-spec": "true"}
 
 def default_flow_control(now: str) -> Iterator[tuple[str, JSONObject]]:
     """Yield the resource and the object of each default level and schema. The objects are new. ``now`` is in RFC 3339."""
-    told = _flow_objects()
-    for row in told["prioritylevelconfigurations"]:
+    rows = _flow_objects()
+    for row in rows["prioritylevelconfigurations"]:
         yield "prioritylevelconfigurations", {"metadata": _flow_metadata(row), "spec": row["spec"], "status": {}}
-    for row in told["flowschemas"]:
+    for row in rows["flowschemas"]:
         level = row["spec"]["priorityLevelConfiguration"]["name"]
         yield (
             "flowschemas",

@@ -10,7 +10,7 @@ import re
 _BLOCK = re.compile(rb"-----BEGIN ([^\n]+?)-----[ \t\r]*\n(.*?)-----END \1-----", re.DOTALL)
 
 
-def request_fault(encoded: str | None) -> str:
+def request_error(encoded: str | None) -> str:
     """Return why a certificate request (PEM in base64) is invalid; empty if it is valid."""
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -50,21 +50,21 @@ def common_name_of(encoded: str | None) -> str:
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
-    fault = request_fault(encoded)
-    if fault:
-        raise ValueError(fault)
-    found = x509.load_der_x509_csr(_blocks(encoded)[0][2]).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(found[0].value) if found else ""
+    error = request_error(encoded)
+    if error:
+        raise ValueError(error)
+    value = x509.load_der_x509_csr(_blocks(encoded)[0][2]).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(value[0].value) if value else ""
 
 
-def certificate_fault(encoded: str | None) -> str:
+def certificate_error(encoded: str | None) -> str:
     """Return why a list of issued certificates is invalid; empty if it is valid or there are none."""
     from cryptography import x509
 
     if not encoded:
         return ""
-    found = _blocks(encoded)
-    for kind, has_headers, data in found:
+    value = _blocks(encoded)
+    for kind, has_headers, data in value:
         if kind != "CERTIFICATE":
             return f'only CERTIFICATE PEM blocks are allowed, found "{kind}"'
         if has_headers:
@@ -75,12 +75,12 @@ def certificate_fault(encoded: str | None) -> str:
             x509.load_der_x509_certificate(data)
         except ValueError:
             return "x509: malformed certificate"
-    return "" if found else "must contain at least one CERTIFICATE PEM block"
+    return "" if value else "must contain at least one CERTIFICATE PEM block"
 
 
 def _blocks(encoded: str | None) -> list[tuple[str, bool, bytes]]:
     """Return type, presence of headers, and content of each valid block."""
-    found = []
+    result = []
     for kind, body in _BLOCK.findall(base64.b64decode(encoded or "") + b"\n"):
         headers, blank, text = body.partition(b"\n\n")
         has_headers = bool(blank) and b":" in headers
@@ -88,5 +88,5 @@ def _blocks(encoded: str | None) -> list[tuple[str, bool, bytes]]:
             data = base64.b64decode(b"".join((text if has_headers else body).split()), validate=True)
         except binascii.Error:
             continue
-        found.append((kind.decode(errors="replace"), has_headers, data))
-    return found
+        result.append((kind.decode(errors="replace"), has_headers, data))
+    return result

@@ -8,11 +8,11 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from kubeloop.apiserver.builtin.certificates.pem import certificate_fault, request_fault
+from kubeloop.apiserver.builtin.certificates.pem import certificate_error, request_error
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import one_of
+from kubeloop.apiserver.validation.formats import check_one_of
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required, too_long
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
 from kubeloop.types import JSONObject
@@ -84,8 +84,8 @@ class SigningRequestStrategy(BuiltinStrategy):
 
 
 def _conditions(obj: JSONObject) -> list[JSONObject]:
-    found: list[JSONObject] = (obj.get("status") or {}).get("conditions") or []
-    return found
+    result: list[JSONObject] = (obj.get("status") or {}).get("conditions") or []
+    return result
 
 
 def _of_type(conditions: list[JSONObject], kind: str) -> list[JSONObject]:
@@ -95,11 +95,11 @@ def _of_type(conditions: list[JSONObject], kind: str) -> list[JSONObject]:
 def _keep_decisions(conditions: list[JSONObject], before: list[JSONObject]) -> None:
     """Restore the conditions Approved and Denied, which a write of the status cannot change."""
     for kind in _DECISIONS:
-        places = [at for at, one in enumerate(conditions) if one.get("type") == kind]
+        places = [index for index, one in enumerate(conditions) if one.get("type") == kind]
         known = _of_type(before, kind)
         if len(places) == len(known):
-            for at, one in zip(places, known, strict=True):
-                conditions[at] = copy.deepcopy(one)
+            for index, one in zip(places, known, strict=True):
+                conditions[index] = copy.deepcopy(one)
 
 
 def _stamp(condition: JSONObject, before: list[JSONObject], time: str) -> None:
@@ -113,17 +113,17 @@ def _stamp(condition: JSONObject, before: list[JSONObject], time: str) -> None:
 def _request(obj: JSONObject, old: JSONObject) -> Errors:
     """Validate a request. Errors that the stored object ``old`` has already are accepted."""
     spec, before = obj["spec"], old.get("spec") or {}
-    if fault := request_fault(spec.get("request")):
-        yield invalid("spec.request", spec.get("request"), fault)
+    if error := request_error(spec.get("request")):
+        yield invalid("spec.request", spec.get("request"), error)
     usages, signer = spec.get("usages") or [], spec.get("signerName", "")
     if not usages:
         yield required("spec.usages")
     if spec != before:
-        for at, usage in enumerate(usages):
-            yield from one_of(f"spec.usages[{at}]", usage, _USAGES)
-        for at, usage in enumerate(usages):
-            if usage in usages[:at]:
-                yield duplicate(f"spec.usages[{at}]", usage)
+        for index, usage in enumerate(usages):
+            yield from check_one_of(f"spec.usages[{index}]", usage, _USAGES)
+        for index, usage in enumerate(usages):
+            if usage in usages[:index]:
+                yield duplicate(f"spec.usages[{index}]", usage)
     if signer == _LEGACY and spec != before:
         yield invalid("spec.signerName", signer, "the legacy signerName is not allowed via this API version")
     else:
@@ -132,8 +132,8 @@ def _request(obj: JSONObject, old: JSONObject) -> Errors:
     if seconds is not None and seconds < 600:
         yield invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 600 seconds (10 minutes)")
     yield from _conditions_hold(_conditions(obj))
-    if fault := certificate_fault((obj.get("status") or {}).get("certificate")):
-        yield invalid("status.certificate", "<certificate data>", fault)
+    if error := certificate_error((obj.get("status") or {}).get("certificate")):
+        yield invalid("status.certificate", "<certificate data>", error)
 
 
 def _signer(path: str, name: str) -> Errors:
@@ -157,22 +157,24 @@ def _signer(path: str, name: str) -> Errors:
 def _labels(path: str, value: str, rule: Any) -> Errors:
     """Yield an error for the first invalid label of a domain."""
     for label in value.split("."):
-        if faults := rule(label):
-            for fault in faults:
-                yield invalid(path, value, f'validating label "{label}": {fault}')
+        if errors := rule(label):
+            for error in errors:
+                yield invalid(path, value, f'validating label "{label}": {error}')
             return
 
 
 def _conditions_hold(conditions: list[JSONObject]) -> Errors:
     seen: list[str] = []
-    for at, one in enumerate(conditions):
-        path, kind, status = f"{_CONDITIONS}[{at}]", one.get("type", ""), one.get("status", "")
+    for index, one in enumerate(conditions):
+        path, kind, status = f"{_CONDITIONS}[{index}]", one.get("type", ""), one.get("status", "")
         if not kind:
             yield required(f"{path}.type")
         if not status:
             yield required(f"{path}.status")
         else:
-            yield from one_of(f"{path}.status", status, ("True",) if kind in (*_DECISIONS, "Failed") else ("False", "True", "Unknown"))
+            yield from check_one_of(
+                f"{path}.status", status, ("True",) if kind in (*_DECISIONS, "Failed") else ("False", "True", "Unknown")
+            )
         if kind in _DECISIONS and any(other in seen for other in _DECISIONS if other != kind):
             yield invalid(_CONDITIONS, kind, "Approved and Denied conditions are mutually exclusive")
         if kind in seen:

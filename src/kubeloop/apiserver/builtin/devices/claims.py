@@ -10,27 +10,34 @@ from typing import Any, Final
 from kubeloop.apiserver.builtin.devices.fields import (
     DOMAIN,
     IDENTIFIER,
-    Requests,
-    binding_conditions,
-    class_name,
-    configuration,
-    driver_name,
-    fully_qualified_name,
-    items,
-    itself,
-    named,
-    pool_name,
-    raw_object,
-    share_id,
-    toleration,
-    unique,
+    RequestNames,
+    check_binding_conditions,
+    identity_key,
+    name_key,
+    validate_class_name,
+    validate_configuration,
+    validate_driver_name,
+    validate_fully_qualified_name,
+    validate_items,
+    validate_pool_name,
+    validate_raw_object,
+    validate_share_id,
+    validate_toleration,
+    validate_unique_items,
 )
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.resources import is_extended
-from kubeloop.apiserver.builtin.pods.scheduling import node_selector
+from kubeloop.apiserver.builtin.pods.scheduling import validate_node_selector
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import immutable, label_name_field, one_of, sloppy_cidr, sloppy_ip, unsupported
-from kubeloop.apiserver.validation.metadata import conditions, template_meta
+from kubeloop.apiserver.validation.formats import (
+    check_immutable,
+    check_one_of,
+    sloppy_cidr,
+    sloppy_ip,
+    unsupported,
+    validate_label_name_field,
+)
+from kubeloop.apiserver.validation.metadata import check_template_meta, validate_conditions
 from kubeloop.cel import CompileError, Environment, compile_expression, types
 from kubeloop.cel.estimate import CostRange, Path
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required, too_long, too_many
@@ -63,9 +70,9 @@ _ENVIRONMENT: Final = Environment(
 )
 
 
-def selectors(path: str, found: list[JSONObject] | None) -> Errors:
+def validate_selectors(path: str, value: list[JSONObject] | None) -> Errors:
     """Validate a list of selectors."""
-    return items(path, found, MOST, _selector)
+    return validate_items(path, value, MOST, _selector)
 
 
 def _selector(path: str, selector: JSONObject) -> Errors:
@@ -77,9 +84,9 @@ def _selector(path: str, selector: JSONObject) -> Errors:
     if len(expression.encode()) > _LONGEST:
         yield too_long(path, _LONGEST)
         return
-    fault, too_costly = _judged(expression)
-    if fault:
-        yield invalid(path, expression, fault)
+    error, too_costly = _judged(expression)
+    if error:
+        yield invalid(path, expression, error)
     elif too_costly:
         yield forbidden(path, "too complex, exceeds cost limit")
 
@@ -89,8 +96,8 @@ def _judged(expression: str) -> tuple[str, bool]:
     """Return why an expression is invalid, and whether its estimated cost is too high."""
     try:
         program = compile_expression(expression, _ENVIRONMENT, _COST_LIMIT)
-    except CompileError as fault:
-        return f"compilation failed: {fault}", False
+    except CompileError as error:
+        return f"compilation failed: {error}", False
     if program.result not in (types.BOOL, types.ANY):
         return f"must evaluate to bool or the unknown type, not {program.result}", False
     return "", program.most_cost(_size_of) > _COST_LIMIT
@@ -129,22 +136,22 @@ _MOST_CONSTRAINTS = 32
 _MOST_ALTERNATIVES = 8
 
 
-def claim_spec(path: str, spec: JSONObject) -> Errors:
+def validate_claim_spec(path: str, spec: JSONObject) -> Errors:
     """Validate the spec of a claim."""
     devices = spec.get("devices") or {}
-    path, requests = f"{path}.devices", Requests(devices)
-    yield from unique(f"{path}.requests", devices.get("requests"), MOST_REQUESTS, _request, named)
-    yield from items(f"{path}.constraints", devices.get("constraints"), _MOST_CONSTRAINTS, partial(_constraint, requests))
-    yield from items(f"{path}.config", devices.get("config"), MOST_CONFIGURATIONS, partial(_configuration, requests))
+    path, requests = f"{path}.devices", RequestNames(devices)
+    yield from validate_unique_items(f"{path}.requests", devices.get("requests"), MOST_REQUESTS, _request, name_key)
+    yield from validate_items(f"{path}.constraints", devices.get("constraints"), _MOST_CONSTRAINTS, partial(_constraint, requests))
+    yield from validate_items(f"{path}.config", devices.get("config"), MOST_CONFIGURATIONS, partial(_configuration, requests))
 
 
-def references(path: str, found: list[str] | None, requests: Requests) -> Errors:
+def validate_references(path: str, value: list[str] | None, requests: RequestNames) -> Errors:
     """Validate references to requests of a claim."""
-    return unique(path, found, MOST_REQUESTS, requests.check, itself)
+    return validate_unique_items(path, value, MOST_REQUESTS, requests.check, identity_key)
 
 
 def _request(path: str, request: JSONObject) -> Errors:
-    yield from label_name_field(f"{path}.name", request.get("name", ""))
+    yield from validate_label_name_field(f"{path}.name", request.get("name", ""))
     exactly, alternatives = request.get("exactly"), request.get("firstAvailable")
     rule = "exactly one of `exactly` or `firstAvailable` is required"
     if exactly is None and not alternatives:
@@ -154,17 +161,17 @@ def _request(path: str, request: JSONObject) -> Errors:
     elif exactly is not None:
         yield from _exact(f"{path}.exactly", exactly)
     else:
-        yield from unique(f"{path}.firstAvailable", alternatives, _MOST_ALTERNATIVES, _alternative, named)
+        yield from validate_unique_items(f"{path}.firstAvailable", alternatives, _MOST_ALTERNATIVES, _alternative, name_key)
 
 
 def _alternative(path: str, request: JSONObject) -> Errors:
-    yield from label_name_field(f"{path}.name", request.get("name", ""))
+    yield from validate_label_name_field(f"{path}.name", request.get("name", ""))
     yield from _exact(path, request)
 
 
 def _exact(path: str, request: JSONObject) -> Errors:
-    yield from class_name(f"{path}.deviceClassName", request.get("deviceClassName", ""))
-    yield from selectors(f"{path}.selectors", request.get("selectors"))
+    yield from validate_class_name(f"{path}.deviceClassName", request.get("deviceClassName", ""))
+    yield from validate_selectors(f"{path}.selectors", request.get("selectors"))
     mode, count = request.get("allocationMode", ""), request.get("count", 0)
     if mode == "All":
         if count:
@@ -174,22 +181,22 @@ def _exact(path: str, request: JSONObject) -> Errors:
             yield invalid(f"{path}.count", count, "must be greater than zero")
     else:
         yield unsupported(f"{path}.allocationMode", mode, ("All", "ExactCount"))
-    yield from items(f"{path}.tolerations", request.get("tolerations"), None, toleration)
+    yield from validate_items(f"{path}.tolerations", request.get("tolerations"), None, validate_toleration)
 
 
-def _constraint(requests: Requests, path: str, constraint: JSONObject) -> Errors:
-    yield from references(f"{path}.requests", constraint.get("requests"), requests)
+def _constraint(requests: RequestNames, path: str, constraint: JSONObject) -> Errors:
+    yield from validate_references(f"{path}.requests", constraint.get("requests"), requests)
     for field in ("matchAttribute", "distinctAttribute"):
         if constraint.get(field) is not None:
-            yield from fully_qualified_name(f"{path}.{field}", constraint[field])
+            yield from validate_fully_qualified_name(f"{path}.{field}", constraint[field])
             return
     # Upstream's message, whatever is set.
     yield required(path, 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set')
 
 
-def _configuration(requests: Requests, path: str, config: JSONObject) -> Errors:
-    yield from references(f"{path}.requests", config.get("requests"), requests)
-    yield from configuration(path, config)
+def _configuration(requests: RequestNames, path: str, config: JSONObject) -> Errors:
+    yield from validate_references(f"{path}.requests", config.get("requests"), requests)
+    yield from validate_configuration(path, config)
 
 
 # The status of a claim: allocated devices, consumers, reports of drivers. Source: pkg/apis/resource/validation.
@@ -208,11 +215,11 @@ def device_of(result: JSONObject) -> Device:
 
 def results_of(status: JSONObject) -> list[JSONObject]:
     """Return the allocation results of a status."""
-    found: list[JSONObject] = ((status.get("allocation") or {}).get("devices") or {}).get("results") or []
-    return found
+    result: list[JSONObject] = ((status.get("allocation") or {}).get("devices") or {}).get("results") or []
+    return result
 
 
-def claim_status(path: str, status: JSONObject, old: JSONObject, requests: Requests, *, deleted: bool) -> Errors:
+def validate_claim_status(path: str, status: JSONObject, old: JSONObject, requests: RequestNames, *, deleted: bool) -> Errors:
     """Validate the status of a claim.
 
     Args:
@@ -227,16 +234,16 @@ def claim_status(path: str, status: JSONObject, old: JSONObject, requests: Reque
     """
     consumers, allocation = status.get("reservedFor") or [], status.get("allocation")
     reserved = f"{path}.reservedFor"
-    yield from unique(reserved, consumers, _MOST_CONSUMERS, _consumer, lambda one: one.get("uid", ""))
+    yield from validate_unique_items(reserved, consumers, _MOST_CONSUMERS, _consumer, lambda one: one.get("uid", ""))
     allocated = {device_of(one) for one in results_of(status)}
-    yield from unique(f"{path}.devices", status.get("devices"), None, partial(_device, allocated), device_of, _shown)
+    yield from validate_unique_items(f"{path}.devices", status.get("devices"), None, partial(_device, allocated), device_of, _shown)
     if consumers and allocation is None:
         yield forbidden(reserved, "may not be specified when `allocated` is not set")
     elif deleted and any(one not in (old.get("reservedFor") or []) for one in consumers):
         yield forbidden(reserved, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set")
     if allocation is not None:
         if old.get("allocation") is not None:
-            yield from immutable(f"{path}.allocation", allocation, old["allocation"])
+            yield from check_immutable(f"{path}.allocation", allocation, old["allocation"])
         else:
             yield from _allocation(f"{path}.allocation", allocation, requests)
 
@@ -247,49 +254,51 @@ def _consumer(path: str, consumer: JSONObject) -> Errors:
             yield required(f"{path}.{name}")
 
 
-def _allocation(path: str, allocation: JSONObject, requests: Requests) -> Errors:
+def _allocation(path: str, allocation: JSONObject, requests: RequestNames) -> Errors:
     devices = allocation.get("devices") or {}
-    yield from items(f"{path}.devices.results", devices.get("results"), _MOST_RESULTS, partial(_result, requests))
-    yield from items(f"{path}.devices.config", devices.get("config"), 2 * MOST_CONFIGURATIONS, partial(_result_configuration, requests))
+    yield from validate_items(f"{path}.devices.results", devices.get("results"), _MOST_RESULTS, partial(_result, requests))
+    yield from validate_items(
+        f"{path}.devices.config", devices.get("config"), 2 * MOST_CONFIGURATIONS, partial(_result_configuration, requests)
+    )
     if allocation.get("nodeSelector") is not None:
-        yield from node_selector(f"{path}.nodeSelector", allocation["nodeSelector"], False)
+        yield from validate_node_selector(f"{path}.nodeSelector", allocation["nodeSelector"], False)
 
 
-def _result(requests: Requests, path: str, result: JSONObject) -> Errors:
+def _result(requests: RequestNames, path: str, result: JSONObject) -> Errors:
     yield from requests.check(f"{path}.request", result.get("request", ""))
     yield from _place(path, result)
-    yield from binding_conditions(path, result)
+    yield from check_binding_conditions(path, result)
     if result.get("shareID") is not None:
-        yield from share_id(f"{path}.shareID", result["shareID"])
+        yield from validate_share_id(f"{path}.shareID", result["shareID"])
 
 
 def _place(path: str, result: JSONObject) -> Errors:
-    yield from driver_name(f"{path}.driver", result.get("driver", ""))
-    yield from pool_name(f"{path}.pool", result.get("pool", ""))
-    yield from label_name_field(f"{path}.device", result.get("device", ""))
+    yield from validate_driver_name(f"{path}.driver", result.get("driver", ""))
+    yield from validate_pool_name(f"{path}.pool", result.get("pool", ""))
+    yield from validate_label_name_field(f"{path}.device", result.get("device", ""))
 
 
-def _result_configuration(requests: Requests, path: str, config: JSONObject) -> Errors:
+def _result_configuration(requests: RequestNames, path: str, config: JSONObject) -> Errors:
     if not config.get("source"):
         yield required(f"{path}.source")
     else:
-        yield from one_of(f"{path}.source", config["source"], ("FromClaim", "FromClass"))
-    yield from references(f"{path}.requests", config.get("requests"), requests)
-    yield from configuration(path, config)
+        yield from check_one_of(f"{path}.source", config["source"], ("FromClaim", "FromClass"))
+    yield from validate_references(f"{path}.requests", config.get("requests"), requests)
+    yield from validate_configuration(path, config)
 
 
 def _device(allocated: set[Device], path: str, device: JSONObject) -> Errors:
     yield from _place(path, device)
     if device.get("shareID") is not None:
-        yield from share_id(f"{path}.shareID", device["shareID"])
+        yield from validate_share_id(f"{path}.shareID", device["shareID"])
     if device_of(device) not in allocated:
         yield invalid(path, _shown(device_of(device)), "must be an allocated device in the claim")
-    found = device.get("conditions") or []
-    if len(found) > _MOST_CONDITIONS:
-        yield too_many(f"{path}.conditions", len(found), _MOST_CONDITIONS)
-    yield from conditions(f"{path}.conditions", found)
+    value = device.get("conditions") or []
+    if len(value) > _MOST_CONDITIONS:
+        yield too_many(f"{path}.conditions", len(value), _MOST_CONDITIONS)
+    yield from validate_conditions(f"{path}.conditions", value)
     if device.get("data") is not None:
-        yield from raw_object(f"{path}.data", device["data"])
+        yield from validate_raw_object(f"{path}.data", device["data"])
     network = device.get("networkData")
     if network is not None:
         yield from _network(f"{path}.networkData", network)
@@ -302,10 +311,10 @@ def _shown(device: Hashable) -> Any:
 
 
 def _network(path: str, network: JSONObject) -> Errors:
-    for name, most in (("interfaceName", 256), ("hardwareAddress", 128)):
-        if len(network.get(name, "").encode()) > most:
-            yield too_long(f"{path}.{name}", most)
-    yield from unique(f"{path}.ips", network.get("ips"), _MOST_ADDRESSES, _interface_address, itself)
+    for name, maximum in (("interfaceName", 256), ("hardwareAddress", 128)):
+        if len(network.get(name, "").encode()) > maximum:
+            yield too_long(f"{path}.{name}", maximum)
+    yield from validate_unique_items(f"{path}.ips", network.get("ips"), _MOST_ADDRESSES, _interface_address, identity_key)
 
 
 def _interface_address(path: str, value: str) -> Errors:
@@ -340,10 +349,10 @@ class DeviceClassStrategy(BuiltinStrategy):
 
 
 def _spec(spec: JSONObject, old: JSONObject) -> Iterator[FieldError]:
-    yield from selectors("spec.selectors", spec.get("selectors"))
+    yield from validate_selectors("spec.selectors", spec.get("selectors"))
     configs, extended = spec.get("config"), spec.get("extendedResourceName")
-    stored = partial(configuration, stored=configs == old.get("config"))
-    yield from items("spec.config", configs, MOST_CONFIGURATIONS, stored)
+    stored = partial(validate_configuration, stored=configs == old.get("config"))
+    yield from validate_items("spec.config", configs, MOST_CONFIGURATIONS, stored)
     if extended is not None and not is_extended(extended):
         yield invalid("spec.extendedResourceName", extended, "must be a valid extended resource name")
 
@@ -355,25 +364,25 @@ class ResourceClaimStrategy(BuiltinStrategy):
     status_keeps_metadata = True
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        return list(claim_spec("spec", obj["spec"]))
+        return list(validate_claim_spec("spec", obj["spec"]))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return list(immutable("spec", obj["spec"], old["spec"]))
+        return list(check_immutable("spec", obj["spec"], old["spec"]))
 
     def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
         status = obj.get("status") or {}
         gone = {device_of(one) for one in results_of(old.get("status") or {})} - {device_of(one) for one in results_of(status)}
-        kept = [one for one in status.get("devices") or () if device_of(one) not in gone]
-        if kept:
-            status["devices"] = kept
+        retained = [one for one in status.get("devices") or () if device_of(one) not in gone]
+        if retained:
+            status["devices"] = retained
         else:
             status.pop("devices", None)
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        requests = Requests(obj["spec"].get("devices") or {})
+        requests = RequestNames(obj["spec"].get("devices") or {})
         deleted = "deletionTimestamp" in obj["metadata"]
-        return list(claim_status("status", obj.get("status") or {}, old.get("status") or {}, requests, deleted=deleted))
+        return list(validate_claim_status("status", obj.get("status") or {}, old.get("status") or {}, requests, deleted=deleted))
 
 
 class ResourceClaimTemplateStrategy(BuiltinStrategy):
@@ -383,7 +392,7 @@ class ResourceClaimTemplateStrategy(BuiltinStrategy):
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         spec = obj["spec"]
-        return [*template_meta("spec.metadata", spec.get("metadata")), *claim_spec("spec.spec", spec.get("spec") or {})]
+        return [*check_template_meta("spec.metadata", spec.get("metadata")), *validate_claim_spec("spec.spec", spec.get("spec") or {})]
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return [*self.validate_create(context, obj), *immutable("spec", obj["spec"], old["spec"])]
+        return [*self.validate_create(context, obj), *check_immutable("spec", obj["spec"], old["spec"])]

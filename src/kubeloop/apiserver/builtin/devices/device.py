@@ -11,17 +11,17 @@ from typing import Any
 
 from kubeloop.apiserver.builtin.devices.fields import (
     QUALIFIED,
-    binding_conditions,
-    domain_qualified_name,
-    items,
-    mapping,
-    nothing,
-    taint,
-    unique,
+    accept_any,
+    check_binding_conditions,
+    validate_domain_qualified_name,
+    validate_items,
+    validate_mapping,
+    validate_taint,
+    validate_unique_items,
 )
-from kubeloop.apiserver.builtin.pods.scheduling import node_selector
+from kubeloop.apiserver.builtin.pods.scheduling import validate_node_selector
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.validation.formats import label_name_field, subdomain_field
+from kubeloop.apiserver.validation.formats import validate_label_name_field, validate_subdomain_field
 from kubeloop.meta.field_error import Errors, forbidden, invalid, required, too_long
 from kubeloop.types import JSONObject
 
@@ -31,7 +31,7 @@ from kubeloop.types import JSONObject
 _MOST_VALUES = 10
 
 
-def shared_capacity(path: str, capacity: JSONObject) -> Errors:
+def validate_shared_capacity(path: str, capacity: JSONObject) -> Errors:
     """Validate the capacity of a device that several claims can share."""
     policy = capacity.get("requestPolicy")
     if policy is None:
@@ -50,52 +50,52 @@ def shared_capacity(path: str, capacity: JSONObject) -> Errors:
             yield from _range(f"{path}.{name}", of_range, whole, default)
 
 
-def whole_capacity(path: str, capacity: JSONObject) -> Errors:
+def validate_whole_capacity(path: str, capacity: JSONObject) -> Errors:
     """Validate the capacity of a device that one claim uses."""
     if capacity.get("requestPolicy") is not None:
         yield forbidden(f"{path}.requestPolicy", "allowMultipleAllocations must be true")
 
 
 def _values(path: str, values: list[str], whole: str, default: str) -> Errors:
-    for at in range(1, len(values)):
-        if quantity(values[at - 1]) > quantity(values[at]):
-            yield invalid(f"{path}[{at}]", _text(values[at]), "values must be sorted in ascending order")
+    for index in range(1, len(values)):
+        if quantity(values[index - 1]) > quantity(values[index]):
+            yield invalid(f"{path}[{index}]", _text(values[index]), "values must be sorted in ascending order")
 
     def fits(here: str, value: str) -> Errors:
         if quantity(value) > quantity(whole):
             yield invalid(here, _text(value), f"option is larger than capacity value: {_text(whole)}")
 
-    yield from unique(path, values, _MOST_VALUES, fits, lambda one: str(quantity(one).value()))
+    yield from validate_unique_items(path, values, _MOST_VALUES, fits, lambda one: str(quantity(one).value()))
     if len(values) > _MOST_VALUES or all(quantity(one) != quantity(default) for one in values):
         yield invalid(path, _text(default), "default value is not valid according to the requestPolicy")
 
 
-def _range(path: str, found: JSONObject, whole: str, default: str) -> Errors:
-    least, most, step = found.get("min"), found.get("max"), found.get("step")
-    if least is None:
+def _range(path: str, field_value: JSONObject, whole: str, default: str) -> Errors:
+    minimum, maximum, step = field_value.get("min"), field_value.get("max"), field_value.get("step")
+    if minimum is None:
         yield required(f"{path}.min", "required when validRange is defined")
         return
-    if quantity(least) > quantity(whole):
-        yield invalid(f"{path}.min", _text(least), f"min is larger than capacity value: {_text(whole)}")
-    if quantity(default) < quantity(least):
-        yield invalid(f"{path}.min", _text(default), f"default is less than min: {_text(least)}")
-    if most is not None:
-        if quantity(least) > quantity(most):
-            yield invalid(f"{path}.max", _text(least), f"min is larger than max: {_text(most)}")
-        if quantity(most) > quantity(whole):
-            yield invalid(f"{path}.max", _text(most), f"max is larger than capacity value: {_text(whole)}")
-        if quantity(default) > quantity(most):
-            yield invalid(f"{path}.max", _text(default), f"default is more than max: {_text(most)}")
+    if quantity(minimum) > quantity(whole):
+        yield invalid(f"{path}.min", _text(minimum), f"min is larger than capacity value: {_text(whole)}")
+    if quantity(default) < quantity(minimum):
+        yield invalid(f"{path}.min", _text(default), f"default is less than min: {_text(minimum)}")
+    if maximum is not None:
+        if quantity(minimum) > quantity(maximum):
+            yield invalid(f"{path}.max", _text(minimum), f"min is larger than max: {_text(maximum)}")
+        if quantity(maximum) > quantity(whole):
+            yield invalid(f"{path}.max", _text(maximum), f"max is larger than capacity value: {_text(whole)}")
+        if quantity(default) > quantity(maximum):
+            yield invalid(f"{path}.max", _text(default), f"default is more than max: {_text(maximum)}")
     if step is None:
         return
-    first = quantity(least) + quantity(step)
+    first = quantity(minimum) + quantity(step)
     if first > quantity(whole):
         yield invalid(f"{path}.step", _text(step), f"one step {first} is larger than capacity value: {_text(whole)}")
-    for value in (default, most):
+    for value in (default, maximum):
         # A step of zero is rejected because no value is a multiple of it.
         width = quantity(step).value()
-        if value is not None and (not width or (quantity(value).value() - quantity(least).value()) % width):
-            why = f"value is not a multiple of a given step ({_text(step)}) from ({_text(least)})"
+        if value is not None and (not width or (quantity(value).value() - quantity(minimum).value()) % width):
+            why = f"value is not a multiple of a given step ({_text(step)}) from ({_text(minimum)})"
             yield invalid(f"{path}.step", _text(value), why)
 
 
@@ -114,47 +114,49 @@ _VERSION = rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRERELEASE}(\.{_PRERELEASE})*)?
 _NODES = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the "
 
 
-def device(before: JSONObject, per_device: bool, path: str, found: JSONObject) -> Errors:
+def validate_device(before: JSONObject, per_device: bool, path: str, value: JSONObject) -> Errors:
     """Validate a device.
 
     Args:
         before: Devices of the replaced slice by name, whose values are accepted.
         per_device: Each device names its own nodes.
         path: Path of the device.
-        found: The device.
+        value: The device.
 
     Returns:
         The errors.
     """
-    name, attributes, capacity = found.get("name", ""), found.get("attributes") or {}, found.get("capacity") or {}
-    yield from label_name_field(f"{path}.name", name)
+    name, attributes, capacity = value.get("name", ""), value.get("attributes") or {}, value.get("capacity") or {}
+    yield from validate_label_name_field(f"{path}.name", name)
     if len(attributes) + len(capacity) > _MOST_ATTRIBUTES:
         why = f"the total number of attributes and capacities must not exceed {_MOST_ATTRIBUTES}"
         yield invalid(path, len(attributes) + len(capacity), why)
     if len(attributes) > 48:
         yield invalid(path, len(attributes), "the total number of attribute values must not exceed 48")
-    yield from mapping(f"{path}.attributes", attributes, None, QUALIFIED, domain_qualified_name, _attribute)
-    check = shared_capacity if found.get("allowMultipleAllocations") else whole_capacity
-    yield from mapping(f"{path}.capacity", capacity, None, QUALIFIED, domain_qualified_name, check)
-    if name not in before or (before[name].get("taints") or []) != (found.get("taints") or []):
-        yield from items(f"{path}.taints", found.get("taints"), _MOST_TAINTS, taint)
-    consumed = found.get("consumesCounters")
+    yield from validate_mapping(f"{path}.attributes", attributes, None, QUALIFIED, validate_domain_qualified_name, _attribute)
+    check = validate_shared_capacity if value.get("allowMultipleAllocations") else validate_whole_capacity
+    yield from validate_mapping(f"{path}.capacity", capacity, None, QUALIFIED, validate_domain_qualified_name, check)
+    if name not in before or (before[name].get("taints") or []) != (value.get("taints") or []):
+        yield from validate_items(f"{path}.taints", value.get("taints"), _MOST_TAINTS, validate_taint)
+    consumed = value.get("consumesCounters")
     key = "counterSet"
-    yield from unique(f"{path}.consumesCounters", consumed, _MOST_CONSUMED, partial(counters, key), lambda one: one.get(key, ""))
-    yield from _nodes(path, found, per_device)
-    yield from binding_conditions(path, found)
+    yield from validate_unique_items(
+        f"{path}.consumesCounters", consumed, _MOST_CONSUMED, partial(validate_counters, key), lambda one: one.get(key, "")
+    )
+    yield from _nodes(path, value, per_device)
+    yield from check_binding_conditions(path, value)
 
 
-def counters(key: str, path: str, found: JSONObject) -> Errors:
+def validate_counters(key: str, path: str, value: JSONObject) -> Errors:
     """Validate the counters of a set, which ``key`` names."""
-    if not found.get(key):
+    if not value.get(key):
         yield required(f"{path}.{key}")
     else:
-        yield from label_name_field(f"{path}.{key}", found[key])
-    if not found.get("counters"):
+        yield from validate_label_name_field(f"{path}.{key}", value[key])
+    if not value.get("counters"):
         yield required(f"{path}.counters")
     else:
-        yield from mapping(f"{path}.counters", found["counters"], _MOST_COUNTERS, _LABEL, label_name_field, nothing)
+        yield from validate_mapping(f"{path}.counters", value["counters"], _MOST_COUNTERS, _LABEL, validate_label_name_field, accept_any)
 
 
 def _attribute(path: str, attribute: JSONObject) -> Errors:
@@ -166,9 +168,9 @@ def _attribute(path: str, attribute: JSONObject) -> Errors:
             yield invalid(f"{path}.version", version, "must be a string compatible with semver.org spec 2.0.0")
         if len(version.encode()) > _LONGEST_VALUE:
             yield too_long(f"{path}.version", _LONGEST_VALUE)
-    given = [name for name in _VALUES if attribute.get(name) is not None]
-    if len(given) != 1:
-        shown: Any = "" if not given else _as_go_prints(attribute)
+    values = [name for name in _VALUES if attribute.get(name) is not None]
+    if len(values) != 1:
+        shown: Any = "" if not values else _as_go_prints(attribute)
         yield invalid(path, shown, "exactly one value must be specified")
 
 
@@ -177,26 +179,26 @@ def _as_go_prints(attribute: JSONObject) -> JSONObject:
     return {**shown, **dict.fromkeys(("IntValues", "BoolValues", "StringValues", "VersionValues"))}
 
 
-def _nodes(path: str, found: JSONObject, per_device: bool) -> Errors:
+def _nodes(path: str, value: JSONObject, per_device: bool) -> Errors:
     if not per_device:
-        if any(found.get(name) is not None for name in ("nodeName", "nodeSelector", "allNodes")):
+        if any(value.get(name) is not None for name in ("nodeName", "nodeSelector", "allNodes")):
             rule = "can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec"
             yield invalid(path, None, f"`nodeName`, `nodeSelector` and `allNodes` {rule}")
         return
-    given, name, selector, everywhere = [], found.get("nodeName"), found.get("nodeSelector"), found.get("allNodes")
+    values, name, selector, everywhere = [], value.get("nodeName"), value.get("nodeSelector"), value.get("allNodes")
     if name:
-        given.append("`nodeName`")
-        yield from subdomain_field(f"{path}.nodeName", name)
+        values.append("`nodeName`")
+        yield from validate_subdomain_field(f"{path}.nodeName", name)
     elif name is not None:
         yield invalid(f"{path}.nodeName", name, "must not be empty")
     if selector is not None:
-        given.append("`nodeSelector`")
-        yield from node_selector(f"{path}.nodeSelector", selector, False)
+        values.append("`nodeSelector`")
+        yield from validate_node_selector(f"{path}.nodeSelector", selector, False)
     if everywhere:
-        given.append("`allNodes`")
+        values.append("`allNodes`")
     elif everywhere is not None:
         yield invalid(f"{path}.allNodes", everywhere, "must be either unset or set to true")
-    if not given:
+    if not values:
         yield required(path, f"{_NODES}ResourceSlice spec")
-    elif len(given) > 1:
-        yield invalid(path, f"{{{', '.join(given)}}}", f"{_NODES}ResourceSlice spec")
+    elif len(values) > 1:
+        yield invalid(path, f"{{{', '.join(values)}}}", f"{_NODES}ResourceSlice spec")

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
-from kubeloop.apiserver.builtin.pods.volume_plugins import csi_driver_name
-from kubeloop.apiserver.validation.formats import each, label_name_field, one_of, subdomain_field, unsupported
+from kubeloop.apiserver.builtin.pods.volume_plugins import validate_csi_driver_name
+from kubeloop.apiserver.validation.formats import check_one_of, each, unsupported, validate_label_name_field, validate_subdomain_field
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required, too_long, too_many
 from kubeloop.meta.names import c_identifier, label_value, qualified_name
 from kubeloop.types import JSONObject
@@ -24,12 +24,12 @@ _UUID = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _NO_REQUEST = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 
 
-def driver_name(path: str, name: str) -> Errors:
+def validate_driver_name(path: str, name: str) -> Errors:
     """Validate the name of a driver."""
-    return csi_driver_name(path, name)
+    return validate_csi_driver_name(path, name)
 
 
-def pool_name(path: str, name: str) -> Errors:
+def validate_pool_name(path: str, name: str) -> Errors:
     """Validate the name of a pool."""
     if not name:
         yield required(path)
@@ -37,21 +37,21 @@ def pool_name(path: str, name: str) -> Errors:
     if len(name) > _POOL:
         yield too_long(path, _POOL)
     for part in name.split("/"):
-        yield from subdomain_field(path, part)
+        yield from validate_subdomain_field(path, part)
 
 
-def class_name(path: str, name: str) -> Errors:
+def validate_class_name(path: str, name: str) -> Errors:
     """Validate the name of a device class."""
     if not name:
         yield required(path)
     else:
-        yield from subdomain_field(path, name)
+        yield from validate_subdomain_field(path, name)
 
 
-def share_id(path: str, value: str) -> Errors:
+def validate_share_id(path: str, value: str) -> Errors:
     """Validate the ID of a share."""
-    if fault := _uuid_fault(value):
-        yield invalid(path, value, f"error validating uid: {fault}")
+    if error := _uuid_fault(value):
+        yield invalid(path, value, f"error validating uid: {error}")
     elif len(value) != 36 or value != value.lower():
         form = "`xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters"
         yield invalid(path, value, f"uid must be in RFC 4122 normalized form, {form}")
@@ -77,7 +77,7 @@ def _uuid_fault(value: str) -> str:
     return "" if re.fullmatch(_UUID, bare) else "invalid UUID format"
 
 
-def domain_qualified_name(path: str, name: str) -> Errors:
+def validate_domain_qualified_name(path: str, name: str) -> Errors:
     """Validate an identifier with or without a domain. A name with several slashes is not checked."""
     domain, *rest = name.split("/")
     if not rest:
@@ -86,16 +86,16 @@ def domain_qualified_name(path: str, name: str) -> Errors:
         if not domain:
             yield invalid(path, "", "the domain must not be empty")
         else:
-            yield from driver_name(path, domain)
+            yield from validate_driver_name(path, domain)
         if not rest[0]:
             yield invalid(path, "", "the name must not be empty")
         else:
             yield from _identifier(path, rest[0])
 
 
-def fully_qualified_name(path: str, name: str) -> Errors:
+def validate_fully_qualified_name(path: str, name: str) -> Errors:
     """Validate an identifier with a domain."""
-    yield from domain_qualified_name(path, name)
+    yield from validate_domain_qualified_name(path, name)
     if "/" not in name:
         yield invalid(path, name, "a fully qualified name must be a domain and a name separated by a slash")
 
@@ -106,7 +106,7 @@ def _identifier(path: str, name: str) -> Errors:
     yield from each(path, name, c_identifier(name))
 
 
-class Requests:
+class RequestNames:
     """The names of a claim's requests, and of the alternatives (subrequests) of each."""
 
     def __init__(self, devices: Mapping[str, Any]) -> None:
@@ -126,7 +126,7 @@ class Requests:
             yield invalid(path, name, _NO_REQUEST)
             return
         for part in parts:
-            yield from label_name_field(path, part)
+            yield from validate_label_name_field(path, part)
         if name not in self:
             yield invalid(path, name, _NO_REQUEST)
 
@@ -139,30 +139,30 @@ class Requests:
 Check = Callable[[str, Any], Iterable[FieldError]]
 
 
-def items(path: str, found: list[Any] | None, most: int | None, check: Check) -> Errors:
+def validate_items(path: str, items: list[Any] | None, maximum: int | None, check: Check) -> Errors:
     """Validate each item of a list.
 
     Args:
         path: Path of the list.
-        found: The items; None is an empty list.
-        most: Maximum number of items; None for no limit.
+        items: The items; None is an empty list.
+        maximum: Maximum number of items; None for no limit.
         check: Validates one item.
 
     Returns:
         The errors.
     """
-    found = found or []
-    if most is not None and len(found) > most:
-        yield too_many(path, len(found), most)
+    items = items or []
+    if maximum is not None and len(items) > maximum:
+        yield too_many(path, len(items), maximum)
         return
-    for at, item in enumerate(found):
-        yield from check(f"{path}[{at}]", item)
+    for index, item in enumerate(items):
+        yield from check(f"{path}[{index}]", item)
 
 
-def unique(
+def validate_unique_items(
     path: str,
-    found: list[Any] | None,
-    most: int | None,
+    items: list[Any] | None,
+    maximum: int | None,
     check: Check,
     key: Callable[[Any], Hashable],
     shown: Callable[[Hashable], Any] = lambda one: one,
@@ -171,8 +171,8 @@ def unique(
 
     Args:
         path: Path of the list.
-        found: The items; None is an empty list.
-        most: Maximum number of items; None for no limit.
+        items: The items; None is an empty list.
+        maximum: Maximum number of items; None for no limit.
         check: Validates one item.
         key: Returns the key of an item.
         shown: Converts a key for messages.
@@ -180,25 +180,27 @@ def unique(
     Returns:
         The errors.
     """
-    found = found or []
-    yield from items(path, found, most, check)
-    if most is not None and len(found) > most:
+    items = items or []
+    yield from validate_items(path, items, maximum, check)
+    if maximum is not None and len(items) > maximum:
         return
     known: set[Hashable] = set()
-    for at, item in enumerate(found):
+    for index, item in enumerate(items):
         this = key(item)
         if this in known:
-            yield duplicate(f"{path}[{at}]", shown(this))
+            yield duplicate(f"{path}[{index}]", shown(this))
         known.add(this)
 
 
-def mapping(path: str, found: Mapping[str, Any] | None, most: int | None, key_length: int, check_key: Check, check: Check) -> Errors:
+def validate_mapping(
+    path: str, entries: Mapping[str, Any] | None, maximum: int | None, key_length: int, check_key: Check, check: Check
+) -> Errors:
     """Validate each entry of a map.
 
     Args:
         path: Path of the map.
-        found: The entries; None is an empty map.
-        most: Maximum number of entries; None for no limit.
+        entries: The entries; None is an empty map.
+        maximum: Maximum number of entries; None for no limit.
         key_length: Maximum bytes of a key in paths; longer keys are shortened.
         check_key: Validates a key.
         check: Validates a value.
@@ -206,35 +208,35 @@ def mapping(path: str, found: Mapping[str, Any] | None, most: int | None, key_le
     Returns:
         The errors.
     """
-    found = found or {}
-    if most is not None and len(found) > most:
-        yield too_many(path, len(found), most)
+    entries = entries or {}
+    if maximum is not None and len(entries) > maximum:
+        yield too_many(path, len(entries), maximum)
         return
-    for key, value in found.items():
+    for key, value in entries.items():
         yield from check_key(path, key)
         yield from check(f"{path}[{_shortened(key, key_length)}]", value)
 
 
-def nothing(_path: str, _value: Any) -> Errors:
+def accept_any(_path: str, _value: Any) -> Errors:
     """Accept any value: a check without errors."""
     return iter(())
 
 
-def itself(value: Hashable) -> Hashable:
+def identity_key(value: Hashable) -> Hashable:
     """Return the value: the key of items that are their own keys."""
     return value
 
 
-def named(value: dict[str, Any]) -> Hashable:
+def name_key(value: dict[str, Any]) -> Hashable:
     """Return the name of an item: the key of named items."""
     name: str = value.get("name", "")
     return name
 
 
-def _shortened(text: str, most: int) -> str:
-    if len(text) <= most:
+def _shortened(text: str, maximum: int) -> str:
+    if len(text) <= maximum:
         return text
-    left = most - len("...")
+    left = maximum - len("...")
     return f"{text[: (left + 1) // 2]}...{text[len(text) - left // 2 :]}"
 
 
@@ -242,17 +244,17 @@ _LONGEST = 10 * 1024
 _MOST_CONDITIONS = 4
 
 
-def configuration(path: str, config: JSONObject, *, stored: bool = False) -> Errors:
+def validate_configuration(path: str, config: JSONObject, *, stored: bool = False) -> Errors:
     """Validate the opaque configuration of a driver."""
     opaque = config.get("opaque")
     if opaque is None:
         yield required(f"{path}.opaque")
         return
-    yield from driver_name(f"{path}.opaque.driver", opaque.get("driver", ""))
-    yield from raw_object(f"{path}.opaque.parameters", opaque.get("parameters"), stored=stored)
+    yield from validate_driver_name(f"{path}.opaque.driver", opaque.get("driver", ""))
+    yield from validate_raw_object(f"{path}.opaque.parameters", opaque.get("parameters"), stored=stored)
 
 
-def raw_object(path: str, value: Any, *, stored: bool = False) -> Errors:
+def validate_raw_object(path: str, value: Any, *, stored: bool = False) -> Errors:
     """Validate an object of any content and limited size. An object that is ``stored`` already may be larger."""
     if value is None:
         yield required(path)
@@ -262,57 +264,57 @@ def raw_object(path: str, value: Any, *, stored: bool = False) -> Errors:
         yield invalid(path, "<value omitted>", "must be a valid JSON object")
 
 
-def label_name(path: str, name: str) -> Errors:
+def validate_label_name(path: str, name: str) -> Errors:
     """Validate a label key."""
     return each(path, name, qualified_name(name))
 
 
-def binding_conditions(path: str, holder: JSONObject) -> Errors:
+def check_binding_conditions(path: str, holder: JSONObject) -> Errors:
     """Check that both lists of binding conditions are set or none, and that they have no duplicates."""
-    wanted, failures = holder.get("bindingConditions") or [], holder.get("bindingFailureConditions") or []
-    for field, found in (("bindingConditions", wanted), ("bindingFailureConditions", failures)):
-        yield from items(f"{path}.{field}", found, _MOST_CONDITIONS, label_name)
-    yield from _repeated(f"{path}.bindingConditions", wanted)
+    requested, failures = holder.get("bindingConditions") or [], holder.get("bindingFailureConditions") or []
+    for field, value in (("bindingConditions", requested), ("bindingFailureConditions", failures)):
+        yield from validate_items(f"{path}.{field}", value, _MOST_CONDITIONS, validate_label_name)
+    yield from _repeated(f"{path}.bindingConditions", requested)
     known: set[str] = set()
-    for at, one in enumerate(failures):
-        here = f"{path}.bindingFailureConditions[{at}]"
+    for index, one in enumerate(failures):
+        here = f"{path}.bindingFailureConditions[{index}]"
         if one in known:
             yield duplicate(here, one)
         known.add(one)
-        if one in wanted:
+        if one in requested:
             yield invalid(here, one, "bindingFailureConditions must not overlap with bindingConditions")
     for field, other in (("bindingConditions", "bindingFailureConditions"), ("bindingFailureConditions", "bindingConditions")):
         if holder.get(other) and not holder.get(field):
             yield invalid(f"{path}.{field}", holder.get(field), f"{field} are required to use {other}")
 
 
-def _repeated(path: str, found: list[str]) -> Errors:
+def _repeated(path: str, value: list[str]) -> Errors:
     known: set[str] = set()
-    for at, one in enumerate(found):
+    for index, one in enumerate(value):
         if one in known:
-            yield duplicate(f"{path}[{at}]", one)
+            yield duplicate(f"{path}[{index}]", one)
         known.add(one)
 
 
 _EFFECTS = ("NoExecute", "NoSchedule", "None")
 
 
-def taint(path: str, found: JSONObject) -> Errors:
+def validate_taint(path: str, field_value: JSONObject) -> Errors:
     """Validate the taint of a device."""
-    value, effect = found.get("value", ""), found.get("effect", "")
-    yield from label_name(f"{path}.key", found.get("key", ""))
+    value, effect = field_value.get("value", ""), field_value.get("effect", "")
+    yield from validate_label_name(f"{path}.key", field_value.get("key", ""))
     yield from each(f"{path}.value", value, label_value(value))
     if not effect:
         yield required(f"{path}.effect")
     else:
-        yield from one_of(f"{path}.effect", effect, _EFFECTS)
+        yield from check_one_of(f"{path}.effect", effect, _EFFECTS)
 
 
-def toleration(path: str, found: JSONObject) -> Errors:
+def validate_toleration(path: str, field_value: JSONObject) -> Errors:
     """Validate a toleration of device taints."""
-    value, operator = found.get("value", ""), found.get("operator", "")
-    if found.get("key"):
-        yield from label_name(f"{path}.key", found["key"])
+    value, operator = field_value.get("value", ""), field_value.get("operator", "")
+    if field_value.get("key"):
+        yield from validate_label_name(f"{path}.key", field_value["key"])
     match operator:
         case "Exists":
             if value:
@@ -323,5 +325,5 @@ def toleration(path: str, found: JSONObject) -> Errors:
             yield required(f"{path}.operator")
         case _:
             yield unsupported(f"{path}.operator", operator, ("Equal", "Exists"))
-    if found.get("effect"):
-        yield from one_of(f"{path}.effect", found["effect"], _EFFECTS)
+    if field_value.get("effect"):
+        yield from check_one_of(f"{path}.effect", field_value["effect"], _EFFECTS)

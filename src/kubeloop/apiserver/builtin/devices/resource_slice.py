@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from kubeloop.apiserver.builtin.devices.device import counters, device
-from kubeloop.apiserver.builtin.devices.fields import driver_name, named, pool_name, unique
+from kubeloop.apiserver.builtin.devices.device import validate_counters, validate_device
+from kubeloop.apiserver.builtin.devices.fields import name_key, validate_driver_name, validate_pool_name, validate_unique_items
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.pods.scheduling import node_selector
+from kubeloop.apiserver.builtin.pods.scheduling import validate_node_selector
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import immutable, subdomain_field
+from kubeloop.apiserver.validation.formats import check_immutable, validate_subdomain_field
 from kubeloop.meta.field_error import Errors, FieldError, invalid, required
 from kubeloop.types import JSONObject
 
@@ -51,10 +51,10 @@ class ResourceSliceStrategy(BuiltinStrategy):
 
 def _as_sent(spec: JSONObject, sent: Any) -> JSONObject:
     """Return the spec with the empty lists of the request body, which count as set: at most one of two lists may be set."""
-    given = sent.get("spec") if isinstance(sent, dict) else None
-    if not isinstance(given, dict):
+    sent_spec = sent.get("spec") if isinstance(sent, dict) else None
+    if not isinstance(sent_spec, dict):
         return spec
-    return spec | {name: [] for name in ("devices", "sharedCounters") if given.get(name) == [] and name not in spec}
+    return spec | {name: [] for name in ("devices", "sharedCounters") if sent_spec.get(name) == [] and name not in spec}
 
 
 def _stamp_taints(obj: JSONObject, time: str) -> None:
@@ -66,59 +66,59 @@ def _stamp_taints(obj: JSONObject, time: str) -> None:
 
 
 def _spec(spec: JSONObject, old: JSONObject | None) -> Errors:
-    yield from driver_name("spec.driver", spec.get("driver", ""))
+    yield from validate_driver_name("spec.driver", spec.get("driver", ""))
     pool = spec.get("pool") or {}
-    yield from pool_name("spec.pool.name", pool.get("name", ""))
+    yield from validate_pool_name("spec.pool.name", pool.get("name", ""))
     if pool.get("resourceSliceCount", 0) <= 0:
         yield invalid("spec.pool.resourceSliceCount", pool.get("resourceSliceCount", 0), "must be greater than zero")
     if pool.get("generation", 0) < 0:
         yield invalid("spec.pool.generation", pool["generation"], "must be greater than or equal to zero")
     if old is not None:
-        yield from immutable("spec.pool.name", pool.get("name", ""), (old.get("pool") or {}).get("name", ""))
-        yield from immutable("spec.driver", spec.get("driver", ""), old.get("driver", ""))
-        yield from immutable("spec.nodeName", spec.get("nodeName"), old.get("nodeName"))
+        yield from check_immutable("spec.pool.name", pool.get("name", ""), (old.get("pool") or {}).get("name", ""))
+        yield from check_immutable("spec.driver", spec.get("driver", ""), old.get("driver", ""))
+        yield from check_immutable("spec.nodeName", spec.get("nodeName"), old.get("nodeName"))
     yield from _nodes(spec)
     devices, shared = spec.get("devices"), spec.get("sharedCounters")
     if devices is not None and shared is not None:
         yield invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed")
     known = {one.get("name", ""): one for one in (old or {}).get("devices") or ()}
     complex_ = any(one.get("taints") or one.get("consumesCounters") for one in devices or ())
-    most = _MOST_COMPLEX_DEVICES if complex_ else _MOST_DEVICES
-    check = partial(device, known, bool(spec.get("perDeviceNodeSelection")))
-    yield from unique("spec.devices", devices, most, check, named)
-    yield from unique("spec.sharedCounters", shared, _MOST_COUNTER_SETS, partial(counters, "name"), named)
+    maximum = _MOST_COMPLEX_DEVICES if complex_ else _MOST_DEVICES
+    check = partial(validate_device, known, bool(spec.get("perDeviceNodeSelection")))
+    yield from validate_unique_items("spec.devices", devices, maximum, check, name_key)
+    yield from validate_unique_items("spec.sharedCounters", shared, _MOST_COUNTER_SETS, partial(validate_counters, "name"), name_key)
 
 
 def _nodes(spec: JSONObject) -> Errors:
     """Check that the slice names its nodes in exactly one way."""
-    given, name, selector = [], spec.get("nodeName"), spec.get("nodeSelector")
+    values, name, selector = [], spec.get("nodeName"), spec.get("nodeSelector")
     if name:
-        given.append("`nodeName`")
-        yield from subdomain_field("spec.nodeName", name)
+        values.append("`nodeName`")
+        yield from validate_subdomain_field("spec.nodeName", name)
     elif name is not None:
         yield invalid("spec.nodeName", name, "must be either unset or set to a non-empty string")
     if selector is not None:
-        given.append("`nodeSelector`")
-        yield from node_selector("spec.nodeSelector", selector, False)
+        values.append("`nodeSelector`")
+        yield from validate_node_selector("spec.nodeSelector", selector, False)
         terms = selector.get("nodeSelectorTerms")
         if len(terms or ()) != 1:
             yield invalid("spec.nodeSelector.nodeSelectorTerms", _as_go_prints(terms), "must have exactly one node selector term")
     for field in ("allNodes", "perDeviceNodeSelection"):
         if spec.get(field):
-            given.append(f"`{field}`")
+            values.append(f"`{field}`")
         elif spec.get(field) is not None:
             yield invalid(f"spec.{field}", spec[field], "must be either unset or set to true")
-    if not given:
+    if not values:
         yield required("spec", _ONE_OF)
-    elif len(given) > 1:
-        yield invalid("spec", f"{{{', '.join(given)}}}", f"{_ONE_OF}, but multiple fields are set")
+    elif len(values) > 1:
+        yield invalid("spec", f"{{{', '.join(values)}}}", f"{_ONE_OF}, but multiple fields are set")
 
 
 def _as_go_prints(terms: list[JSONObject] | None) -> list[JSONObject] | None:
-    def requirements(found: list[JSONObject] | None) -> list[JSONObject] | None:
-        if found is None:
+    def requirements(value: list[JSONObject] | None) -> list[JSONObject] | None:
+        if value is None:
             return None
-        return [{"Key": one.get("key", ""), "Operator": one.get("operator", ""), "Values": one.get("values")} for one in found]
+        return [{"Key": one.get("key", ""), "Operator": one.get("operator", ""), "Values": one.get("values")} for one in value]
 
     if terms is None:
         return None

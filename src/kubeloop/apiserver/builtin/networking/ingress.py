@@ -10,14 +10,14 @@ from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.empty_values import part_at
 from kubeloop.apiserver.validation.formats import (
+    check_immutable,
+    check_one_of,
     each,
-    immutable,
-    ip_address,
     ip_warnings,
-    label_name_field,
-    one_of,
     sloppy_ip,
-    subdomain_field,
+    validate_ip_address,
+    validate_label_name_field,
+    validate_subdomain_field,
 )
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required, too_long
 from kubeloop.meta.names import (
@@ -34,14 +34,14 @@ from kubeloop.types import JSONObject
 # References to objects of any kind. Source: validateIngressTypedLocalObjectReference, ValidateCrossVersionObjectReference.
 
 
-def typed_reference(path: str, reference: JSONObject) -> Iterator[FieldError]:
+def validate_typed_reference(path: str, reference: JSONObject) -> Iterator[FieldError]:
     """Validate a reference with API group, kind and name."""
     if reference.get("apiGroup") is not None:
-        yield from subdomain_field(f"{path}.apiGroup", reference["apiGroup"])
-    yield from kind_and_name(path, reference)
+        yield from validate_subdomain_field(f"{path}.apiGroup", reference["apiGroup"])
+    yield from validate_kind_and_name(path, reference)
 
 
-def kind_and_name(path: str, reference: JSONObject) -> Iterator[FieldError]:
+def validate_kind_and_name(path: str, reference: JSONObject) -> Iterator[FieldError]:
     """Validate kind and name of a reference."""
     for name in ("kind", "name"):
         if not reference.get(name):
@@ -66,7 +66,7 @@ class IngressClassStrategy(BuiltinStrategy):
         return list(_class_spec(obj["spec"]))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        fixed = immutable("spec.controller", obj["spec"].get("controller", ""), old["spec"].get("controller", ""))
+        fixed = check_immutable("spec.controller", obj["spec"].get("controller", ""), old["spec"].get("controller", ""))
         return [*fixed, *_class_spec(obj["spec"])]
 
 
@@ -74,12 +74,12 @@ def _class_spec(spec: JSONObject) -> Errors:
     controller = spec.get("controller", "")
     if len(controller.encode()) > _CONTROLLER_LIMIT:
         yield too_long("spec.controller", _CONTROLLER_LIMIT)
-    yield from domain_prefixed_path("spec.controller", controller)
+    yield from validate_domain_prefixed_path("spec.controller", controller)
     if spec.get("parameters") is not None:
         yield from _parameters("spec.parameters", spec["parameters"])
 
 
-def domain_prefixed_path(path: str, value: str) -> Errors:
+def validate_domain_prefixed_path(path: str, value: str) -> Errors:
     """Validate a path such as ``acme.io/foo``. Source: IsDomainPrefixedPath."""
     if not value:
         yield required(path)
@@ -88,23 +88,23 @@ def domain_prefixed_path(path: str, value: str) -> Errors:
     if not host or not rest:
         yield invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')
         return
-    yield from subdomain_field(path, host)
+    yield from validate_subdomain_field(path, host)
     if not re.fullmatch(_PATH, rest):
         yield invalid(path, rest, wrong_pattern("Invalid path", _PATH))
 
 
 def _parameters(path: str, parameters: JSONObject) -> Errors:
-    yield from typed_reference(path, parameters)
+    yield from validate_typed_reference(path, parameters)
     scope, namespace = parameters.get("scope"), parameters.get("namespace")
     if scope is None:
         yield required(f"{path}.scope")
         return
-    yield from one_of(f"{path}.scope", scope, ("Cluster", "Namespace"))
+    yield from check_one_of(f"{path}.scope", scope, ("Cluster", "Namespace"))
     if scope == "Namespace":
         if namespace is None:
             yield required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'")
         else:
-            yield from label_name_field(f"{path}.namespace", namespace)
+            yield from validate_label_name_field(f"{path}.namespace", namespace)
     elif scope == "Cluster" and namespace is not None:
         yield forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'")
 
@@ -121,12 +121,12 @@ class IngressStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("update", "create")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        spec, found = obj["spec"], list(_spec(obj["spec"], context.sent, any_secret=False, any_wildcard=False))
+        spec, result = obj["spec"], list(_spec(obj["spec"], context.sent, any_secret=False, any_wildcard=False))
         annotation = (obj["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
         if annotation is not None and spec.get("ingressClassName") not in (None, annotation):
             path = f"annotations.{CLASS_ANNOTATION}"
-            found.append(invalid(path, annotation, "must match `ingressClassName` when both are specified"))
-        return found
+            result.append(invalid(path, annotation, "must match `ingressClassName` when both are specified"))
+        return result
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         before = old["spec"]
@@ -136,7 +136,9 @@ class IngressStrategy(BuiltinStrategy):
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         known = {one.get("ip") for one in _addresses(old)}
-        return [error for at, one in enumerate(_addresses(obj)) for error in _address(f"status.loadBalancer.ingress[{at}]", one, known)]
+        return [
+            error for index, one in enumerate(_addresses(obj)) for error in _address(f"status.loadBalancer.ingress[{index}]", one, known)
+        ]
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         annotated = CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {})
@@ -148,8 +150,8 @@ class IngressStrategy(BuiltinStrategy):
         return []
 
     def warnings_on_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[str]:
-        found = enumerate(_addresses(obj))
-        return [text for at, one in found for text in ip_warnings(f"status.loadBalancer.ingress[{at}]", one.get("ip", ""))]
+        value = enumerate(_addresses(obj))
+        return [text for index, one in value for text in ip_warnings(f"status.loadBalancer.ingress[{index}]", one.get("ip", ""))]
 
 
 def _addresses(obj: JSONObject) -> list[JSONObject]:
@@ -158,9 +160,9 @@ def _addresses(obj: JSONObject) -> list[JSONObject]:
 
 def _address(path: str, one: JSONObject, known: set[str | None]) -> Errors:
     if (address := one.get("ip")) and address not in known:
-        yield from each(f"{path}.ip", address, ip_address(address))
+        yield from each(f"{path}.ip", address, validate_ip_address(address))
     if host := one.get("hostname"):
-        yield from subdomain_field(f"{path}.hostname", host)
+        yield from validate_subdomain_field(f"{path}.hostname", host)
         if sloppy_ip(host) is not None:
             yield invalid(f"{path}.hostname", host, _NOT_AN_ADDRESS)
 
@@ -172,21 +174,21 @@ def _spec(spec: JSONObject, sent: Any, *, any_secret: bool, any_wildcard: bool) 
         yield invalid("spec", part_at(sent, "spec.rules"), "either `defaultBackend` or `rules` must be specified")
     if backend is not None:
         yield from _backend("spec.defaultBackend", backend)
-    for at, rule in enumerate(rules):
-        here, host = f"spec.rules[{at}]", rule.get("host", "")
+    for index, rule in enumerate(rules):
+        here, host = f"spec.rules[{index}]", rule.get("host", "")
         if host:
             if sloppy_ip(host) is not None:
                 yield invalid(f"{here}.host", host, _NOT_AN_ADDRESS)
             yield from each(f"{here}.host", host, _host(host))
         if "*" not in host or not any_wildcard:
             yield from _rule_value(here, rule)
-    for at, tls in enumerate(spec.get("tls") or ()):
+    for index, tls in enumerate(spec.get("tls") or ()):
         for host_at, host in enumerate(tls.get("hosts") or ()):
-            yield from each(f"spec.tls[{at}].hosts[{host_at}]", host, _host(host))
+            yield from each(f"spec.tls[{index}].hosts[{host_at}]", host, _host(host))
         if not any_secret:
-            yield from _secret(f"spec.tls[{at}].secretName", tls)
+            yield from _secret(f"spec.tls[{index}].secretName", tls)
     if spec.get("ingressClassName") is not None:
-        yield from subdomain_field("spec.ingressClassName", spec["ingressClassName"])
+        yield from validate_subdomain_field("spec.ingressClassName", spec["ingressClassName"])
 
 
 def _host(name: str) -> list[str]:
@@ -195,7 +197,7 @@ def _host(name: str) -> list[str]:
 
 def _secret(path: str, tls: JSONObject) -> Errors:
     if tls.get("secretName"):
-        yield from subdomain_field(path, tls["secretName"])
+        yield from validate_subdomain_field(path, tls["secretName"])
 
 
 def _rule_value(path: str, rule: JSONObject) -> Errors:
@@ -204,8 +206,8 @@ def _rule_value(path: str, rule: JSONObject) -> Errors:
     paths = rule["http"].get("paths") or []
     if not paths:
         yield required(f"{path}.http.paths")
-    for at, one in enumerate(paths):
-        yield from _path(f"{path}.http.paths[{at}]", one)
+    for index, one in enumerate(paths):
+        yield from _path(f"{path}.http.paths[{index}]", one)
 
 
 def _path(path: str, one: JSONObject) -> Errors:
@@ -223,7 +225,7 @@ def _path(path: str, one: JSONObject) -> Errors:
         for end in ("/..", "/."):
             if target.endswith(end):
                 yield invalid(f"{path}.path", target, f"cannot end with '{end}'")
-    yield from one_of(f"{path}.pathType", kind, _PATH_TYPES)
+    yield from check_one_of(f"{path}.pathType", kind, _PATH_TYPES)
     yield from _backend(f"{path}.backend", one.get("backend") or {})
 
 
@@ -232,7 +234,7 @@ def _backend(path: str, backend: JSONObject) -> Errors:
     if resource is not None and service is not None:
         yield invalid(path, "", "cannot set both resource and service backends")
     elif resource is not None:
-        yield from typed_reference(f"{path}.resource", resource)
+        yield from validate_typed_reference(f"{path}.resource", resource)
     elif service is not None:
         yield from _service(path, service)
     else:

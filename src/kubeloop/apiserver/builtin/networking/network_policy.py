@@ -8,8 +8,8 @@ from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import cidr, cidr_warnings, each, one_of, sloppy_cidr
-from kubeloop.apiserver.validation.metadata import label_selector
+from kubeloop.apiserver.validation.formats import check_one_of, cidr_warnings, each, sloppy_cidr, validate_cidr
+from kubeloop.apiserver.validation.metadata import validate_label_selector
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import port_name, port_number
 from kubeloop.types import JSONObject
@@ -31,17 +31,17 @@ class NetworkPolicyStrategy(BuiltinStrategy):
         return list(_spec(obj["spec"], known=(), any_value=False))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        any_value = bool(list(label_selector("", old["spec"].get("podSelector"))))
+        any_value = bool(list(validate_label_selector("", old["spec"].get("podSelector"))))
         known = [text for _, block in _blocks(old["spec"]) for text in (block.get("cidr", ""), *(block.get("except") or ()))]
         return list(_spec(obj["spec"], known=tuple(known), any_value=any_value))
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
-        found = []
+        messages = []
         for path, block in _blocks(obj["spec"]):
-            found += cidr_warnings(f"{path}.cidr", block.get("cidr", ""))
-            for at, text in enumerate(block.get("except") or ()):
-                found += cidr_warnings(f"{path}.except[{at}]", text)
-        return found
+            messages += cidr_warnings(f"{path}.cidr", block.get("cidr", ""))
+            for index, text in enumerate(block.get("except") or ()):
+                messages += cidr_warnings(f"{path}.except[{index}]", text)
+        return messages
 
 
 def _holds_empties(tree: Any) -> bool:
@@ -55,17 +55,17 @@ def _holds_empties(tree: Any) -> bool:
 
 def _blocks(spec: JSONObject) -> Iterator[tuple[str, JSONObject]]:
     for direction, peers in _DIRECTIONS:
-        for at, rule in enumerate(spec.get(direction) or ()):
+        for index, rule in enumerate(spec.get(direction) or ()):
             for peer_at, peer in enumerate(rule.get(peers) or ()):
                 if peer.get("ipBlock") is not None:
-                    yield f"spec.{direction}[{at}].{peers}[{peer_at}].ipBlock", peer["ipBlock"]
+                    yield f"spec.{direction}[{index}].{peers}[{peer_at}].ipBlock", peer["ipBlock"]
 
 
 def _spec(spec: JSONObject, *, known: tuple[str, ...], any_value: bool) -> Errors:
-    yield from label_selector("spec.podSelector", spec.get("podSelector"), any_value=any_value)
+    yield from validate_label_selector("spec.podSelector", spec.get("podSelector"), any_value=any_value)
     for direction, peers in _DIRECTIONS:
-        for at, rule in enumerate(spec.get(direction) or ()):
-            here = f"spec.{direction}[{at}]"
+        for index, rule in enumerate(spec.get(direction) or ()):
+            here = f"spec.{direction}[{index}]"
             for port_at, port in enumerate(rule.get("ports") or ()):
                 yield from _port(f"{here}.ports[{port_at}]", port)
             for peer_at, peer in enumerate(rule.get(peers) or ()):
@@ -74,14 +74,14 @@ def _spec(spec: JSONObject, *, known: tuple[str, ...], any_value: bool) -> Error
     if len(types) > len(_DIRECTIONS):
         yield invalid("spec.policyTypes", types, "may not specify more than two policyTypes")
         return
-    for at, kind in enumerate(types):
-        yield from one_of(f"spec.policyTypes[{at}]", kind, ("Ingress", "Egress"))
+    for index, kind in enumerate(types):
+        yield from check_one_of(f"spec.policyTypes[{index}]", kind, ("Ingress", "Egress"))
 
 
 def _port(path: str, port: JSONObject) -> Errors:
     number, end = port.get("port"), port.get("endPort")
     if port.get("protocol") is not None:
-        yield from one_of(f"{path}.protocol", port["protocol"], ("TCP", "UDP", "SCTP"))
+        yield from check_one_of(f"{path}.protocol", port["protocol"], ("TCP", "UDP", "SCTP"))
     if isinstance(number, int):
         yield from each(f"{path}.port", number, port_number(number))
         if end is not None:
@@ -97,15 +97,15 @@ def _port(path: str, port: JSONObject) -> Errors:
 
 
 def _peer(path: str, peer: JSONObject, known: tuple[str, ...], any_value: bool) -> Errors:
-    given = [name for name in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(name) is not None]
-    for name in given[:]:
+    values = [name for name in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(name) is not None]
+    for name in values[:]:
         if name != "ipBlock":
-            yield from label_selector(f"{path}.{name}", peer[name], any_value=any_value)
+            yield from validate_label_selector(f"{path}.{name}", peer[name], any_value=any_value)
         else:
             yield from _block(f"{path}.ipBlock", peer["ipBlock"], known)
-    if not given:
+    if not values:
         yield required(path, "must specify a peer")
-    elif len(given) > 1 and "ipBlock" in given:
+    elif len(values) > 1 and "ipBlock" in values:
         yield forbidden(path, "may not specify both ipBlock and another peer")
 
 
@@ -115,14 +115,14 @@ def _block(path: str, block: JSONObject, known: tuple[str, ...]) -> Errors:
         yield required(f"{path}.cidr")
         return
     if whole not in known:
-        yield from each(f"{path}.cidr", whole, cidr(whole))
+        yield from each(f"{path}.cidr", whole, validate_cidr(whole))
     network = sloppy_cidr(whole)
     if network is None:
         return
-    for at, text in enumerate(block.get("except") or ()):
-        here = f"{path}.except[{at}]"
+    for index, text in enumerate(block.get("except") or ()):
+        here = f"{path}.except[{index}]"
         if text not in known:
-            yield from each(here, text, cidr(text))
+            yield from each(here, text, validate_cidr(text))
         part = sloppy_cidr(text)
         if part is not None and not _strictly_inside(part, network):
             yield invalid(here, text, "must be a strict subset of `cidr`")

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kubeloop.apiserver.builtin.pods.environment import environment, environment_from
+from kubeloop.apiserver.builtin.pods.environment import validate_environment, validate_environment_from
 from kubeloop.apiserver.builtin.pods.options import PodOptions
-from kubeloop.apiserver.builtin.pods.ports import container_ports, host_port_conflicts, lifecycle, probes
-from kubeloop.apiserver.builtin.pods.resources import container_resources
-from kubeloop.apiserver.builtin.pods.security import container_security
-from kubeloop.apiserver.builtin.pods.volumes import devices, mounts, pull_policy
-from kubeloop.apiserver.validation.formats import label_name_field, one_of, unsupported
+from kubeloop.apiserver.builtin.pods.ports import check_host_port_conflicts, validate_container_ports, validate_lifecycle, validate_probes
+from kubeloop.apiserver.builtin.pods.resources import validate_container_resources
+from kubeloop.apiserver.builtin.pods.security import validate_container_security
+from kubeloop.apiserver.builtin.pods.volumes import validate_devices, validate_mounts, validate_pull_policy
+from kubeloop.apiserver.validation.formats import check_one_of, unsupported, validate_label_name_field
 from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplicate, forbidden, invalid, not_found, required
 from kubeloop.types import JSONObject
 
@@ -23,7 +23,7 @@ _NOT_EPHEMERAL = ("ports", "resources", "resizePolicy", "restartPolicy", "restar
 
 
 @dataclass(frozen=True, slots=True)
-class PodAround:
+class PodContext:
     """The parts of a pod that its containers refer to."""
 
     spec: JSONObject
@@ -47,31 +47,31 @@ class PodAround:
         return str(self.spec.get("restartPolicy", ""))
 
 
-def regular(path: str, pod: PodAround) -> Errors:
+def validate_containers(path: str, pod: PodContext) -> Errors:
     """Validate the regular containers."""
     containers = pod.spec.get("containers") or []
     if not containers:
         yield required(path)
         return
     names: set[str] = set()
-    for at, container in enumerate(containers):
-        here, name = f"{path}[{at}]", container.get("name", "")
+    for index, container in enumerate(containers):
+        here, name = f"{path}[{index}]", container.get("name", "")
         yield from _common(here, container, pod)
         if name in names:
             yield duplicate(f"{here}.name", name)
         names.add(name)
         if container.get("lifecycle") is not None:
-            yield from lifecycle(f"{here}.lifecycle", container["lifecycle"], pod.grace)
-        yield from probes(here, container, pod.grace)
+            yield from validate_lifecycle(f"{here}.lifecycle", container["lifecycle"], pod.grace)
+        yield from validate_probes(here, container, pod.grace)
         yield from _restart_policy(here, container)
-    yield from host_port_conflicts(path, containers)
+    yield from check_host_port_conflicts(path, containers)
 
 
-def init(path: str, pod: PodAround) -> Errors:
+def validate_init_containers(path: str, pod: PodContext) -> Errors:
     """Validate the init containers."""
     names = {container.get("name", "") for container in pod.spec.get("containers") or ()}
-    for at, container in enumerate(pod.spec.get("initContainers") or ()):
-        here, name = f"{path}[{at}]", container.get("name", "")
+    for index, container in enumerate(pod.spec.get("initContainers") or ()):
+        here, name = f"{path}[{index}]", container.get("name", "")
         yield from _common(here, container, pod)
         if container.get("restartPolicy") is None:
             if container.get("restartPolicyRules"):
@@ -83,12 +83,12 @@ def init(path: str, pod: PodAround) -> Errors:
         elif name:
             names.add(name)
         # Init containers run one after the other, so only ports of the same one conflict; upstream counts it as the first.
-        yield from host_port_conflicts(path, [container])
+        yield from check_host_port_conflicts(path, [container])
         sidecar = container.get("restartPolicy") == "Always"
         if sidecar:
             if container.get("lifecycle") is not None:
-                yield from lifecycle(f"{here}.lifecycle", container["lifecycle"], pod.grace)
-            yield from probes(here, container, pod.grace)
+                yield from validate_lifecycle(f"{here}.lifecycle", container["lifecycle"], pod.grace)
+            yield from validate_probes(here, container, pod.grace)
             continue
         for unfit in ("lifecycle", *_PROBES):
             if container.get(unfit) is not None:
@@ -99,14 +99,14 @@ def init(path: str, pod: PodAround) -> Errors:
                 yield invalid(f"{here}.resizePolicy[{policy_at}].restartPolicy", "RestartContainer", detail)
 
 
-def ephemeral(path: str, pod: PodAround) -> Errors:
+def validate_ephemeral_containers(path: str, pod: PodContext) -> Errors:
     """Validate the ephemeral containers."""
     others = {one.get("name", "") for kind in ("containers", "initContainers") for one in pod.spec.get(kind) or ()}
     names = set(others)
-    for at, container in enumerate(pod.spec.get("ephemeralContainers") or ()):
-        here, name = f"{path}[{at}]", container.get("name", "")
+    for index, container in enumerate(pod.spec.get("ephemeralContainers") or ()):
+        here, name = f"{path}[{index}]", container.get("name", "")
         yield from _common(here, container, pod)
-        yield from image_without_spaces(here, container)
+        yield from check_image_without_spaces(here, container)
         if name in names:
             yield duplicate(f"{here}.name", name)
         names.add(name)
@@ -123,16 +123,16 @@ def ephemeral(path: str, pod: PodAround) -> Errors:
                     yield forbidden(f"{here}.volumeMounts[{mount_at}].{unfit}", "cannot be set for an Ephemeral Container")
 
 
-def image_without_spaces(path: str, container: JSONObject) -> Errors:
+def check_image_without_spaces(path: str, container: JSONObject) -> Errors:
     """Check that the image has no spaces around it. Templates may have them for compatibility."""
     image = container.get("image", "")
     if image != image.strip():
         yield invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
 
 
-def _common(path: str, container: JSONObject, pod: PodAround) -> Errors:
+def _common(path: str, container: JSONObject, pod: PodContext) -> Errors:
     if name := container.get("name"):
-        yield from label_name_field(f"{path}.name", name)
+        yield from validate_label_name_field(f"{path}.name", name)
     else:
         yield required(f"{path}.name")
     if not container.get("image"):
@@ -141,24 +141,24 @@ def _common(path: str, container: JSONObject, pod: PodAround) -> Errors:
     if not policy:
         yield required(f"{path}.terminationMessagePolicy")
     else:
-        yield from one_of(f"{path}.terminationMessagePolicy", policy, ("File", "FallbackToLogsOnError"))
-    yield from container_ports(f"{path}.ports", container.get("ports") or [])
-    yield from environment(f"{path}.env", container.get("env") or [])
-    yield from environment_from(f"{path}.envFrom", container.get("envFrom") or [])
-    yield from mounts(f"{path}.volumeMounts", container, pod.volumes)
-    yield from devices(f"{path}.volumeDevices", container, pod.volumes)
-    yield from pull_policy(f"{path}.imagePullPolicy", container.get("imagePullPolicy", ""))
-    yield from container_resources(f"{path}.resources", container.get("resources") or {}, pod.claims, pod.options)
+        yield from check_one_of(f"{path}.terminationMessagePolicy", policy, ("File", "FallbackToLogsOnError"))
+    yield from validate_container_ports(f"{path}.ports", container.get("ports") or [])
+    yield from validate_environment(f"{path}.env", container.get("env") or [])
+    yield from validate_environment_from(f"{path}.envFrom", container.get("envFrom") or [])
+    yield from validate_mounts(f"{path}.volumeMounts", container, pod.volumes)
+    yield from validate_devices(f"{path}.volumeDevices", container, pod.volumes)
+    yield from validate_pull_policy(f"{path}.imagePullPolicy", container.get("imagePullPolicy", ""))
+    yield from validate_container_resources(f"{path}.resources", container.get("resources") or {}, pod.claims, pod.options)
     yield from _resize_policy(f"{path}.resizePolicy", container.get("resizePolicy") or [], pod.restart_policy)
-    yield from container_security(f"{path}.securityContext", container.get("securityContext"), host_users=pod.host_users)
+    yield from validate_container_security(f"{path}.securityContext", container.get("securityContext"), host_users=pod.host_users)
 
 
 def _resize_policy(path: str, policies: list[JSONObject], restart_policy: str) -> Errors:
     seen: set[str] = set()
-    for at, policy in enumerate(policies):
+    for index, policy in enumerate(policies):
         name, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")
         if name in seen:
-            yield duplicate(f"{path}[{at}]", name)
+            yield duplicate(f"{path}[{index}]", name)
         seen.add(name)
         for value, known in ((name, ("cpu", "memory")), (restart, ("NotRequired", "RestartContainer"))):
             if not value:
@@ -177,16 +177,16 @@ def _restart_policy(path: str, container: JSONObject) -> Errors:
             return
         yield required(f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used")
     else:
-        yield from one_of(f"{path}.restartPolicy", policy, ("Always", "Never", "OnFailure"))
+        yield from check_one_of(f"{path}.restartPolicy", policy, ("Always", "Never", "OnFailure"))
     if len(rules) > 20:
         yield _too_many(f"{path}.restartPolicyRules", len(rules), 20)
-    for at, rule in enumerate(rules):
-        here, codes = f"{path}.restartPolicyRules[{at}]", rule.get("exitCodes")
-        yield from one_of(f"{here}.action", rule.get("action", ""), ("Restart", "RestartAllContainers"))
+    for index, rule in enumerate(rules):
+        here, codes = f"{path}.restartPolicyRules[{index}]", rule.get("exitCodes")
+        yield from check_one_of(f"{here}.action", rule.get("action", ""), ("Restart", "RestartAllContainers"))
         if codes is None:
             yield required(f"{here}.exitCodes", "must be specified")
             continue
-        yield from one_of(f"{here}.exitCodes.operator", codes.get("operator", ""), ("In", "NotIn"))
+        yield from check_one_of(f"{here}.exitCodes.operator", codes.get("operator", ""), ("In", "NotIn"))
         if len(codes.get("values") or ()) > 255:
             yield _too_many(f"{here}.exitCodes.values", len(codes["values"]), 255)
 

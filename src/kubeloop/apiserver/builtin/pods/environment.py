@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.validation.formats import each, label_name_field, no_back_steps, unsupported
+from kubeloop.apiserver.validation.formats import check_no_parent_steps, each, unsupported, validate_label_name_field
 from kubeloop.meta.field_error import Errors, invalid, required
 from kubeloop.meta.names import config_key, dns1123_subdomain, qualified_name, relaxed_environment_name
 from kubeloop.types import JSONObject
@@ -37,10 +37,10 @@ _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "
 _SUBSCRIPT = re.compile(r"(.+?)\['(.*)'\]", re.DOTALL)
 
 
-def environment(path: str, variables: list[JSONObject]) -> Errors:
+def validate_environment(path: str, variables: list[JSONObject]) -> Errors:
     """Validate environment variables."""
-    for at, variable in enumerate(variables):
-        here = f"{path}[{at}]"
+    for index, variable in enumerate(variables):
+        here = f"{path}[{index}]"
         if name := variable.get("name"):
             yield from each(f"{here}.name", name, relaxed_environment_name(name))
         else:
@@ -50,26 +50,26 @@ def environment(path: str, variables: list[JSONObject]) -> Errors:
 
 
 def _value_from(path: str, source: JSONObject, value: str) -> Errors:
-    given = [name for name in _SOURCES if source.get(name) is not None]
-    for name in given:
-        here, found = f"{path}.{name}", source[name]
+    values = [name for name in _SOURCES if source.get(name) is not None]
+    for name in values:
+        here, current = f"{path}.{name}", source[name]
         if name == "fieldRef":
-            yield from object_field(here, found, ENVIRONMENT_FIELDS)
+            yield from validate_object_field(here, current, ENVIRONMENT_FIELDS)
         elif name == "resourceFieldRef":
-            yield from resource_field(here, found, volume=False)
+            yield from validate_resource_field(here, current, volume=False)
         elif name == "fileKeyRef":
-            yield from _file_key(here, found)
+            yield from _file_key(here, current)
         else:
-            yield from _key_selector(here, found)
-    if not given:
+            yield from _key_selector(here, current)
+    if not values:
         yield invalid(path, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`")
     elif value:
         yield invalid(path, "", "may not be specified when `value` is not empty")
-    elif len(given) > 1:
+    elif len(values) > 1:
         yield invalid(path, "", "may not have more than one field specified at a time")
 
 
-def object_field(path: str, selector: JSONObject, allowed: tuple[str, ...]) -> Errors:
+def validate_object_field(path: str, selector: JSONObject, allowed: tuple[str, ...]) -> Errors:
     """Validate a reference to a field of the pod itself, in environment variables and downward API volumes."""
     if not selector.get("apiVersion"):
         yield required(f"{path}.apiVersion")
@@ -79,9 +79,9 @@ def object_field(path: str, selector: JSONObject, allowed: tuple[str, ...]) -> E
         yield required(f"{path}.fieldPath")
         return
     subscripted = _SUBSCRIPT.fullmatch(field_path)
-    fault = _conversion_fault(selector["apiVersion"], field_path, subscripted)
-    if fault:
-        yield invalid(f"{path}.fieldPath", field_path, f"error converting fieldPath: {fault}")
+    error = _conversion_fault(selector["apiVersion"], field_path, subscripted)
+    if error:
+        yield invalid(f"{path}.fieldPath", field_path, f"error converting fieldPath: {error}")
     elif subscripted:
         name, key = subscripted.groups()
         key = key.lower() if name == "metadata.annotations" else key
@@ -105,7 +105,7 @@ def _conversion_fault(api_version: str, field_path: str, subscripted: re.Match[s
     return "" if field_path in _DOWNWARD_LABELS or field_path == "spec.host" else f"field label not supported: {field_path}"
 
 
-def resource_field(path: str, selector: JSONObject, *, volume: bool) -> Errors:
+def validate_resource_field(path: str, selector: JSONObject, *, volume: bool) -> Errors:
     """Validate a reference to a resource of a container."""
     name = selector.get("resource", "")
     if volume and not selector.get("containerName"):
@@ -121,12 +121,12 @@ def resource_field(path: str, selector: JSONObject, *, volume: bool) -> Errors:
         if divisor not in ("1m", "1"):
             yield invalid(f"{path}.divisor", name, "only divisor's values 1m and 1 are supported with the cpu resource")
         return
-    what = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}.get(name.partition(".")[2])
-    if what is None and name.startswith(_HUGE_PAGES):
-        what = "hugepages"
-    if what and divisor not in _BYTE_DIVISORS:
+    kind = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}.get(name.partition(".")[2])
+    if kind is None and name.startswith(_HUGE_PAGES):
+        kind = "hugepages"
+    if kind and divisor not in _BYTE_DIVISORS:
         shown = ", ".join(_BYTE_DIVISORS)
-        yield invalid(f"{path}.divisor", name, f"only divisor's values {shown} are supported with the {what} resource")
+        yield invalid(f"{path}.divisor", name, f"only divisor's values {shown} are supported with the {kind} resource")
 
 
 def _key_selector(path: str, selector: JSONObject) -> Errors:
@@ -144,29 +144,29 @@ def _file_key(path: str, selector: JSONObject) -> Errors:
     else:
         yield required(f"{path}.key")
     if name := selector.get("volumeName"):
-        yield from label_name_field(f"{path}.volumeName", name)
+        yield from validate_label_name_field(f"{path}.volumeName", name)
     else:
         yield required(f"{path}.volumeName")
     if where := selector.get("path"):
-        yield from no_back_steps(f"{path}.path", where)
+        yield from check_no_parent_steps(f"{path}.path", where)
     else:
         yield required(f"{path}.path")
 
 
-def environment_from(path: str, sources: list[JSONObject]) -> Errors:
+def validate_environment_from(path: str, sources: list[JSONObject]) -> Errors:
     """Validate the sources of ``envFrom``."""
-    for at, source in enumerate(sources):
-        here = f"{path}[{at}]"
+    for index, source in enumerate(sources):
+        here = f"{path}[{index}]"
         if prefix := source.get("prefix"):
             yield from each(f"{here}.prefix", prefix, relaxed_environment_name(prefix))
-        given = [name for name in ("configMapRef", "secretRef") if source.get(name) is not None]
-        for name in given:
+        values = [name for name in ("configMapRef", "secretRef") if source.get(name) is not None]
+        for name in values:
             referred = source[name].get("name", "")
             if referred:
                 yield from each(f"{here}.{name}.name", referred, dns1123_subdomain(referred, True))
             else:
                 yield required(f"{here}.{name}.name")
-        if not given:
+        if not values:
             yield invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
-        elif len(given) > 1:
+        elif len(values) > 1:
             yield invalid(path, "", "may not have more than one field specified at a time")

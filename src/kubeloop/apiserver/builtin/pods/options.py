@@ -38,5 +38,5 @@ def deletion_cost_fits(annotations: dict[str, str]) -> bool:
 def all_containers(spec: JSONObject, path: str) -> Iterator[tuple[JSONObject, str]]:
     """Yield init, regular and ephemeral containers with their paths, in upstream's order."""
     for kind in ("initContainers", "containers", "ephemeralContainers"):
-        for at, container in enumerate(spec.get(kind) or ()):
-            yield container, f"{path}.{kind}[{at}]"
+        for index, container in enumerate(spec.get(kind) or ()):
+            yield container, f"{path}.{kind}[{index}]"

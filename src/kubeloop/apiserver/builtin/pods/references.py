@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kubeloop.apiserver.validation.formats import label_name_field, subdomain_field
+from kubeloop.apiserver.validation.formats import validate_label_name_field, validate_subdomain_field
 from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required
 from kubeloop.types import JSONObject
 
@@ -52,11 +52,11 @@ def secret_names(spec: JSONObject) -> Iterator[str]:
         yield from (name for _, name in environment_names(container))
     for volume in spec.get("volumes") or ():
         for kind, path in _SECRETS.items():
-            found: Any = volume.get(kind)
+            value: Any = volume.get(kind)
             for part in path:
-                found = (found or {}).get(part)
-            if found is not None:
-                yield found
+                value = (value or {}).get(part)
+            if value is not None:
+                yield value
         for source in (volume.get("projected") or {}).get("sources") or ():
             if source.get("secret") is not None:
                 yield source["secret"].get("name", "")
@@ -82,11 +82,11 @@ def claim_names(spec: JSONObject) -> set[str]:
     return {claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name")}
 
 
-def resource_claims(path: str, claims: list[JSONObject], metadata: JSONObject | None) -> Errors:
+def validate_resource_claims(path: str, claims: list[JSONObject], metadata: JSONObject | None) -> Errors:
     """Validate the resource claims of a pod. ``metadata`` is None for templates."""
     seen: set[str] = set()
-    for at, claim in enumerate(claims):
-        here, name = f"{path}[{at}]", claim.get("name", "")
+    for index, claim in enumerate(claims):
+        here, name = f"{path}[{index}]", claim.get("name", "")
         if metadata is not None and MIRROR in (metadata.get("annotations") or {}):
             yield forbidden("[]", "static pods do not support resource claims")
             continue
@@ -95,7 +95,7 @@ def resource_claims(path: str, claims: list[JSONObject], metadata: JSONObject | 
         elif name in seen:
             yield duplicate(f"{here}.name", name)
         else:
-            yield from label_name_field(f"{here}.name", name)
+            yield from validate_label_name_field(f"{here}.name", name)
             seen.add(name)
         claimed, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
         shown = {"Name": name, "ResourceClaimName": claimed, "ResourceClaimTemplateName": template}
@@ -104,6 +104,6 @@ def resource_claims(path: str, claims: list[JSONObject], metadata: JSONObject | 
         if claimed is None and template is None:
             yield invalid(here, shown, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
         if claimed is not None:
-            yield from subdomain_field(f"{here}.resourceClaimName", claimed)
+            yield from validate_subdomain_field(f"{here}.resourceClaimName", claimed)
         if template is not None:
-            yield from subdomain_field(f"{here}.resourceClaimTemplateName", template)
+            yield from validate_subdomain_field(f"{here}.resourceClaimTemplateName", template)

@@ -20,7 +20,7 @@ _COMPUTE = ("cpu", "memory")
 _WHOLE = "[]"
 
 
-def reach_resources(obj: JSONObject, old: JSONObject) -> bool:
+def restore_all_but_resources(obj: JSONObject, old: JSONObject) -> bool:
     """Restore spec and status from ``old``, except resources and resize policies.
 
     Return False, with nothing restored, if containers were added or removed; validation reports that.
@@ -55,7 +55,7 @@ def _set(tree: JSONObject, name: str, value: Any) -> None:
         tree[name] = value
 
 
-def unresizable(old: JSONObject) -> FieldError | None:
+def resize_error(old: JSONObject) -> FieldError | None:
     """Return why a pod cannot be resized at all; this is then the only error."""
     if MIRROR in (old["metadata"].get("annotations") or {}):
         return forbidden(_WHOLE, "static pods cannot be resized")
@@ -64,37 +64,37 @@ def unresizable(old: JSONObject) -> FieldError | None:
     return None
 
 
-def resize_changes(obj: JSONObject, old: JSONObject) -> list[FieldError]:
+def validate_resize_changes(obj: JSONObject, old: JSONObject) -> list[FieldError]:
     """Validate a resize after the new pod itself was validated. The checks stop where upstream's do."""
     new, before = obj["spec"], old["spec"]
-    found: list[FieldError] = []
+    all_errors: list[FieldError] = []
     quality = (old.get("status") or {}).get("qosClass") or quality_of_service(before)
     if quality != quality_of_service(new):
-        said = (obj.get("status") or {}).get("qosClass", "")
-        found.append(invalid("spec", said, "Pod QOS Class may not change as a result of resizing"))
+        qos = (obj.get("status") or {}).get("qosClass", "")
+        all_errors.append(invalid("spec", qos, "Pod QOS Class may not change as a result of resizing"))
     if not _node_resizes(old):
-        found.append(forbidden("spec", "Pod running on node without support for resize"))
+        all_errors.append(forbidden("spec", "Pod running on node without support for resize"))
     masked_resources = new.get("resources")
     if _names_resources(before) or _names_resources(new):
-        masked_resources, faults = _pod_level(new.get("resources"), before.get("resources"))
-        found += faults
+        masked_resources, errors = _pod_level(new.get("resources"), before.get("resources"))
+        all_errors += errors
     misplaced = list(_misplaced(new, before))
     if misplaced:
-        return found + misplaced
+        return all_errors + misplaced
     for kind in reversed(_KINDS):
-        for at, (one, was) in enumerate(_pairs(new, before, kind)):
-            found += _removed(f"spec.{kind}[{at}].resources", one.get("resources") or {}, was.get("resources") or {})
+        for index, (one, was) in enumerate(_pairs(new, before, kind)):
+            all_errors += _removed(f"spec.{kind}[{index}].resources", one.get("resources") or {}, was.get("resources") or {})
     for one, was in _pairs(new, before, "containers"):
         if _differs(one, was):
-            found.append(forbidden("spec", "only cpu and memory resources are mutable"))
-    for at, (one, was) in enumerate(_pairs(new, before, "initContainers")):
-        found += _init_container(f"spec.initContainers[{at}]", one, was)
-    if found:
-        return found
+            all_errors.append(forbidden("spec", "only cpu and memory resources are mutable"))
+    for index, (one, was) in enumerate(_pairs(new, before, "initContainers")):
+        all_errors += _init_container(f"spec.initContainers[{index}]", one, was)
+    if all_errors:
+        return all_errors
     rest, rest_before = ({name: value for name, value in spec.items() if name not in (*_KINDS, "resources")} for spec in (new, before))
     if rest != rest_before or _plain(masked_resources) != _plain(before.get("resources")):
-        found.append(forbidden("spec", "only cpu and memory resources are mutable"))
-    return found
+        all_errors.append(forbidden("spec", "only cpu and memory resources are mutable"))
+    return all_errors
 
 
 def _pairs(new: JSONObject, old: JSONObject, kind: str) -> list[tuple[JSONObject, JSONObject]]:
@@ -118,7 +118,7 @@ def _pod_level(new: JSONObject | None, old: JSONObject | None) -> tuple[JSONObje
     """Return the resources of the whole pod with the old cpu and memory, and their errors."""
     if old is not None and new is None:
         return new, [forbidden("spec.resources", "pod-level resources cannot be removed")]
-    found = [
+    errors = [
         forbidden(f"spec.resources.{part}", f"pod-level resource {part} cannot be removed")
         for part in _PARTS
         if old is not None and new is not None and _lacks(new.get(part) or {}, old.get(part) or {})
@@ -127,8 +127,8 @@ def _pod_level(new: JSONObject | None, old: JSONObject | None) -> tuple[JSONObje
     if old is None and not _plain(masked):
         masked = None
     if _plain(masked) != _plain(old):
-        found.append(forbidden("spec", "only cpu and memory resources are mutable at pod-level"))
-    return masked, found
+        errors.append(forbidden("spec", "only cpu and memory resources are mutable at pod-level"))
+    return masked, errors
 
 
 def _misplaced(new: JSONObject, old: JSONObject) -> Errors:
@@ -136,9 +136,9 @@ def _misplaced(new: JSONObject, old: JSONObject) -> Errors:
         if len(new.get(kind) or ()) != len(old.get(kind) or ()):
             yield forbidden(f"spec.{kind}", f"{kind} may not be added or removed on resize")
             continue
-        for at, (one, was) in enumerate(_pairs(new, old, kind)):
+        for index, (one, was) in enumerate(_pairs(new, old, kind)):
             if one.get("name") != was.get("name"):
-                yield forbidden(f"spec.{kind}[{at}].name", f"{kind} may not be renamed or reordered on resize")
+                yield forbidden(f"spec.{kind}[{index}].name", f"{kind} may not be renamed or reordered on resize")
 
 
 def _removed(path: str, new: JSONObject, old: JSONObject) -> Errors:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.quantities import aggregate, is_huge_page, is_native, is_pod_level, may_overcommit, quantity
-from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, each, label_name_field, unsupported
+from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, each, unsupported, validate_label_name_field
 from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import qualified_name
 from kubeloop.types import JSONObject
@@ -36,17 +36,17 @@ def is_extended(name: str) -> bool:
     return not is_native(name) and not name.startswith("requests.") and not qualified_name(f"requests.{name}")
 
 
-def resource_name(path: str, name: str) -> Errors:
+def validate_resource_name(path: str, name: str) -> Errors:
     """Validate the name of a resource."""
-    if faults := qualified_name(name):
-        yield from each(path, name, faults)
+    if errors := qualified_name(name):
+        yield from each(path, name, errors)
     elif "/" not in name and name not in _STANDARD and not name.startswith(("hugepages-", "requests.hugepages-")):
         yield invalid(path, name, "must be a standard resource type or fully qualified")
 
 
-def container_resource_name(path: str, name: str) -> Errors:
+def validate_container_resource_name(path: str, name: str) -> Errors:
     """Validate the name of a resource of a container."""
-    yield from resource_name(path, name)
+    yield from validate_resource_name(path, name)
     if "/" not in name:
         if name not in _CONTAINER and not is_huge_page(name):
             yield invalid(path, name, "must be a standard resource for containers")
@@ -55,13 +55,13 @@ def container_resource_name(path: str, name: str) -> Errors:
 
 
 def _pod_resource_name(path: str, name: str) -> Errors:
-    faults = list(resource_name(path, name))
-    yield from faults
-    if not faults and not is_pod_level(name):
+    errors = list(validate_resource_name(path, name))
+    yield from errors
+    if not errors and not is_pod_level(name):
         yield unsupported(path, name, ("cpu", "hugepages-", "memory"))
 
 
-def resource_value(path: str, name: str, text: str) -> Errors:
+def check_resource_value(path: str, name: str, text: str) -> Errors:
     """Check that a quantity is not negative, and an integer for resources that are counted."""
     value = quantity(text)
     if value < 0:
@@ -70,38 +70,38 @@ def resource_value(path: str, name: str, text: str) -> Errors:
         yield invalid(path, text, "must be an integer")
 
 
-def container_resources(path: str, found: JSONObject, claims: set[str], options: PodOptions) -> Errors:
+def validate_container_resources(path: str, value: JSONObject, claims: set[str], options: PodOptions) -> Errors:
     """Validate the resource requirements of a container.
 
     Args:
         path: Path of the requirements.
-        found: The requirements.
+        value: The requirements.
         claims: Names of the pod's resource claims.
         options: Options of the pod's validation.
 
     Returns:
         The errors.
     """
-    yield from _requirements(path, found, container_resource_name, claims, options)
+    yield from _requirements(path, value, validate_container_resource_name, claims, options)
 
 
-def _requirements(path: str, found: JSONObject, name_rule: Callable[[str, str], Errors], claims: set[str], options: PodOptions) -> Errors:
-    limits, requests = found.get("limits") or {}, found.get("requests") or {}
+def _requirements(path: str, value: JSONObject, name_rule: Callable[[str, str], Errors], claims: set[str], options: PodOptions) -> Errors:
+    limits, requests = value.get("limits") or {}, value.get("requests") or {}
     for name, text in limits.items():
         here = f"{path}.limits[{name}]"
         yield from name_rule(here, name)
-        yield from resource_value(here, name, text)
+        yield from check_resource_value(here, name, text)
         yield from _huge_page(here, name, text, options)
     for name, text in requests.items():
         here = f"{path}.requests[{name}]"
         yield from name_rule(here, name)
-        yield from resource_value(here, name, text)
+        yield from check_resource_value(here, name, text)
         yield from _against_limit(path, name, text, limits.get(name))
         yield from _huge_page(here, name, text, options)
     names = {*limits, *requests}
     if not names & {"cpu", "memory"} and any(is_huge_page(name) for name in names):
         yield forbidden(path, "HugePages require cpu or memory")
-    yield from _claims(f"{path}.claims", found.get("claims") or [], claims)
+    yield from _claims(f"{path}.claims", value.get("claims") or [], claims)
 
 
 def _against_limit(path: str, name: str, text: str, limit: str | None) -> Errors:
@@ -129,8 +129,8 @@ def _divisible(name: str, text: str) -> bool:
 
 def _claims(path: str, claims: list[JSONObject], known: set[str]) -> Errors:
     seen: set[str] = set()
-    for at, claim in enumerate(claims):
-        here, name = f"{path}[{at}]", claim.get("name", "")
+    for index, claim in enumerate(claims):
+        here, name = f"{path}[{index}]", claim.get("name", "")
         if not name:
             yield required(here)
             continue
@@ -139,7 +139,7 @@ def _claims(path: str, claims: list[JSONObject], known: set[str]) -> Errors:
         else:
             request = claim.get("request", "")
             if request:
-                yield from label_name_field(f"{here}.request", request)
+                yield from validate_label_name_field(f"{here}.request", request)
             key = f"{name}/{request}" if request else name
             if key in seen:
                 yield duplicate(here, key)
@@ -151,7 +151,7 @@ def _claims(path: str, claims: list[JSONObject], known: set[str]) -> Errors:
             yield FieldError(FieldErrorType.NOT_FOUND, here, name, f"must be one of the names in pod.spec.resourceClaims{shown}")
 
 
-def pod_resources(path: str, spec: JSONObject, claims: set[str], options: PodOptions) -> Errors:
+def validate_pod_resources(path: str, spec: JSONObject, claims: set[str], options: PodOptions) -> Errors:
     """Validate the resources of the whole pod (KEP-2837), which must cover those of its containers.
 
     Args:
@@ -163,16 +163,16 @@ def pod_resources(path: str, spec: JSONObject, claims: set[str], options: PodOpt
     Returns:
         The errors.
     """
-    found = spec.get("resources")
-    if found is None:
+    value = spec.get("resources")
+    if value is None:
         return
     if (spec.get("os") or {}).get("name") == "windows":
         yield forbidden(path, "may not be set for a windows pod")
         return
-    if found.get("claims") is not None:
+    if value.get("claims") is not None:
         yield forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
-    yield from _requirements(path, found, _pod_resource_name, claims, options)
-    requests, limits = found.get("requests") or {}, found.get("limits") or {}
+    yield from _requirements(path, value, _pod_resource_name, claims, options)
+    requests, limits = value.get("requests") or {}, value.get("limits") or {}
     for name, text in aggregate(spec, "requests").items():
         if name in requests and quantity(text) > quantity(requests[name]):
             detail = f"must be greater than or equal to aggregate container requests of {text}"
@@ -180,8 +180,8 @@ def pod_resources(path: str, spec: JSONObject, claims: set[str], options: PodOpt
     for name, text in aggregate(spec, "limits").items():
         if is_huge_page(name) and name in limits and quantity(text) > quantity(limits[name]):
             yield invalid(f"{path}.limits[{name}]", limits[name], f"must be greater than or equal to aggregate container limits of {text}")
-    for at, container in enumerate(spec.get("containers") or ()):
+    for index, container in enumerate(spec.get("containers") or ()):
         for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
             if name in limits and quantity(text) > quantity(limits[name]):
-                here = f"{path}.containers[{at}][{name}].limits"
+                here = f"{path}.containers[{index}][{name}].limits"
                 yield invalid(here, text, f"must be less than or equal to pod limits of {limits[name]}")

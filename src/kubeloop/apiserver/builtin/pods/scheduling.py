@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin.pods.options import PodOptions
-from kubeloop.apiserver.validation.formats import each, one_of, positive, unsupported
-from kubeloop.apiserver.validation.metadata import label_selector
+from kubeloop.apiserver.validation.formats import check_one_of, check_positive, each, unsupported
+from kubeloop.apiserver.validation.metadata import validate_label_selector
 from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain, label_value, qualified_name
 from kubeloop.types import JSONObject
@@ -12,10 +12,10 @@ from kubeloop.types import JSONObject
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def tolerations(path: str, found: list[JSONObject]) -> Errors:
+def validate_tolerations(path: str, field_value: list[JSONObject]) -> Errors:
     """Validate tolerations."""
-    for at, one in enumerate(found):
-        here = f"{path}[{at}]"
+    for index, one in enumerate(field_value):
+        here = f"{path}[{index}]"
         key, operator, value, effect = one.get("key", ""), one.get("operator", ""), one.get("value", ""), one.get("effect", "")
         if key:
             yield from each(f"{here}.key", key, qualified_name(key))
@@ -25,8 +25,8 @@ def tolerations(path: str, found: list[JSONObject]) -> Errors:
         if one.get("tolerationSeconds") is not None and effect != "NoExecute":
             yield invalid(f"{here}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
         if operator in ("Equal", ""):
-            if faults := label_value(value):
-                yield invalid(f"{here}.operator", value, ";".join(faults))
+            if errors := label_value(value):
+                yield invalid(f"{here}.operator", value, ";".join(errors))
         elif operator == "Exists":
             if value:
                 yield invalid(f"{here}.operator", value, "value must be empty when `operator` is 'Exists'")
@@ -34,25 +34,27 @@ def tolerations(path: str, found: list[JSONObject]) -> Errors:
             known = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
             yield unsupported(f"{here}.operator", operator, known)
         if effect:
-            yield from one_of(f"{here}.effect", effect, TAINT_EFFECTS)
+            yield from check_one_of(f"{here}.effect", effect, TAINT_EFFECTS)
 
 
-def affinity(path: str, found: JSONObject | None, options: PodOptions) -> Errors:
+def validate_affinity(path: str, value: JSONObject | None, options: PodOptions) -> Errors:
     """Validate the affinity of a pod."""
-    if found is None:
+    if value is None:
         return
-    if (node := found.get("nodeAffinity")) is not None:
+    if (node := value.get("nodeAffinity")) is not None:
         here = f"{path}.nodeAffinity"
         required_terms = node.get("requiredDuringSchedulingIgnoredDuringExecution")
         if required_terms is not None:
-            yield from node_selector(f"{here}.requiredDuringSchedulingIgnoredDuringExecution", required_terms, options.any_selector_value)
-        for at, term in enumerate(node.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
-            below = f"{here}.preferredDuringSchedulingIgnoredDuringExecution[{at}]"
+            yield from validate_node_selector(
+                f"{here}.requiredDuringSchedulingIgnoredDuringExecution", required_terms, options.any_selector_value
+            )
+        for index, term in enumerate(node.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+            below = f"{here}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
             yield from _weight(f"{below}.weight", term)
             # Upstream does not validate the values of a preference.
             yield from _node_term(f"{below}.preference", term.get("preference") or {}, any_value=True)
     for name in ("podAffinity", "podAntiAffinity"):
-        if (pods := found.get(name)) is not None:
+        if (pods := value.get(name)) is not None:
             yield from _pod_affinity(f"{path}.{name}", pods, options)
 
 
@@ -61,20 +63,20 @@ def _weight(path: str, term: JSONObject) -> Errors:
         yield invalid(path, term.get("weight", 0), "must be in the range 1-100")
 
 
-def node_selector(path: str, selector: JSONObject, any_value: bool) -> Errors:
+def validate_node_selector(path: str, selector: JSONObject, any_value: bool) -> Errors:
     """Validate a node selector. ``any_value`` skips the values of expressions."""
     terms = selector.get("nodeSelectorTerms") or []
     if not terms:
         yield required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
-    for at, term in enumerate(terms):
-        yield from _node_term(f"{path}.nodeSelectorTerms[{at}]", term, any_value=any_value)
+    for index, term in enumerate(terms):
+        yield from _node_term(f"{path}.nodeSelectorTerms[{index}]", term, any_value=any_value)
 
 
 def _node_term(path: str, term: JSONObject, *, any_value: bool) -> Errors:
-    for at, requirement in enumerate(term.get("matchExpressions") or ()):
-        yield from _node_requirement(f"{path}.matchExpressions[{at}]", requirement, any_value)
-    for at, requirement in enumerate(term.get("matchFields") or ()):
-        yield from _node_field(f"{path}.matchFields[{at}]", requirement)
+    for index, requirement in enumerate(term.get("matchExpressions") or ()):
+        yield from _node_requirement(f"{path}.matchExpressions[{index}]", requirement, any_value)
+    for index, requirement in enumerate(term.get("matchFields") or ()):
+        yield from _node_field(f"{path}.matchFields[{index}]", requirement)
 
 
 def _node_requirement(path: str, requirement: JSONObject, any_value: bool) -> Errors:
@@ -92,8 +94,8 @@ def _node_requirement(path: str, requirement: JSONObject, any_value: bool) -> Er
         yield invalid(f"{path}.operator", operator, "not a valid selector operator")
     yield from each(f"{path}.key", key, qualified_name(key))
     if not any_value:
-        for at, value in enumerate(values):
-            yield from each(f"{path}.values[{at}]", value, label_value(value))
+        for index, value in enumerate(values):
+            yield from each(f"{path}.values[{index}]", value, label_value(value))
 
 
 def _node_field(path: str, requirement: JSONObject) -> Errors:
@@ -105,22 +107,22 @@ def _node_field(path: str, requirement: JSONObject) -> Errors:
     if key != "metadata.name":
         yield invalid(f"{path}.key", key, "not a valid field selector key")
         return
-    for at, value in enumerate(values):
-        yield from each(f"{path}.values[{at}]", value, dns1123_subdomain(value))
+    for index, value in enumerate(values):
+        yield from each(f"{path}.values[{index}]", value, dns1123_subdomain(value))
 
 
-def _pod_affinity(path: str, found: JSONObject, options: PodOptions) -> Errors:
-    for at, term in enumerate(found.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
-        yield from _pod_term(f"{path}.requiredDuringSchedulingIgnoredDuringExecution[{at}]", term, options)
-    for at, weighted in enumerate(found.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
-        here = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{at}]"
+def _pod_affinity(path: str, value: JSONObject, options: PodOptions) -> Errors:
+    for index, term in enumerate(value.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
+        yield from _pod_term(f"{path}.requiredDuringSchedulingIgnoredDuringExecution[{index}]", term, options)
+    for index, weighted in enumerate(value.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+        here = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
         yield from _weight(f"{here}.weight", weighted)
         yield from _pod_term(f"{here}.podAffinityTerm", weighted.get("podAffinityTerm") or {}, options)
 
 
 def _pod_term(path: str, term: JSONObject, options: PodOptions) -> Errors:
     for name in ("labelSelector", "namespaceSelector"):
-        yield from label_selector(f"{path}.{name}", term.get(name), any_value=options.any_selector_value)
+        yield from validate_label_selector(f"{path}.{name}", term.get(name), any_value=options.any_selector_value)
     for name in term.get("namespaces") or ():
         yield from each(f"{path}.namespace", name, dns1123_label(name))
     yield from _label_keys(path, term.get("matchLabelKeys") or [], term.get("mismatchLabelKeys") or [], term.get("labelSelector"))
@@ -135,8 +137,8 @@ def _label_keys(path: str, match: list[str], mismatch: list[str], selector: JSON
         if keys and selector is None:
             yield forbidden(f"{path}.{name}", "must not be specified when labelSelector is not set")
             continue
-        for at, key in enumerate(keys):
-            yield from each(f"{path}.{name}[{at}]", key, qualified_name(key))
+        for index, key in enumerate(keys):
+            yield from each(f"{path}.{name}[{index}]", key, qualified_name(key))
     if selector is not None:
         # The server has merged the keys into the selector by now, so only a second occurrence is a conflict.
         seen = set(selector.get("matchLabels") or {})
@@ -145,39 +147,39 @@ def _label_keys(path: str, match: list[str], mismatch: list[str], selector: JSON
             if key in match and key in seen:
                 yield invalid(f"{path}[{len(match) - 1 - match[::-1].index(key)}]", key, "exists in both matchLabelKeys and labelSelector")
             seen.add(key)
-    for at, key in enumerate(match):
+    for index, key in enumerate(match):
         if key in mismatch:
-            yield invalid(f"{path}.matchLabelKeys[{at}]", key, "exists in both matchLabelKeys and mismatchLabelKeys")
+            yield invalid(f"{path}.matchLabelKeys[{index}]", key, "exists in both matchLabelKeys and mismatchLabelKeys")
 
 
-def topology_spread(path: str, constraints: list[JSONObject], options: PodOptions) -> Errors:
+def validate_topology_spread(path: str, constraints: list[JSONObject], options: PodOptions) -> Errors:
     """Validate topology spread constraints."""
-    for at, one in enumerate(constraints):
-        here, action, key = f"{path}[{at}]", one.get("whenUnsatisfiable", ""), one.get("topologyKey", "")
-        yield from positive(f"{here}.maxSkew", one.get("maxSkew", 0))
+    for index, one in enumerate(constraints):
+        here, action, key = f"{path}[{index}]", one.get("whenUnsatisfiable", ""), one.get("topologyKey", "")
+        yield from check_positive(f"{here}.maxSkew", one.get("maxSkew", 0))
         if not key:
             yield required(f"{here}.topologyKey", "can not be empty")
-        yield from one_of(f"{here}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
-        if any(other.get("topologyKey", "") == key and other.get("whenUnsatisfiable", "") == action for other in constraints[at + 1 :]):
+        yield from check_one_of(f"{here}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
+        if any(other.get("topologyKey", "") == key and other.get("whenUnsatisfiable", "") == action for other in constraints[index + 1 :]):
             yield duplicate(f"{here}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
         if (domains := one.get("minDomains")) is not None:
-            yield from positive(f"{here}.minDomains", domains)
+            yield from check_positive(f"{here}.minDomains", domains)
             if action != "DoNotSchedule":
                 detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
                 yield invalid(f"{here}.minDomains", domains, detail)
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             if one.get(name) is not None:
-                yield from one_of(f"{here}.{name}", one[name], ("Honor", "Ignore"))
+                yield from check_one_of(f"{here}.{name}", one[name], ("Honor", "Ignore"))
         yield from _label_keys(here, one.get("matchLabelKeys") or [], [], one.get("labelSelector"))
-        yield from label_selector(f"{here}.labelSelector", one.get("labelSelector"), any_value=options.any_selector_value)
+        yield from validate_label_selector(f"{here}.labelSelector", one.get("labelSelector"), any_value=options.any_selector_value)
 
 
-def scheduling_gates(path: str, gates: list[JSONObject]) -> Errors:
+def validate_scheduling_gates(path: str, gates: list[JSONObject]) -> Errors:
     """Validate scheduling gates."""
     seen: set[str] = set()
-    for at, gate in enumerate(gates):
+    for index, gate in enumerate(gates):
         name = gate.get("name", "")
-        yield from each(f"{path}[{at}]", name, qualified_name(name))
+        yield from each(f"{path}[{index}]", name, qualified_name(name))
         if name in seen:
-            yield duplicate(f"{path}[{at}]", name)
+            yield duplicate(f"{path}[{index}]", name)
         seen.add(name)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers
-from kubeloop.apiserver.builtin.pods.windows import windows_options
-from kubeloop.apiserver.validation.formats import descending, each, one_of, unsupported, user_id
+from kubeloop.apiserver.builtin.pods.windows import validate_windows_options
+from kubeloop.apiserver.validation.formats import check_local_path, check_one_of, each, unsupported, validate_user_id
 from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required, too_long
 from kubeloop.types import JSONObject
 
@@ -21,7 +21,7 @@ SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
 
-def seccomp_annotations(path: str, annotations: dict[str, str]) -> Errors:
+def validate_seccomp_annotations(path: str, annotations: dict[str, str]) -> Errors:
     """Validate the seccomp annotations."""
     if SECCOMP_POD in annotations:
         yield from _seccomp_value(f"{path}.{SECCOMP_POD}", annotations[SECCOMP_POD])
@@ -34,12 +34,12 @@ def _seccomp_value(path: str, value: str) -> Errors:
     if value in ("runtime/default", "docker/default", "unconfined"):
         return
     if value.startswith("localhost/"):
-        yield from descending(path, value.removeprefix("localhost/"))
+        yield from check_local_path(path, value.removeprefix("localhost/"))
     else:
         yield invalid(path, value, "must be a valid seccomp profile")
 
 
-def app_armor_annotations(path: str, annotations: dict[str, str], spec: JSONObject) -> Errors:
+def validate_app_armor_annotations(path: str, annotations: dict[str, str], spec: JSONObject) -> Errors:
     """Validate the AppArmor annotations."""
     names = {container.get("name", "") for container, _ in all_containers(spec, "")}
     for key, value in annotations.items():
@@ -52,7 +52,7 @@ def app_armor_annotations(path: str, annotations: dict[str, str], spec: JSONObje
             yield invalid(f"{path}[{key}]", value, f'invalid AppArmor profile name: "{value}"')
 
 
-def profiles_match(path: str, annotations: dict[str, str], spec: JSONObject) -> Errors:
+def check_profiles_match(path: str, annotations: dict[str, str], spec: JSONObject) -> Errors:
     """Check that annotations and fields agree in new pods and templates: seccomp first, then AppArmor (not on Windows)."""
     context = spec.get("securityContext") or {}
     if SECCOMP_POD in annotations:
@@ -76,7 +76,7 @@ def _seccomp_match(path: str, value: str, profile: JSONObject | None) -> Errors:
         yield from _match(path, value, profile, "seccomp", ("runtime/default", "docker/default"))
 
 
-def _match(path: str, value: str, profile: JSONObject, what: str, runtime: tuple[str, ...]) -> Errors:
+def _match(path: str, value: str, profile: JSONObject, feature: str, runtime: tuple[str, ...]) -> Errors:
     kind = profile.get("type")
     wrong_type = (
         (kind == "Unconfined" and value != "unconfined")
@@ -84,9 +84,9 @@ def _match(path: str, value: str, profile: JSONObject, what: str, runtime: tuple
         or (kind == "Localhost" and not value.startswith("localhost/"))
     )
     if wrong_type:
-        yield forbidden(f"{path}.type", f"{what} type in annotation and field must match")
+        yield forbidden(f"{path}.type", f"{feature} type in annotation and field must match")
     elif kind == "Localhost" and value.removeprefix("localhost/") != profile.get("localhostProfile"):
-        yield forbidden(f"{path}.localhostProfile", f"{what} profile in annotation and field must match")
+        yield forbidden(f"{path}.localhostProfile", f"{feature} profile in annotation and field must match")
 
 
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
@@ -94,70 +94,70 @@ _SYSCTL = r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?
 _IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "fs.mqueue.")
 
 
-def container_security(path: str, found: JSONObject | None, *, host_users: bool) -> Errors:
+def validate_container_security(path: str, value: JSONObject | None, *, host_users: bool) -> Errors:
     """Validate the security context of a container. ``host_users`` is False in a user namespace."""
-    if found is None:
+    if value is None:
         return
     for name in ("runAsUser", "runAsGroup"):
-        if found.get(name) is not None:
-            yield from each(f"{path}.{name}", found[name], user_id(found[name]))
-    mount = found.get("procMount")
+        if value.get(name) is not None:
+            yield from each(f"{path}.{name}", value[name], validate_user_id(value[name]))
+    mount = value.get("procMount")
     if mount is not None:
-        yield from one_of(f"{path}.procMount", mount, ("Default", "Unmasked"))
+        yield from check_one_of(f"{path}.procMount", mount, ("Default", "Unmasked"))
         if host_users and mount == "Unmasked":
             yield invalid(f"{path}.procMount", mount, "`hostUsers` must be false to use `Unmasked`")
-    yield from seccomp(f"{path}.seccompProfile", found.get("seccompProfile"))
-    if found.get("allowPrivilegeEscalation") is False:
-        if found.get("privileged"):
-            yield invalid(path, found, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
-        for capability in (found.get("capabilities") or {}).get("add") or ():
+    yield from validate_seccomp(f"{path}.seccompProfile", value.get("seccompProfile"))
+    if value.get("allowPrivilegeEscalation") is False:
+        if value.get("privileged"):
+            yield invalid(path, value, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+        for capability in (value.get("capabilities") or {}).get("add") or ():
             if capability == "CAP_SYS_ADMIN":
                 detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-                yield invalid(path, found, detail)
-    yield from windows_options(f"{path}.windowsOptions", found.get("windowsOptions"))
-    yield from app_armor(f"{path}.appArmorProfile", found.get("appArmorProfile"))
+                yield invalid(path, value, detail)
+    yield from validate_windows_options(f"{path}.windowsOptions", value.get("windowsOptions"))
+    yield from validate_app_armor(f"{path}.appArmorProfile", value.get("appArmorProfile"))
 
 
-def pod_security(path: str, spec: JSONObject, options: PodOptions) -> Errors:
+def validate_pod_security(path: str, spec: JSONObject, options: PodOptions) -> Errors:
     """Validate the security context of a pod."""
-    found = spec.get("securityContext")
-    if found is None:
+    value = spec.get("securityContext")
+    if value is None:
         return
     for name in ("fsGroup", "runAsUser", "runAsGroup"):
-        if found.get(name) is not None:
-            yield from each(f"{path}.{name}", found[name], user_id(found[name]))
-    for at, group in enumerate(found.get("supplementalGroups") or ()):
-        yield from each(f"{path}.supplementalGroups[{at}]", group, user_id(group))
+        if value.get(name) is not None:
+            yield from each(f"{path}.{name}", value[name], validate_user_id(value[name]))
+    for index, group in enumerate(value.get("supplementalGroups") or ()):
+        yield from each(f"{path}.supplementalGroups[{index}]", group, validate_user_id(group))
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         yield invalid(f"{path}.shareProcessNamespace", True, "ShareProcessNamespace and HostPID cannot both be enabled")
-    yield from _sysctls(f"{path}.sysctls", found.get("sysctls") or [], spec, options)
-    if found.get("fsGroupChangePolicy") is not None:
-        yield from one_of(f"{path}.fsGroupChangePolicy", found["fsGroupChangePolicy"], ("Always", "OnRootMismatch"))
-    yield from seccomp(f"{path}.seccompProfile", found.get("seccompProfile"))
-    yield from windows_options(f"{path}.windowsOptions", found.get("windowsOptions"))
-    yield from app_armor(f"{path}.appArmorProfile", found.get("appArmorProfile"))
-    if found.get("supplementalGroupsPolicy") is not None:
-        yield from one_of(f"{path}.supplementalGroupsPolicy", found["supplementalGroupsPolicy"], ("Merge", "Strict"))
-    if found.get("seLinuxChangePolicy") is not None:
-        yield from one_of(f"{path}.seLinuxChangePolicy", found["seLinuxChangePolicy"], ("Recursive",))
+    yield from _sysctls(f"{path}.sysctls", value.get("sysctls") or [], spec, options)
+    if value.get("fsGroupChangePolicy") is not None:
+        yield from check_one_of(f"{path}.fsGroupChangePolicy", value["fsGroupChangePolicy"], ("Always", "OnRootMismatch"))
+    yield from validate_seccomp(f"{path}.seccompProfile", value.get("seccompProfile"))
+    yield from validate_windows_options(f"{path}.windowsOptions", value.get("windowsOptions"))
+    yield from validate_app_armor(f"{path}.appArmorProfile", value.get("appArmorProfile"))
+    if value.get("supplementalGroupsPolicy") is not None:
+        yield from check_one_of(f"{path}.supplementalGroupsPolicy", value["supplementalGroupsPolicy"], ("Merge", "Strict"))
+    if value.get("seLinuxChangePolicy") is not None:
+        yield from check_one_of(f"{path}.seLinuxChangePolicy", value["seLinuxChangePolicy"], ("Recursive",))
 
 
 def _sysctls(path: str, sysctls: list[JSONObject], spec: JSONObject, options: PodOptions) -> Errors:
     seen: set[str] = set()
-    for at, sysctl in enumerate(sysctls):
-        here, name = f"{path}[{at}].name", sysctl.get("name", "")
+    for index, sysctl in enumerate(sysctls):
+        here, name = f"{path}[{index}].name", sysctl.get("name", "")
         if not name:
             yield required(here)
         elif len(name) > 253 or not re.fullmatch(_SYSCTL, name):
             yield invalid(here, name, f"must have at most 253 characters and match regex ^{_SYSCTL}$")
         elif name in seen:
             yield duplicate(here, name)
-        if not options.host_sysctls and (fault := host_sysctl_fault(name, spec)):
-            yield invalid(here, name, fault)
+        if not options.host_sysctls and (error := host_sysctl_error(name, spec)):
+            yield invalid(here, name, error)
         seen.add(name)
 
 
-def host_sysctl_fault(name: str, spec: JSONObject) -> str:
+def host_sysctl_error(name: str, spec: JSONObject) -> str:
     """Return why a pod may not set a sysctl: it would change the host, whose namespace the pod shares. Empty if it may."""
     dotted = _dotted(name)
     if spec.get("hostNetwork") and dotted.startswith("net."):
@@ -173,7 +173,7 @@ def _dotted(name: str) -> str:
     return name.translate(str.maketrans("./", "/.")) if first and first.group() == "/" else name
 
 
-def seccomp(path: str, profile: JSONObject | None) -> Errors:
+def validate_seccomp(path: str, profile: JSONObject | None) -> Errors:
     """Validate a seccomp profile."""
     if profile is None:
         return
@@ -186,14 +186,14 @@ def seccomp(path: str, profile: JSONObject | None) -> Errors:
         if local is None:
             yield required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost")
         else:
-            yield from descending(f"{path}.localhostProfile", local)
+            yield from check_local_path(f"{path}.localhostProfile", local)
     elif local is not None:
         yield invalid(
             f"{path}.localhostProfile", {"Type": kind, "LocalhostProfile": local}, "can only be set when seccomp type is Localhost"
         )
 
 
-def app_armor(path: str, profile: JSONObject | None) -> Errors:
+def validate_app_armor(path: str, profile: JSONObject | None) -> Errors:
     """Validate an AppArmor profile."""
     if profile is None:
         return

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers
-from kubeloop.apiserver.builtin.pods.update import annotation_changes
+from kubeloop.apiserver.builtin.pods.update import check_annotation_changes
 from kubeloop.apiserver.builtin.quantities import added, containers_of, quantity
-from kubeloop.apiserver.validation.formats import each, immutable, ip_address, label_name_field, one_of, sloppy_ip, subdomain_field, user_id
+from kubeloop.apiserver.validation.formats import (
+    check_immutable,
+    check_one_of,
+    each,
+    sloppy_ip,
+    validate_ip_address,
+    validate_label_name_field,
+    validate_subdomain_field,
+    validate_user_id,
+)
 from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplicate, forbidden, invalid, required, too_long
 from kubeloop.meta.names import qualified_name
 from kubeloop.types import JSONObject
@@ -22,76 +31,79 @@ _A_CLAIM = (
 _ONE_OF = "an entry in spec.initContainers.{0} or spec.containers.{0}"
 
 
-def claims(status: JSONObject, spec: JSONObject) -> Errors:
+def validate_claims(status: JSONObject, spec: JSONObject) -> Errors:
     """Validate the statuses of generated resource claims."""
     known, seen = {one.get("name", "") for one in spec.get("resourceClaims") or ()}, set()
-    for at, one in enumerate(status.get("resourceClaimStatuses") or ()):
-        path, name = f"status.resourceClaimStatuses[{at}]", one.get("name", "")
+    for index, one in enumerate(status.get("resourceClaimStatuses") or ()):
+        path, name = f"status.resourceClaimStatuses[{index}]", one.get("name", "")
         if name not in known:
             yield invalid(f"{path}.name", name, "must match the name of an entry in `spec.resourceClaims`")
         if name in seen:
             yield duplicate(f"{path}.name", name)
         seen.add(name)
         if one.get("resourceClaimName") is not None:
-            yield from subdomain_field(f"{path}.resourceClaimName", one["resourceClaimName"])
+            yield from validate_subdomain_field(f"{path}.resourceClaimName", one["resourceClaimName"])
     if status.get("extendedResourceClaimStatus") is not None:
         yield from _extended("status.extendedResourceClaimStatus", status["extendedResourceClaimStatus"], spec)
 
 
-def _extended(path: str, found: JSONObject, spec: JSONObject) -> Errors:
+def _extended(path: str, field_value: JSONObject, spec: JSONObject) -> Errors:
     """Validate the claim for extended resources and its mapping to requests."""
     containers = {one.get("name", ""): one for kind in ("initContainers", "containers") for one in spec.get(kind) or ()}
-    mappings = found.get("requestMappings") or []
+    mappings = field_value.get("requestMappings") or []
     if not mappings:
         yield required(f"{path}.requestMappings", "at least one request mapping is required")
     seen: set[tuple[str, ...]] = set()
-    for at, one in enumerate(mappings):
-        here, key = f"{path}.requestMappings[{at}]", tuple(one.get(name, "") for name in ("containerName", "resourceName", "requestName"))
+    for index, one in enumerate(mappings):
+        here, key = (
+            f"{path}.requestMappings[{index}]",
+            tuple(one.get(name, "") for name in ("containerName", "resourceName", "requestName")),
+        )
         container = containers.get(key[0])
         if container is None:
             yield invalid(f"{here}.containerName", key[0], f"must match the name of {_ONE_OF.format('name')}")
         elif key[1] not in ((container.get("resources") or {}).get("requests") or {}):
             detail = f"must match the extended resource name of {_ONE_OF.format('resources.requests')}"
             yield invalid(f"{here}.resourceName", key[1], detail)
-        yield from label_name_field(f"{path}.requestName", key[2])
+        yield from validate_label_name_field(f"{path}.requestName", key[2])
         if key in seen:
             for name, value in zip(("containerName", "resourceName", "requestName"), key, strict=True):
                 yield duplicate(f"{here}.{name}", value)
         seen.add(key)
-    if not found.get("resourceClaimName"):
+    if not field_value.get("resourceClaimName"):
         yield required(f"{path}.resourceClaimName")
     else:
-        yield from subdomain_field(f"{path}.resourceClaimName", found["resourceClaimName"])
+        yield from validate_subdomain_field(f"{path}.resourceClaimName", field_value["resourceClaimName"])
 
 
-def users(status: JSONObject, spec: JSONObject) -> Errors:
+def validate_users(status: JSONObject, spec: JSONObject) -> Errors:
     """Validate the users of containers."""
     system = (spec.get("os") or {}).get("name", "linux")
     for name in _STATUSES:
-        for at, container in enumerate(status.get(name) or ()):
-            user, path = (container.get("user") or {}).get("linux"), f"status.{name}[{at}].user.linux"
+        for position, container in enumerate(status.get(name) or ()):
+            user, path = (container.get("user") or {}).get("linux"), f"status.{name}[{position}].user.linux"
             if user is None:
                 continue
             if system == "windows":
                 yield forbidden(path, "cannot be set for a windows pod")
             elif system == "linux":
                 for field in ("uid", "gid"):
-                    yield from each(f"{path}.{field}", user.get(field, 0), user_id(user.get(field, 0)))
+                    yield from each(f"{path}.{field}", user.get(field, 0), validate_user_id(user.get(field, 0)))
                 for index, group in enumerate(user.get("supplementalGroups") or ()):
-                    yield from each(f"{path}.supplementalGroups[{index}]", group, user_id(group))
+                    yield from each(f"{path}.supplementalGroups[{index}]", group, validate_user_id(group))
 
 
-def devices(status: JSONObject, spec: JSONObject) -> Errors:
+def validate_devices(status: JSONObject, spec: JSONObject) -> Errors:
     """Validate the health of the devices of containers."""
     for name, kind in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
         containers = {one.get("name", ""): one for one in reversed(spec.get(kind) or ())}
-        for at, container in enumerate(status.get(name) or ()):
+        for position, container in enumerate(status.get(name) or ()):
             for index, resource in enumerate(container.get("allocatedResourcesStatus") or ()):
-                path = f"status.{name}[{at}].allocatedResourcesStatus[{index}]"
+                path = f"status.{name}[{position}].allocatedResourcesStatus[{index}]"
                 yield from _allocated(path, resource, containers.get(container.get("name", "")))
-    for at, container in enumerate(status.get("ephemeralContainerStatuses") or ()):
+    for position, container in enumerate(status.get("ephemeralContainerStatuses") or ()):
         if container.get("allocatedResourcesStatus"):
-            path = f"status.ephemeralContainerStatuses[{at}].allocatedResourcesStatus"
+            path = f"status.ephemeralContainerStatuses[{position}].allocatedResourcesStatus"
             yield forbidden(path, "must not be specified in container status")
 
 
@@ -107,9 +119,9 @@ def _allocated(path: str, resource: JSONObject, container: JSONObject | None) ->
         elif name not in (own.get("requests") or {}):
             yield invalid(f"{path}.name", name, "must match one of the container's resource requests")
     seen = set()
-    for at, one in enumerate(resource.get("resources") or ()):
-        here, identity, message = f"{path}.resources[{at}]", one.get("resourceID", ""), one.get("message")
-        yield from one_of(f"{here}.health", one.get("health", ""), _HEALTH)
+    for index, one in enumerate(resource.get("resources") or ()):
+        here, identity, message = f"{path}.resources[{index}]", one.get("resourceID", ""), one.get("message")
+        yield from check_one_of(f"{here}.health", one.get("health", ""), _HEALTH)
         if message is not None and not message:
             yield required(f"{here}.message", "must be non-empty if specified")
         elif message is not None and len(message.encode()) > _LONGEST_MESSAGE:
@@ -143,43 +155,43 @@ def quality_of_service(spec: JSONObject) -> str:
     return "Burstable"
 
 
-def _positive(found: dict[str, str]) -> dict[str, str]:
-    return {name: text for name, text in found.items() if name in _COMPUTE and quantity(text) > 0}
+def _positive(value: dict[str, str]) -> dict[str, str]:
+    return {name: text for name, text in value.items() if name in _COMPUTE and quantity(text) > 0}
 
 
-def status_update(found: JSONObject, old: JSONObject, options: PodOptions) -> Errors:
+def validate_status_update(value: JSONObject, old: JSONObject, options: PodOptions) -> Errors:
     """Validate an update of the status."""
-    status, before, spec = found.get("status") or {}, old.get("status") or {}, old["spec"]
-    yield from annotation_changes(found, old, options)
-    for at, condition in enumerate(status.get("conditions") or ()):
+    status, before, spec = value.get("status") or {}, old.get("status") or {}, old["spec"]
+    yield from check_annotation_changes(value, old, options)
+    for index, condition in enumerate(status.get("conditions") or ()):
         if condition.get("observedGeneration", 0) < 0:
-            here = f"status.conditions[{at}].observedGeneration"
+            here = f"status.conditions[{index}].observedGeneration"
             yield invalid(here, condition["observedGeneration"], "must be a non-negative integer")
         if (kind := condition.get("type", "")) not in _SYSTEM_CONDITIONS:
-            yield from each(f"status.conditions[{at}].Type", kind, qualified_name(kind))
+            yield from each(f"status.conditions[{index}].Type", kind, qualified_name(kind))
     nominated = status.get("nominatedNodeName", "")
     if nominated and nominated != before.get("nominatedNodeName", ""):
-        yield from subdomain_field("status.nominatedNodeName", nominated)
+        yield from validate_subdomain_field("status.nominatedNodeName", nominated)
         if spec.get("nodeName"):
             yield forbidden("status.nominatedNodeName", "may not be set on pods that are already bound to a node")
     if status.get("observedGeneration", 0) < 0:
         yield invalid("status.observedGeneration", status["observedGeneration"], "must be a non-negative integer")
-    yield from immutable("status.qosClass", status.get("qosClass", ""), before.get("qosClass", ""))
+    yield from check_immutable("status.qosClass", status.get("qosClass", ""), before.get("qosClass", ""))
     for name, kind in (
         ("containerStatuses", "containers"),
         ("initContainerStatuses", "initContainers"),
         ("ephemeralContainerStatuses", ""),
     ):
         yield from _transitions(f"status.{name}", status.get(name) or [], before.get(name) or [], spec, kind)
-    yield from claims(status, spec)
+    yield from validate_claims(status, spec)
     yield from _addresses("status.podIPs", status.get("podIPs") or [], before.get("podIPs") or [])
     hosts = status.get("hostIPs") or []
     if hosts:
         if status.get("hostIP", "") != hosts[0].get("ip", ""):
             yield invalid("status.hostIPs[0].ip", hosts[0].get("ip", ""), "must be equal to `hostIP`")
         yield from _addresses("status.hostIPs", hosts, before.get("hostIPs") or [])
-    yield from users(status, spec)
-    yield from devices(status, spec)
+    yield from validate_users(status, spec)
+    yield from validate_devices(status, spec)
 
 
 def _transitions(path: str, new: list[JSONObject], old: list[JSONObject], spec: JSONObject, kind: str) -> Errors:
@@ -196,13 +208,13 @@ def _transitions(path: str, new: list[JSONObject], old: list[JSONObject], spec: 
         return
     running = {one.get("name", "") for one in new if (one.get("state") or {}).get("terminated") is None}
     containers = {one.get("name", ""): one for one in (spec.get(kind) or () if kind != "ephemeralContainers" else ())}
-    for at, status in enumerate(old):
+    for index, status in enumerate(old):
         terminated = (status.get("state") or {}).get("terminated")
         if terminated is None or status.get("name", "") not in running:
             continue
         container = containers.get(status.get("name", ""))
         if container is None or not _restarts(container, spec, terminated.get("exitCode", 0)):
-            yield forbidden(f"{path}[{at}].state", "may not be transitioned to non-terminated state")
+            yield forbidden(f"{path}[{index}].state", "may not be transitioned to non-terminated state")
 
 
 def _all_restart(spec: JSONObject) -> bool:
@@ -229,18 +241,21 @@ def _matches(rule: JSONObject, code: int) -> bool:
 
 def _addresses(path: str, new: list[JSONObject], old: list[JSONObject]) -> Errors:
     before = {one.get("ip", "") for one in old}
-    for at, one in enumerate(new):
+    for index, one in enumerate(new):
         address = one.get("ip", "")
         if address not in before:
-            yield from each(f"{path}[{at}]", address, ip_address(address))
+            yield from each(f"{path}[{index}]", address, validate_ip_address(address))
     if len(new) < 2:
         return
     parsed = [sloppy_ip(one.get("ip", "")) for one in new]
     versions = {address.version for address in parsed if address is not None}
     if None in parsed:
-        at = parsed.index(None)
+        index = parsed.index(None)
         yield FieldError(
-            FieldErrorType.INTERNAL, path, None, f"failed to check for dual stack with error:invalid IP[{at}]: {new[at].get('ip', '')}"
+            FieldErrorType.INTERNAL,
+            path,
+            None,
+            f"failed to check for dual stack with error:invalid IP[{index}]: {new[index].get('ip', '')}",
         )
         versions = set()
     if len(versions) < 2 or len(new) > 2:

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy, keep_metadata, value_at
 from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers, deletion_cost_fits
 from kubeloop.apiserver.builtin.pods.references import MIRROR
-from kubeloop.apiserver.builtin.pods.resizing import reach_resources, resize_changes, unresizable
-from kubeloop.apiserver.builtin.pods.security import APP_ARMOR, app_armor, host_sysctl_fault
-from kubeloop.apiserver.builtin.pods.spec import pod, pod_to_create
-from kubeloop.apiserver.builtin.pods.status import quality_of_service, status_update
-from kubeloop.apiserver.builtin.pods.update import annotation_changes, ephemeral_changes, spec_changes
+from kubeloop.apiserver.builtin.pods.resizing import resize_error, restore_all_but_resources, validate_resize_changes
+from kubeloop.apiserver.builtin.pods.security import APP_ARMOR, host_sysctl_error, validate_app_armor
+from kubeloop.apiserver.builtin.pods.spec import validate_new_pod, validate_pod
+from kubeloop.apiserver.builtin.pods.status import quality_of_service, validate_status_update
+from kubeloop.apiserver.builtin.pods.update import check_annotation_changes, validate_ephemeral_changes, validate_spec_changes
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.empty_values import part_at
@@ -26,17 +26,17 @@ from kubeloop.types import JSONObject
 # Source: mutatePodAffinity, mutateTopologySpreadConstraints.
 
 
-def apply_label_keys(found: JSONObject) -> None:
+def apply_label_keys(value: JSONObject) -> None:
     """Add the expressions of matchLabelKeys and mismatchLabelKeys to the selectors, in place."""
-    labels = found["metadata"].get("labels") or {}
-    affinity = found["spec"].get("affinity") or {}
+    labels = value["metadata"].get("labels") or {}
+    affinity = value["spec"].get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):
         pods = affinity.get(kind) or {}
         for weighted in pods.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
             _apply(weighted.get("podAffinityTerm") or {}, labels)
         for term in pods.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
             _apply(term, labels)
-    for constraint in found["spec"].get("topologySpreadConstraints") or ():
+    for constraint in value["spec"].get("topologySpreadConstraints") or ():
         _apply(constraint, labels)
 
 
@@ -51,11 +51,11 @@ def _apply(term: JSONObject, labels: dict[str, str]) -> None:
                 expressions.append({"key": key, "operator": operator, "values": [labels[key]]})
 
 
-def deletion_grace(found: JSONObject) -> int:
+def deletion_grace(value: JSONObject) -> int:
     """Return the default grace period of a deletion in seconds: zero for a pod that has no node or has ended."""
-    if not found["spec"].get("nodeName") or (found.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+    if not value["spec"].get("nodeName") or (value.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
         return 0
-    seconds: int = found["spec"].get("terminationGracePeriodSeconds") or 0
+    seconds: int = value["spec"].get("terminationGracePeriodSeconds") or 0
     return max(seconds, 1) if seconds < 0 else seconds
 
 
@@ -68,7 +68,7 @@ def options_of(old: JSONObject | None) -> PodOptions:
     return PodOptions(
         is_pod=True,
         any_deletion_cost=not deletion_cost_fits(old["metadata"].get("annotations") or {}),
-        host_sysctls=any(host_sysctl_fault(one.get("name", ""), spec) for one in sysctls),
+        host_sysctls=any(host_sysctl_error(one.get("name", ""), spec) for one in sysctls),
     )
 
 
@@ -104,11 +104,11 @@ class PodStrategy(BuiltinStrategy):
         return status
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        return list(pod_to_create(obj, options_of(None)))
+        return list(validate_new_pod(obj, options_of(None)))
 
     def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         if context.subresource == "resize":
-            if reach_resources(obj, old):
+            if restore_all_but_resources(obj, old):
                 keep_metadata(obj, old)
             return
         super().prepare_update(context, obj, old)
@@ -133,17 +133,17 @@ class PodStrategy(BuiltinStrategy):
         Returns:
             The errors, in upstream's order.
         """
-        fault = _unfit(context.subresource, old)
-        return [fault] if fault is not None else super().errors_on_update(context, obj, old, namespaced=namespaced)
+        error = _unfit(context.subresource, old)
+        return [error] if error is not None else super().errors_on_update(context, obj, old, namespaced=namespaced)
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         options = options_of(old)
         if context.subresource == "resize":
-            return [*pod(obj, options), *resize_changes(obj, old)]
-        found = [*pod(obj, options), *annotation_changes(obj, old, options)]
+            return [*validate_pod(obj, options), *validate_resize_changes(obj, old)]
+        errors = [*validate_pod(obj, options), *check_annotation_changes(obj, old, options)]
         if context.subresource == "ephemeralcontainers":
-            return [*found, *ephemeral_changes(obj, old)]
-        return [*found, *spec_changes(obj, old, part_at(context.sent, "spec"))]
+            return [*errors, *validate_ephemeral_changes(obj, old)]
+        return [*errors, *validate_spec_changes(obj, old, part_at(context.sent, "spec"))]
 
     def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         metadata = obj["metadata"]
@@ -158,33 +158,33 @@ class PodStrategy(BuiltinStrategy):
         _keep_observed_generations(status, before)
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return list(status_update(obj, old, options_of(old)))
+        return list(validate_status_update(obj, old, options_of(old)))
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
-        found = []
-        if faults := dns1123_label(obj["metadata"].get("name", "")):
-            found.append(
+        messages = []
+        if errors := dns1123_label(obj["metadata"].get("name", "")):
+            messages.append(
                 "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
-                f"a DNS label is recommended: [{' '.join(faults)}]"
+                f"a DNS label is recommended: [{' '.join(errors)}]"
             )
-        return found + pod_warnings("", obj["metadata"], obj["spec"])
+        return messages + pod_warnings("", obj["metadata"], obj["spec"])
 
     def warnings_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[str]:
         return []
 
     def selectable_fields(self, obj: JSONObject) -> dict[str, str]:
-        found = {label: value_at(obj, label) for label in self.field_labels}
-        found["spec.hostNetwork"] = "true" if obj["spec"].get("hostNetwork") else "false"
+        result = {label: value_at(obj, label) for label in self.field_labels}
+        result["spec.hostNetwork"] = "true" if obj["spec"].get("hostNetwork") else "false"
         addresses = (obj.get("status") or {}).get("podIPs") or []
         # A selector may name status.podIPs, but upstream gives it no value.
-        found["status.podIP"], found["status.podIPs"] = (addresses[0].get("ip", "") if addresses else ""), ""
-        return found
+        result["status.podIP"], result["status.podIPs"] = (addresses[0].get("ip", "") if addresses else ""), ""
+        return result
 
 
 def _unfit(subresource: str, old: JSONObject) -> FieldError | None:
     """Return why a pod cannot be written through ``subresource`` at all; None if it can."""
     if subresource == "resize":
-        return unresizable(old)
+        return resize_error(old)
     if subresource == "ephemeralcontainers" and MIRROR in (old["metadata"].get("annotations") or {}):
         return forbidden("[]", "static pods do not support ephemeral containers")
     return None
@@ -209,7 +209,7 @@ def _app_armor_from_annotations(obj: JSONObject) -> list[str]:
     annotations, spec = obj["metadata"].get("annotations") or {}, obj["spec"]
     if (spec.get("os") or {}).get("name") == "windows":
         return []
-    found = []
+    messages = []
     of_pod = (spec.get("securityContext") or {}).get("appArmorProfile")
     for container, _ in all_containers(spec, ""):
         key = APP_ARMOR + container.get("name", "")
@@ -222,8 +222,8 @@ def _app_armor_from_annotations(obj: JSONObject) -> list[str]:
             if container.get("securityContext") is None:
                 container["securityContext"] = {}
             container["securityContext"]["appArmorProfile"] = profile
-        found.append(f'metadata.annotations[{key}]: deprecated since v1.30; use the "appArmorProfile" field instead')
-    return found
+        messages.append(f'metadata.annotations[{key}]: deprecated since v1.30; use the "appArmorProfile" field instead')
+    return messages
 
 
 def _profile(annotation: str) -> JSONObject | None:
@@ -233,5 +233,5 @@ def _profile(annotation: str) -> JSONObject | None:
         return {"type": "RuntimeDefault"}
     if annotation.startswith("localhost/") and annotation != "localhost/":
         profile = {"type": "Localhost", "localhostProfile": annotation.removeprefix("localhost/")}
-        return None if list(app_armor("", profile)) else profile
+        return None if list(validate_app_armor("", profile)) else profile
     return None

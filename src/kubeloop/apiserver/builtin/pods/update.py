@@ -8,9 +8,9 @@ from typing import Any
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.references import MIRROR
-from kubeloop.apiserver.builtin.pods.scheduling import tolerations
+from kubeloop.apiserver.builtin.pods.scheduling import validate_tolerations
 from kubeloop.apiserver.builtin.pods.security import APP_ARMOR
-from kubeloop.apiserver.builtin.pods.spec import pod_annotations
+from kubeloop.apiserver.builtin.pods.spec import validate_pod_annotations
 from kubeloop.apiserver.validation.formats import MAX_INT32
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import out_of_range
@@ -23,16 +23,16 @@ _MUTABLE = (
 )
 
 
-def annotation_changes(found: JSONObject, old: JSONObject, options: PodOptions) -> Errors:
+def check_annotation_changes(field_value: JSONObject, old: JSONObject, options: PodOptions) -> Errors:
     """Check that some annotations stay unchanged."""
-    new, before = found["metadata"].get("annotations") or {}, old["metadata"].get("annotations") or {}
+    new, before = field_value["metadata"].get("annotations") or {}, old["metadata"].get("annotations") or {}
     for key, value in before.items():
         if new.get(key) != value:
             yield from _fixed(key, "remove or update")
     for key in new:
         if key not in before:
             yield from _fixed(key, "add")
-    yield from pod_annotations("metadata.annotations", new, found["spec"], options)
+    yield from validate_pod_annotations("metadata.annotations", new, field_value["spec"], options)
 
 
 def _fixed(key: str, verb: str) -> Errors:
@@ -42,33 +42,33 @@ def _fixed(key: str, verb: str) -> Errors:
         yield forbidden(f"metadata.annotations[{key}]", f"may not {verb} mirror pod annotation")
 
 
-def spec_changes(found: JSONObject, old: JSONObject, sent: Any) -> list[FieldError]:
+def validate_spec_changes(value: JSONObject, old: JSONObject, sent: Any) -> list[FieldError]:
     """Validate an update after the new pod itself was validated. The checks stop where upstream's do. ``sent`` is the spec in the body."""
-    new, before = found["spec"], old["spec"]
-    faults: list[FieldError] = []
+    new, before = value["spec"], old["spec"]
+    errors: list[FieldError] = []
     for kind in ("containers", "initContainers"):
         if len(new.get(kind) or ()) != len(before.get(kind) or ()):
-            return [*faults, forbidden(f"spec.{kind}", "pod updates may not add or remove containers")]
-        for at, container in enumerate(new.get(kind) or ()):
+            return [*errors, forbidden(f"spec.{kind}", "pod updates may not add or remove containers")]
+        for index, container in enumerate(new.get(kind) or ()):
             image = container.get("image", "")
             if not image:
-                faults.append(required(f"spec.{kind}[{at}].image"))
+                errors.append(required(f"spec.{kind}[{index}].image"))
             if image != image.strip():
-                faults.append(invalid(f"spec.{kind}[{at}].image", image, "must not have leading or trailing whitespace"))
+                errors.append(invalid(f"spec.{kind}[{index}].image", image, "must not have leading or trailing whitespace"))
     seconds, seconds_before = new.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
     here = "spec.activeDeadlineSeconds"
     if seconds is not None:
         if not 0 <= seconds <= MAX_INT32:
-            return [*faults, invalid(here, seconds, out_of_range(0, MAX_INT32))]
+            return [*errors, invalid(here, seconds, out_of_range(0, MAX_INT32))]
         if seconds_before is not None and seconds_before < seconds:
-            return [*faults, invalid(here, seconds, "must be less than or equal to previous value")]
+            return [*errors, invalid(here, seconds, "must be less than or equal to previous value")]
     elif seconds_before is not None:
-        faults.append(invalid(here, None, "must not update from a positive integer to nil value"))
-    faults += _added_tolerations(new.get("tolerations") or [], before.get("tolerations") or [])
-    faults += _deleted_gates(new.get("schedulingGates") or [], before.get("schedulingGates") or [])
+        errors.append(invalid(here, None, "must not update from a positive integer to nil value"))
+    errors += _added_tolerations(new.get("tolerations") or [], before.get("tolerations") or [])
+    errors += _deleted_gates(new.get("schedulingGates") or [], before.get("schedulingGates") or [])
     if new != before:
-        faults += _rest(new, before, sent)
-    return faults
+        errors += _rest(new, before, sent)
+    return errors
 
 
 def _added_tolerations(new: list[JSONObject], old: list[JSONObject]) -> Errors:
@@ -77,16 +77,16 @@ def _added_tolerations(new: list[JSONObject], old: list[JSONObject]) -> Errors:
         if {name: value for name, value in one.items() if name != "tolerationSeconds"} not in plain:
             yield forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
             return
-    yield from tolerations("spec.tolerations", new)
+    yield from validate_tolerations("spec.tolerations", new)
 
 
 def _deleted_gates(new: list[JSONObject], old: list[JSONObject]) -> Errors:
     before = {gate.get("name", "") for gate in old}
-    for at, gate in enumerate(new):
+    for index, gate in enumerate(new):
         name = gate.get("name", "")
         if name not in before:
             detail = f"only deletion is allowed, but found new scheduling gate '{name}'"
-            yield forbidden(f"spec.schedulingGates[{at}].name", detail)
+            yield forbidden(f"spec.schedulingGates[{index}].name", detail)
 
 
 def _rest(new: JSONObject, old: JSONObject, sent: Any) -> Errors:
@@ -140,9 +140,9 @@ def _narrowed(new: JSONObject | None, old: JSONObject | None) -> Errors:
     if before and len(before) != len(terms):
         yield invalid(path, terms or None, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
         return
-    for at, term in enumerate(before):
-        if not _only_additions(terms[at], term):
-            yield invalid(f"{path}[{at}]", terms[at], "only additions are allowed (no mutations or deletions)")
+    for index, term in enumerate(before):
+        if not _only_additions(terms[index], term):
+            yield invalid(f"{path}[{index}]", terms[index], "only additions are allowed (no mutations or deletions)")
 
 
 def _only_additions(new: JSONObject, old: JSONObject) -> bool:
@@ -152,9 +152,9 @@ def _only_additions(new: JSONObject, old: JSONObject) -> bool:
     return all((new.get(part) or [])[: len(old.get(part) or [])] == (old.get(part) or []) for part in parts)
 
 
-def ephemeral_changes(found: JSONObject, old: JSONObject) -> Errors:
+def validate_ephemeral_changes(value: JSONObject, old: JSONObject) -> Errors:
     """Validate an update through ``/ephemeralcontainers``, which may only add containers."""
-    new = {one.get("name", ""): one for one in found["spec"].get("ephemeralContainers") or ()}
+    new = {one.get("name", ""): one for one in value["spec"].get("ephemeralContainers") or ()}
     for one in old["spec"].get("ephemeralContainers") or ():
         name = one.get("name", "")
         if name not in new:

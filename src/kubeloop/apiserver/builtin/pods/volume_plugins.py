@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from kubeloop.apiserver.validation.formats import each, label_name_field, one_of, unsupported
+from kubeloop.apiserver.validation.formats import check_one_of, each, unsupported, validate_label_name_field
 from kubeloop.meta.field_error import Errors, invalid, required, too_long
 from kubeloop.meta.names import dns1123_subdomain, in_range
 from kubeloop.types import JSONObject
@@ -52,16 +52,16 @@ def _iscsi(path: str, source: JSONObject) -> Errors:
     if not source.get("iqn"):
         yield required(f"{path}.iqn")
     else:
-        yield from initiator(f"{path}.iqn", source["iqn"])
+        yield from validate_initiator(f"{path}.iqn", source["iqn"])
     lun = source.get("lun", 0)
     yield from each(f"{path}.lun", lun, in_range(lun, 0, 255))
     if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and source.get("secretRef") is None:
         yield required(f"{path}.secretRef")
     if source.get("initiatorName") is not None:
-        yield from initiator(f"{path}.initiatorname", source["initiatorName"])
+        yield from validate_initiator(f"{path}.initiatorname", source["initiatorName"])
 
 
-def initiator(path: str, name: str, *, of_volume: bool = False) -> Errors:
+def validate_initiator(path: str, name: str, *, of_volume: bool = False) -> Errors:
     """Validate the name of an iSCSI initiator. ``of_volume``: for a persistent volume, where upstream has a shorter message."""
     pattern = _QUALIFIED.get(name[:3])
     if pattern is None:
@@ -117,7 +117,7 @@ def _fibre_channel(path: str, source: JSONObject) -> Errors:
             yield from each(f"{path}.lun", lun, in_range(lun, 0, 255))
 
 
-def flex(path: str, source: JSONObject) -> Errors:
+def validate_flex_volume(path: str, source: JSONObject) -> Errors:
     """Validate a flexVolume."""
     if not source.get("driver"):
         yield required(f"{path}.driver")
@@ -130,10 +130,10 @@ def _azure_disk(path: str, source: JSONObject) -> Errors:
     yield from needs("diskName", "diskURI")(path, source)
     uri, kind = source.get("diskURI", ""), source.get("kind")
     if source.get("cachingMode") is not None:
-        yield from one_of(f"{path}.cachingMode", source["cachingMode"], ("None", "ReadOnly", "ReadWrite"))
+        yield from check_one_of(f"{path}.cachingMode", source["cachingMode"], ("None", "ReadOnly", "ReadWrite"))
     if kind is None:
         return
-    yield from one_of(f"{path}.kind", kind, ("Dedicated", "Managed", "Shared"))
+    yield from check_one_of(f"{path}.kind", kind, ("Dedicated", "Managed", "Shared"))
     if kind == "Managed":
         if not uri.startswith("/subscriptions/"):
             known = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
@@ -146,15 +146,15 @@ def _storage_os(path: str, source: JSONObject) -> Errors:
     if not source.get("volumeName"):
         yield required(f"{path}.volumeName")
     else:
-        yield from label_name_field(f"{path}.volumeName", source["volumeName"])
+        yield from validate_label_name_field(f"{path}.volumeName", source["volumeName"])
     if source.get("volumeNamespace"):
-        yield from label_name_field(f"{path}.volumeNamespace", source["volumeNamespace"])
+        yield from validate_label_name_field(f"{path}.volumeNamespace", source["volumeNamespace"])
     secret = source.get("secretRef")
     if secret is not None and not secret.get("name"):
         yield required(f"{path}.secretRef.name")
 
 
-def csi_driver_name(path: str, name: str) -> Errors:
+def validate_csi_driver_name(path: str, name: str) -> Errors:
     """Validate the name of a CSI driver."""
     if not name:
         yield required(path)
@@ -165,7 +165,7 @@ def csi_driver_name(path: str, name: str) -> Errors:
 
 
 def _csi(path: str, source: JSONObject) -> Errors:
-    yield from csi_driver_name(f"{path}.driver", source.get("driver", ""))
+    yield from validate_csi_driver_name(f"{path}.driver", source.get("driver", ""))
     secret = source.get("nodePublishSecretRef")
     if secret is None:
         return
@@ -187,7 +187,7 @@ PLUGINS: dict[str, Check] = {
     "cephfs": needs("monitors"),
     "quobyte": _quobyte,
     "fc": _fibre_channel,
-    "flexVolume": flex,
+    "flexVolume": validate_flex_volume,
     "azureFile": needs("secretName", "shareName"),
     "vsphereVolume": needs("volumePath"),
     "photonPersistentDisk": needs("pdID"),

@@ -23,9 +23,9 @@ def overlapping_files(volumes: list[JSONObject]) -> Iterator[str]:
     for volume in volumes:
         name = go_quoted(volume.get("name", ""))
         for kind, title in (("configMap", "name"), ("secret", "secretName"), ("downwardAPI", "")):
-            found = volume.get(kind) or {}
-            what = _titled(kind, found.get(title, "")) if title else "DownwardAPI"
-            yield from _told(name, what, [(item.get("path", ""), "") for item in found.get("items") or ()])
+            value = volume.get(kind) or {}
+            title_shown = _titled(kind, value.get(title, "")) if title else "DownwardAPI"
+            yield from _overlaps(name, title_shown, [(item.get("path", ""), "") for item in value.get("items") or ()])
         yield from _projected(name, (volume.get("projected") or {}).get("sources") or [])
 
 
@@ -35,14 +35,14 @@ def _projected(name: str, sources: list[JSONObject]) -> Iterator[str]:
         if not any(part is not None for part in source.values()):
             yield f"volume {name} (Projected) has no sources provided"
         files += _files(source)
-    yield from _told(name, "Projected", files)
+    yield from _overlaps(name, "Projected", files)
 
 
 def _files(source: JSONObject) -> list[_File]:
     for kind in ("configMap", "secret"):
-        found = source.get(kind) or {}
-        if found.get("items") is not None:
-            return [(item.get("path", ""), _titled(kind, found.get("name", ""))) for item in found["items"]]
+        value = source.get(kind) or {}
+        if value.get("items") is not None:
+            return [(item.get("path", ""), _titled(kind, value.get("name", ""))) for item in value["items"]]
     if (items := (source.get("downwardAPI") or {}).get("items")) is not None:
         return [(item.get("path", ""), "DownwardAPI") for item in items]
     token = source.get("serviceAccountToken")
@@ -53,13 +53,13 @@ def _titled(kind: str, name: str) -> str:
     return f"{kind[0].upper()}{kind[1:]} {go_quoted(name)}"
 
 
-def _told(name: str, what: str, files: list[_File]) -> Iterator[str]:
+def _overlaps(name: str, volume_type: str, files: list[_File]) -> Iterator[str]:
     before: list[_File] = []
     for path, source in files:
         one = path.rstrip("/"), source
         for other in before:
             if one[0] and other[0] and _meet(one[0], other[0]):
-                yield f"volume {name} ({what}): overlapping paths: {_shown(one)} with {_shown(other)}"
+                yield f"volume {name} ({volume_type}): overlapping paths: {_shown(one)} with {_shown(other)}"
         before.append(one)
 
 
@@ -120,8 +120,8 @@ def _node_labels(path: str, spec: JSONObject) -> Iterator[str]:
     for key in spec.get("nodeSelector") or {}:
         if key in _NODE_LABELS:
             yield f"{path}.nodeSelector[{key}]: {_NODE_LABELS[key]}"
-    for at, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
-        here, key = f"{path}.topologySpreadConstraints[{at}]", constraint.get("topologyKey", "")
+    for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
+        here, key = f"{path}.topologySpreadConstraints[{index}]", constraint.get("topologyKey", "")
         if key in _NODE_LABELS:
             yield f"{here}.topologyKey: {key} is {_NODE_LABELS[key]}"
         if constraint.get("labelSelector") is None:
@@ -130,9 +130,9 @@ def _node_labels(path: str, spec: JSONObject) -> Iterator[str]:
 
 def node_term_warnings(path: str, term: JSONObject) -> Iterator[str]:
     """Yield warnings about a term of a node selector."""
-    for at, expression in enumerate(term.get("matchExpressions") or ()):
+    for index, expression in enumerate(term.get("matchExpressions") or ()):
         if (key := expression.get("key", "")) in _NODE_LABELS:
-            yield f"{path}.matchExpressions[{at}].key: {key} is {_NODE_LABELS[key]}"
+            yield f"{path}.matchExpressions[{index}].key: {key} is {_NODE_LABELS[key]}"
 
 
 def selector_warnings(path: str, selector: JSONObject) -> Iterator[str]:
@@ -157,23 +157,23 @@ def _annotations(path: str, annotations: dict[str, str]) -> Iterator[str]:
 
 
 def _volumes(path: str, volumes: list[JSONObject]) -> Iterator[str]:
-    for at, volume in enumerate(volumes):
+    for index, volume in enumerate(volumes):
         for kind, message in _VOLUMES.items():
             if volume.get(kind) is not None:
-                yield f"{path}[{at}].{_VOLUME_PATHS.get(kind, kind)}: {message}"
+                yield f"{path}[{index}].{_VOLUME_PATHS.get(kind, kind)}: {message}"
 
 
 def _repeated(path: str, spec: JSONObject) -> Iterator[str]:
     for name, key, what in (("hostAliases", "ip", "ip"), ("imagePullSecrets", "name", "name")):
         seen: set[str] = set()
-        for at, one in enumerate(spec.get(name) or ()):
+        for index, one in enumerate(spec.get(name) or ()):
             value = one.get(key, "")
             if value in seen:
-                yield f'{path}.{name}[{at}].{key}: duplicate {what} "{value}"'
+                yield f'{path}.{name}[{index}].{key}: duplicate {what} "{value}"'
             seen.add(value)
-    for at, secret in enumerate(spec.get("imagePullSecrets") or ()):
+    for index, secret in enumerate(spec.get("imagePullSecrets") or ()):
         if not secret.get("name"):
-            yield f'{path}.imagePullSecrets[{at}].name: invalid empty name ""'
+            yield f'{path}.imagePullSecrets[{index}].name: invalid empty name ""'
 
 
 def _fractions(path: str, resources: dict[str, str]) -> Iterator[str]:
@@ -196,37 +196,37 @@ def _profiles(before: str, annotations: dict[str, str], spec: JSONObject) -> Ite
         resources = container.get("resources") or {}
         for resource in ("memory", "ephemeral-storage"):
             for part in ("limits", "requests"):
-                found = resources.get(part) or {}
-                if resource in found:
-                    yield from _fractions(f"{here}.resources.{part}", {resource: found[resource]})
+                value = resources.get(part) or {}
+                if resource in value:
+                    yield from _fractions(f"{here}.resources.{part}", {resource: value[resource]})
         yield from _environment(f"{here}.env", container.get("env") or [])
 
 
 def _environment(path: str, variables: list[JSONObject]) -> Iterator[str]:
     seen: set[str] = set()
-    for at, variable in enumerate(variables):
+    for index, variable in enumerate(variables):
         name, value = variable.get("name", ""), variable.get("value", "")
         reference = f"$({name})"
         if name in seen and (variable.get("valueFrom") is not None or value == reference or reference not in value):
-            yield f'{path}[{at}]: hides previous definition of "{name}", which may be dropped when using apply'
+            yield f'{path}[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
         seen.add(name)
 
 
 def _ports(path: str, spec: JSONObject) -> Iterator[str]:
     known: dict[tuple[int, str], list[tuple[str, JSONObject]]] = {}
     for container, where in all_containers(spec, path):
-        for at, port in enumerate(container.get("ports") or ()):
-            here, same = f"{where}.ports[{at}]", known.setdefault((port.get("containerPort", 0), port.get("protocol", "")), [])
+        for index, port in enumerate(container.get("ports") or ()):
+            here, same = f"{where}.ports[{index}]", known.setdefault((port.get("containerPort", 0), port.get("protocol", "")), [])
             if port.get("hostIP") and not port.get("hostPort"):
                 yield f"{here}: hostIP set without hostPort: {_in_go(port)}"
             for other_path, other in same:
-                if fault := _conflict(port, other):
-                    yield f"{here}: {fault} port definition with {other_path}"
+                if error := _conflict(port, other):
+                    yield f"{here}: {error} port definition with {other_path}"
             same.append((here, port))
     names: dict[str, str] = {}
     for container, where in all_containers(spec, path):
-        for at, port in enumerate(container.get("ports") or ()):
-            here, name = f"{where}.ports[{at}]", port.get("name", "")
+        for index, port in enumerate(container.get("ports") or ()):
+            here, name = f"{where}.ports[{index}]", port.get("name", "")
             if name and name in names:
                 first = names[name]
                 yield f'{here}: duplicate port name "{name}" with {first}, services and probes that select ports by name will use {first}'
@@ -258,18 +258,18 @@ def _conflict(port: JSONObject, other: JSONObject) -> str:
 def _selectors(path: str, spec: JSONObject) -> Iterator[str]:
     message = "a null labelSelector results in matching no pod"
     for kind in ("podAffinity", "podAntiAffinity"):
-        found = (spec.get("affinity") or {}).get(kind) or {}
-        for at, term in enumerate(found.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
+        value = (spec.get("affinity") or {}).get(kind) or {}
+        for index, term in enumerate(value.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
             if term.get("labelSelector") is None:
-                yield f"{path}.affinity.{kind}.requiredDuringSchedulingIgnoredDuringExecution[{at}].labelSelector: {message}"
-        for at, term in enumerate(found.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+                yield f"{path}.affinity.{kind}.requiredDuringSchedulingIgnoredDuringExecution[{index}].labelSelector: {message}"
+        for index, term in enumerate(value.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
             if (term.get("podAffinityTerm") or {}).get("labelSelector") is None:
-                below = f"{path}.affinity.{kind}.preferredDuringSchedulingIgnoredDuringExecution[{at}]"
+                below = f"{path}.affinity.{kind}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
                 yield f"{below}.podAffinityTerm.labelSelector: {message}"
 
 
 def _addresses(path: str, spec: JSONObject) -> Iterator[str]:
-    for at, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
-        yield from ip_warnings(f"{path}.dnsConfig.nameservers[{at}]", server)
-    for at, alias in enumerate(spec.get("hostAliases") or ()):
-        yield from ip_warnings(f"{path}.hostAliases[{at}].ip", alias.get("ip", ""))
+    for index, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
+        yield from ip_warnings(f"{path}.dnsConfig.nameservers[{index}]", server)
+    for index, alias in enumerate(spec.get("hostAliases") or ()):
+        yield from ip_warnings(f"{path}.hostAliases[{index}].ip", alias.get("ip", ""))

@@ -46,7 +46,7 @@ _POD_FIELDS = (
 )
 
 
-def windows_options(path: str, options: JSONObject | None) -> Errors:
+def validate_windows_options(path: str, options: JSONObject | None) -> Errors:
     """Validate the Windows options of a security context."""
     if options is None:
         return
@@ -70,23 +70,23 @@ def _user_name(name: str) -> list[str]:
     if name.count("\\") > 1:
         return ["runAsUserName cannot contain more than one backslash"]
     domain, slash, user = name.rpartition("\\")
-    found = []
+    messages = []
     if len(domain) >= 256:
-        found.append("runAsUserName's Domain length must be under 256 characters")
+        messages.append("runAsUserName's Domain length must be under 256 characters")
     if slash and not (_NETBIOS.fullmatch(domain) or _DNS.fullmatch(domain)):
-        found.append("runAsUserName's Domain doesn't match the NetBios nor the DNS format")
+        messages.append("runAsUserName's Domain doesn't match the NetBios nor the DNS format")
     if not user:
-        found.append("runAsUserName's User cannot be empty")
+        messages.append("runAsUserName's User cannot be empty")
     elif len(user) > 104:
-        found.append("runAsUserName's User length must not be longer than 104 characters")
+        messages.append("runAsUserName's User length must not be longer than 104 characters")
     if re.fullmatch(r"[. ]+", user):
-        found.append("runAsUserName's User cannot contain only periods or spaces")
+        messages.append("runAsUserName's User cannot contain only periods or spaces")
     if re.search(r"""["/\\:;|=,+*?<>@\[\]]""", user):
-        found.append("runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]")
-    return found
+        messages.append("runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]")
+    return messages
 
 
-def host_process(path: str, spec: JSONObject) -> Errors:
+def check_host_process(path: str, spec: JSONObject) -> Errors:
     """Check that all containers are host processes or none, and that host processes use the network of the host."""
     of_pod = ((spec.get("securityContext") or {}).get("windowsOptions") or {}).get("hostProcess")
     count = total = 0
@@ -105,7 +105,7 @@ def host_process(path: str, spec: JSONObject) -> Errors:
         yield invalid(f"{path}.hostNetwork", False, "hostNetwork must be true if pod contains any hostProcess containers")
 
 
-def linux_pod(path: str, spec: JSONObject) -> Errors:
+def check_linux_pod(path: str, spec: JSONObject) -> Errors:
     """Check that a pod for Linux has no Windows options."""
     message = "windows options cannot be set for a linux pod"
     if (spec.get("securityContext") or {}).get("windowsOptions") is not None:
@@ -115,7 +115,7 @@ def linux_pod(path: str, spec: JSONObject) -> Errors:
             yield forbidden(f"{here}.securityContext.windowsOptions", message)
 
 
-def windows_pod(path: str, spec: JSONObject) -> Errors:
+def check_windows_pod(path: str, spec: JSONObject) -> Errors:
     """Check that a pod for Windows has no Linux fields."""
     message = "cannot be set for a windows pod"
     context = spec.get("securityContext")

@@ -8,18 +8,18 @@ from kubeloop.apiserver.expressions.compiler import (
     CONFIGURATION,
     MESSAGE,
     OPERATIONS,
-    Compiled,
-    Compiler,
+    CompiledExpression,
+    ExpressionCompiler,
     ResultTypes,
 )
 from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, invalid
 
 
-class Expressions:
+class ExpressionValidator:
     """Validates the expressions of one policy in their order: each variable may use the ones before it."""
 
     def __init__(self, *, params: bool, variables: bool) -> None:
-        self._compiler = Compiler(params=params, variables=variables)
+        self._compiler = ExpressionCompiler(params=params, variables=variables)
 
     def condition(self, path: str, text: str) -> Errors:
         """Validate one of ``matchConditions``, which see no variables."""
@@ -29,31 +29,31 @@ class Expressions:
         """Validate a variable, and declare it for later expressions."""
         yield from _faults(path, self._compiler.variable(name, text))
 
-    def check(self, path: str, text: str, wanted: ResultTypes, *, shown: str = "", authorizer: bool = True) -> Errors:
+    def check(self, path: str, text: str, result_types: ResultTypes, *, shown: str = "", authorizer: bool = True) -> Errors:
         """Validate an expression.
 
         Args:
             path: Path of the expression.
             text: The expression.
-            wanted: Allowed result types; None allows any.
+            result_types: Allowed result types; None allows any.
             shown: Text for messages; empty shows the expression.
             authorizer: The expression sees ``authorizer``.
 
         Returns:
             An error, or none.
         """
-        yield from _faults(path, self._compiler.expression(text, wanted, authorizer=authorizer), shown)
+        yield from _faults(path, self._compiler.expression(text, result_types, authorizer=authorizer), shown)
 
-    def change(self, path: str, text: str, wanted: ResultTypes) -> Errors:
+    def change(self, path: str, text: str, result_types: ResultTypes) -> Errors:
         """Validate a mutation expression, which constructs an object or the operations of a patch."""
-        yield from _faults(path, self._compiler.change(text, wanted))
+        yield from _faults(path, self._compiler.change(text, result_types))
 
 
-def _faults(path: str, compiled: Compiled, shown: str = "") -> Errors:
+def _faults(path: str, compiled: CompiledExpression, shown: str = "") -> Errors:
     if compiled.internal:
-        yield FieldError(FieldErrorType.INTERNAL, path, None, compiled.fault)
-    elif compiled.fault:
-        yield invalid(path, shown or compiled.expression, compiled.fault)
+        yield FieldError(FieldErrorType.INTERNAL, path, None, compiled.error)
+    elif compiled.error:
+        yield invalid(path, shown or compiled.expression, compiled.error)
 
 
-__all__ = ["ANNOTATION", "CONDITION", "CONFIGURATION", "MESSAGE", "OPERATIONS", "Expressions"]
+__all__ = ["ANNOTATION", "CONDITION", "CONFIGURATION", "MESSAGE", "OPERATIONS", "ExpressionValidator"]

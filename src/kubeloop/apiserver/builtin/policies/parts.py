@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from kubeloop.apiserver.validation.admission_rules import match_conditions, one_of_pointer, rule_with_operations
-from kubeloop.apiserver.validation.formats import each, one_of, unsupported
-from kubeloop.apiserver.validation.metadata import label_selector
+from kubeloop.apiserver.validation.admission_rules import check_optional_value, validate_match_conditions, validate_rule_with_operations
+from kubeloop.apiserver.validation.formats import check_one_of, each, unsupported
+from kubeloop.apiserver.validation.metadata import validate_label_selector
 from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import dns1035_label, dns1123_subdomain, path_segment
 from kubeloop.types import JSONObject
 
 if TYPE_CHECKING:
-    from kubeloop.apiserver.builtin.policies.expressions import Expressions
+    from kubeloop.apiserver.builtin.policies.expressions import ExpressionValidator
 
 
 _MUTABLE: Final = ["*", "CONNECT", "CREATE", "UPDATE"]
@@ -35,7 +35,7 @@ def static_name_warnings(obj: JSONObject) -> list[str]:
     return [f'metadata.name: names ending with "{_STATIC}" {why}']
 
 
-def policy_head(spec: JSONObject, expressions: Expressions, *, mutating: bool, conditions_known: bool) -> Errors:
+def validate_policy_head(spec: JSONObject, expressions: ExpressionValidator, *, mutating: bool, conditions_known: bool) -> Errors:
     """Validate the fields of a spec up to ``variables``.
 
     Args:
@@ -47,22 +47,22 @@ def policy_head(spec: JSONObject, expressions: Expressions, *, mutating: bool, c
     Returns:
         The errors.
     """
-    yield from one_of_pointer("spec.failurePolicy", spec.get("failurePolicy"), ["Fail", "Ignore"])
+    yield from check_optional_value("spec.failurePolicy", spec.get("failurePolicy"), ["Fail", "Ignore"])
     if spec.get("paramKind") is not None:
         yield from _param_kind("spec.paramKind", spec["paramKind"])
     constraints = spec.get("matchConstraints")
     if constraints is None:
         yield required("spec.matchConstraints")
     else:
-        yield from match_resources("spec.matchConstraints", constraints)
+        yield from validate_match_resources("spec.matchConstraints", constraints)
         if not constraints.get("resourceRules"):
             yield required("spec.matchConstraints.resourceRules")
         if mutating:
-            yield from mutable_operations("spec.matchConstraints", constraints)
+            yield from check_mutable_operations("spec.matchConstraints", constraints)
     if not conditions_known:
-        yield from match_conditions("spec.matchConditions", spec.get("matchConditions") or [], expressions.condition)
-    for at, variable in enumerate(spec.get("variables") or ()):
-        yield from _variable(f"spec.variables[{at}]", variable, expressions)
+        yield from validate_match_conditions("spec.matchConditions", spec.get("matchConditions") or [], expressions.condition)
+    for index, variable in enumerate(spec.get("variables") or ()):
+        yield from _variable(f"spec.variables[{index}]", variable, expressions)
 
 
 def same_conditions(spec: JSONObject, old: JSONObject | None) -> bool:
@@ -73,7 +73,7 @@ def same_conditions(spec: JSONObject, old: JSONObject | None) -> bool:
     return same and spec.get("paramKind") == old.get("paramKind")
 
 
-def binding_head(spec: JSONObject) -> Errors:
+def validate_binding_head(spec: JSONObject) -> Errors:
     """Validate the fields that bindings share."""
     name = spec.get("policyName") or ""
     if not name:
@@ -83,34 +83,34 @@ def binding_head(spec: JSONObject) -> Errors:
     if spec.get("paramRef") is not None:
         yield from _param_ref("spec.paramRef", spec["paramRef"])
     if spec.get("matchResources") is not None:
-        yield from match_resources("spec.matchResources", spec["matchResources"])
+        yield from validate_match_resources("spec.matchResources", spec["matchResources"])
 
 
-def match_resources(path: str, found: JSONObject) -> Errors:
+def validate_match_resources(path: str, value: JSONObject) -> Errors:
     """Validate ``matchConstraints`` or ``matchResources``."""
-    yield from one_of_pointer(f"{path}.matchPolicy", found.get("matchPolicy"), ["Equivalent", "Exact"])
+    yield from check_optional_value(f"{path}.matchPolicy", value.get("matchPolicy"), ["Equivalent", "Exact"])
     for name in ("namespaceSelector", "objectSelector"):
-        yield from label_selector(f"{path}.{name}", found.get(name))
+        yield from validate_label_selector(f"{path}.{name}", value.get(name))
     for name in ("resourceRules", "excludeResourceRules"):
-        for at, rule in enumerate(found.get(name) or ()):
-            yield from _named_rule(f"{path}.{name}[{at}]", rule)
+        for index, rule in enumerate(value.get(name) or ()):
+            yield from _named_rule(f"{path}.{name}[{index}]", rule)
 
 
-def mutable_operations(path: str, found: JSONObject) -> Errors:
+def check_mutable_operations(path: str, value: JSONObject) -> Errors:
     """Check that no rule of a mutating policy names DELETE."""
-    for rule in found.get("resourceRules") or ():
+    for rule in value.get("resourceRules") or ():
         for operation in rule.get("operations") or ():
-            yield from one_of(f"{path}.resourceRules.operations", operation, _MUTABLE)
+            yield from check_one_of(f"{path}.resourceRules.operations", operation, _MUTABLE)
 
 
 def _named_rule(path: str, rule: JSONObject) -> Errors:
     known: set[str] = set()
-    for at, name in enumerate(rule.get("resourceNames") or ()):
-        yield from each(f"{path}.resourceNames[{at}]", name, path_segment(name))
+    for index, name in enumerate(rule.get("resourceNames") or ()):
+        yield from each(f"{path}.resourceNames[{index}]", name, path_segment(name))
         if name in known:
-            yield duplicate(f"{path}.resourceNames[{at}]", name)
+            yield duplicate(f"{path}.resourceNames[{index}]", name)
         known.add(name)
-    yield from rule_with_operations(path, rule)
+    yield from validate_rule_with_operations(path, rule)
 
 
 def _param_kind(path: str, kind: JSONObject) -> Errors:
@@ -123,21 +123,21 @@ def _param_kind(path: str, kind: JSONObject) -> Errors:
         yield from _group_version(f"{path}.apiVersion", version)
     if not name:
         yield required(f"{path}.kind")
-    elif faults := dns1035_label(name.lower()):
-        yield invalid(f"{path}.kind", name, f"may have mixed case, but should otherwise match: {','.join(faults)}")
+    elif errors := dns1035_label(name.lower()):
+        yield invalid(f"{path}.kind", name, f"may have mixed case, but should otherwise match: {','.join(errors)}")
 
 
 def _group_version(path: str, text: str) -> Errors:
     group, _, version = text.rpartition("/")
-    if group and (faults := dns1123_subdomain(group)):
-        yield invalid(path, group, ",".join(faults))
+    if group and (errors := dns1123_subdomain(group)):
+        yield invalid(path, group, ",".join(errors))
     if not version:
         yield invalid(path, text, "version must be specified")
-    elif faults := dns1035_label(version):
-        yield invalid(path, version, ",".join(faults))
+    elif errors := dns1035_label(version):
+        yield invalid(path, version, ",".join(errors))
 
 
-def _variable(path: str, variable: JSONObject, expressions: Expressions) -> Errors:
+def _variable(path: str, variable: JSONObject, expressions: ExpressionValidator) -> Errors:
     name, expression = variable.get("name") or "", variable.get("expression") or ""
     if not name.strip():
         yield required(f"{path}.name", "name is not specified")
@@ -149,14 +149,14 @@ def _variable(path: str, variable: JSONObject, expressions: Expressions) -> Erro
         yield from expressions.variable(f"{path}.expression", name, expression)
 
 
-def _param_ref(path: str, found: JSONObject) -> Errors:
-    name, selector, action = found.get("name") or "", found.get("selector"), found.get("parameterNotFoundAction") or ""
+def _param_ref(path: str, value: JSONObject) -> Errors:
+    name, selector, action = value.get("name") or "", value.get("selector"), value.get("parameterNotFoundAction") or ""
     if name:
         yield from each(f"{path}.name", name, path_segment(name))
         if selector is not None:
             yield forbidden(f"{path}.name", "name and selector are mutually exclusive")
     if selector is not None:
-        yield from label_selector(f"{path}.selector", selector)
+        yield from validate_label_selector(f"{path}.selector", selector)
         if name:
             yield forbidden(f"{path}.selector", "name and selector are mutually exclusive")
     if not name and selector is None:

@@ -5,17 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.policies.parts import binding_head, mutable_operations, policy_head, same_conditions, static_name_warnings
+from kubeloop.apiserver.builtin.policies.parts import (
+    check_mutable_operations,
+    same_conditions,
+    static_name_warnings,
+    validate_binding_head,
+    validate_policy_head,
+)
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import each, unsupported
-from kubeloop.apiserver.validation.metadata import conditions
+from kubeloop.apiserver.validation.metadata import validate_conditions
 from kubeloop.merge.jsonpath_parser import JSONPathError, parse
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.names import qualified_name
 from kubeloop.types import JSONObject
 
 if TYPE_CHECKING:
-    from kubeloop.apiserver.builtin.policies.expressions import Expressions
+    from kubeloop.apiserver.builtin.policies.expressions import ExpressionValidator
 
 # ValidatingAdmissionPolicyBindings and MutatingAdmissionPolicyBindings. Source: pkg/apis/admissionregistration/validation.
 #
@@ -41,7 +47,7 @@ class ValidatingBindingStrategy(_BindingStrategy):
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         spec = obj.get("spec") or {}
-        return [*binding_head(spec), *_actions("spec.validationActions", spec.get("validationActions") or [])]
+        return [*validate_binding_head(spec), *_actions("spec.validationActions", spec.get("validationActions") or [])]
 
 
 class MutatingBindingStrategy(_BindingStrategy):
@@ -49,16 +55,16 @@ class MutatingBindingStrategy(_BindingStrategy):
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         spec = obj.get("spec") or {}
-        return [*binding_head(spec), *mutable_operations("spec.matchResources", spec.get("matchResources") or {})]
+        return [*validate_binding_head(spec), *check_mutable_operations("spec.matchResources", spec.get("matchResources") or {})]
 
 
 def _actions(path: str, actions: list[str]) -> Errors:
     known: set[str] = set()
-    for at, action in enumerate(actions):
+    for index, action in enumerate(actions):
         if action not in _ACTIONS:
-            yield unsupported(f"{path}[{at}]", action, _ACTIONS)
+            yield unsupported(f"{path}[{index}]", action, _ACTIONS)
         if action in known:
-            yield duplicate(f"{path}[{at}]", action)
+            yield duplicate(f"{path}[{index}]", action)
         known.add(action)
     if {"Deny", "Warn"} <= known:
         why = "repeating the same validation failure information in the API response and headers serves no purpose"
@@ -94,23 +100,23 @@ class MutatingPolicyStrategy(BuiltinStrategy):
 
 def _mutating_policy(obj: JSONObject, old: JSONObject | None) -> Errors:
     # CEL is imported with the first policy: most servers have none.
-    from kubeloop.apiserver.builtin.policies.expressions import Expressions
+    from kubeloop.apiserver.builtin.policies.expressions import ExpressionValidator
 
     spec, before = obj.get("spec") or {}, None if old is None else old.get("spec") or {}
-    expressions = Expressions(params=spec.get("paramKind") is not None, variables=True)
-    yield from policy_head(spec, expressions, mutating=True, conditions_known=same_conditions(spec, before))
+    expressions = ExpressionValidator(params=spec.get("paramKind") is not None, variables=True)
+    yield from validate_policy_head(spec, expressions, mutating=True, conditions_known=same_conditions(spec, before))
     mutations, policy = spec.get("mutations") or [], spec.get("reinvocationPolicy") or ""
     if not mutations:
         yield required("spec.mutations", "mutations must contain at least one item")
-    for at, one in enumerate(mutations):
-        yield from _mutation(f"spec.mutations[{at}]", one, expressions)
+    for index, one in enumerate(mutations):
+        yield from _mutation(f"spec.mutations[{index}]", one, expressions)
     if not policy:
         yield required("spec.reinvocationPolicy")
     elif policy not in ("IfNeeded", "Never"):
         yield unsupported("spec.reinvocationPolicy", policy, ["IfNeeded", "Never"])
 
 
-def _mutation(path: str, mutation: JSONObject, expressions: Expressions) -> Errors:
+def _mutation(path: str, mutation: JSONObject, expressions: ExpressionValidator) -> Errors:
     kind = mutation.get("patchType") or ""
     if not kind:
         yield required(f"{path}.patchType")
@@ -129,7 +135,7 @@ def _mutation(path: str, mutation: JSONObject, expressions: Expressions) -> Erro
             yield invalid(f"{path}.{other}", f"{{{other}}}", f"must not be specified when patchType is {kind}")
 
 
-def _change(path: str, kind: str, expression: str, expressions: Expressions) -> Errors:
+def _change(path: str, kind: str, expression: str, expressions: ExpressionValidator) -> Errors:
     from kubeloop.apiserver.builtin.policies.expressions import CONFIGURATION, OPERATIONS
 
     if not expression:
@@ -165,8 +171,10 @@ class ValidatingPolicyStrategy(BuiltinStrategy):
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         status = obj.get("status") or {}
         warnings = (status.get("typeChecking") or {}).get("expressionWarnings") or []
-        found = [fault for at, one in enumerate(warnings) for fault in _warning(f"status.typeChecking.expressionWarnings[{at}]", one)]
-        return [*found, *conditions("status.conditions", status.get("conditions") or [])]
+        errors = [
+            error for index, one in enumerate(warnings) for error in _warning(f"status.typeChecking.expressionWarnings[{index}]", one)
+        ]
+        return [*errors, *validate_conditions("status.conditions", status.get("conditions") or [])]
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         return static_name_warnings(obj)
@@ -174,30 +182,30 @@ class ValidatingPolicyStrategy(BuiltinStrategy):
 
 def _policy(obj: JSONObject, old: JSONObject | None) -> Errors:
     # CEL is imported with the first policy: most servers have none.
-    from kubeloop.apiserver.builtin.policies.expressions import Expressions
+    from kubeloop.apiserver.builtin.policies.expressions import ExpressionValidator
 
     spec, before = obj.get("spec") or {}, None if old is None else old.get("spec") or {}
-    expressions = Expressions(params=spec.get("paramKind") is not None, variables=bool(spec.get("variables")))
-    yield from policy_head(spec, expressions, mutating=False, conditions_known=same_conditions(spec, before))
+    expressions = ExpressionValidator(params=spec.get("paramKind") is not None, variables=bool(spec.get("variables")))
+    yield from validate_policy_head(spec, expressions, mutating=False, conditions_known=same_conditions(spec, before))
     validations, annotations = spec.get("validations") or [], spec.get("auditAnnotations") or []
     if not validations and not annotations:
         for name in ("validations", "auditAnnotations"):
             yield required(f"spec.{name}", "validations or auditAnnotations must contain at least one item")
         return
-    for at, one in enumerate(validations):
-        yield from _validation(f"spec.validations[{at}]", one, expressions)
+    for index, one in enumerate(validations):
+        yield from _validation(f"spec.validations[{index}]", one, expressions)
     if len(annotations) > _MOST_ANNOTATIONS:
         yield invalid("spec.auditAnnotations", annotations, f"must not have more than {_MOST_ANNOTATIONS} auditAnnotations")
     keys: set[str] = set()
-    for at, one in enumerate(annotations):
-        path, key = f"spec.auditAnnotations[{at}]", one.get("key") or ""
+    for index, one in enumerate(annotations):
+        path, key = f"spec.auditAnnotations[{index}]", one.get("key") or ""
         yield from _annotation(path, key, one.get("valueExpression") or "", obj["metadata"].get("name") or "", expressions)
         if key in keys:
             yield duplicate(f"{path}.key", key)
         keys.add(key)
 
 
-def _validation(path: str, validation: JSONObject, expressions: Expressions) -> Errors:
+def _validation(path: str, validation: JSONObject, expressions: ExpressionValidator) -> Errors:
     from kubeloop.apiserver.builtin.policies.expressions import CONDITION, MESSAGE
 
     expression, message, reason = validation.get("expression") or "", validation.get("message") or "", validation.get("reason")
@@ -218,7 +226,7 @@ def _validation(path: str, validation: JSONObject, expressions: Expressions) -> 
         yield unsupported(f"{path}.reason", reason, _REASONS)
 
 
-def _annotation(path: str, key: str, expression: str, policy: str, expressions: Expressions) -> Errors:
+def _annotation(path: str, key: str, expression: str, policy: str, expressions: ExpressionValidator) -> Errors:
     from kubeloop.apiserver.builtin.policies.expressions import ANNOTATION
 
     if policy:
@@ -243,5 +251,5 @@ def _warning(path: str, warning: JSONObject) -> Errors:
         return
     try:
         parse(f"{{{place}}}", any_word=True)
-    except JSONPathError as fault:
-        yield invalid(f"{path}.fieldRef", place, f"invalid JSONPath: {fault}")
+    except JSONPathError as error:
+        yield invalid(f"{path}.fieldRef", place, f"invalid JSONPath: {error}")

@@ -6,18 +6,18 @@ Source: ValidateServiceClusterIPsRelatedFields, validateUpgradeDowngradeClusterI
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.services.facts import is_headless, kind_of, needs_cluster_ip
+from kubeloop.apiserver.builtin.services.predicates import is_headless, needs_cluster_ip, type_of
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import (
     IMMUTABLE,
-    canonical_ip,
-    cidr,
+    check_one_of,
     each,
-    ip_address,
-    one_of,
     sloppy_cidr,
     sloppy_ip,
-    subdomain_field,
+    validate_canonical_ip,
+    validate_cidr,
+    validate_ip_address,
+    validate_subdomain_field,
 )
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.names import path_segment
@@ -49,8 +49,8 @@ def _ranges(cidrs: list[str]) -> Errors:
     if len(cidrs) > 2:
         yield invalid("spec.cidrs", internal_value("networking.ServiceCIDRSpec", {"cidrs": cidrs}), "may only hold up to 2 values")
         return
-    for at, value in enumerate(cidrs):
-        yield from each(f"spec.cidrs[{at}]", value, cidr(value))
+    for index, value in enumerate(cidrs):
+        yield from each(f"spec.cidrs[{index}]", value, validate_cidr(value))
     families = [network.version for value in cidrs if (network := sloppy_cidr(value)) is not None]
     if len(families) == 2 and families[0] == families[1]:
         yield invalid("spec.cidrs", cidrs, _ONE_OF_EACH)
@@ -59,9 +59,9 @@ def _ranges(cidrs: list[str]) -> Errors:
 def _range_changes(cidrs: list[str], old: list[str]) -> Errors:
     """Check that an update adds at most a range of the other IP family."""
     if len(cidrs) == len(old):
-        for at, (value, before) in enumerate(zip(cidrs, old, strict=True)):
+        for index, (value, before) in enumerate(zip(cidrs, old, strict=True)):
             if value != before:
-                yield invalid(f"spec.cidrs[{at}]", value, IMMUTABLE)
+                yield invalid(f"spec.cidrs[{index}]", value, IMMUTABLE)
     elif len(old) == 1 and len(cidrs) == 2:
         if cidrs[0] != old[0]:
             yield invalid("spec.cidrs[0]", cidrs[0], IMMUTABLE)
@@ -74,15 +74,15 @@ class IPAddressStrategy(BuiltinStrategy):
     """Strategy of IPAddresses."""
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
-        return canonical_ip(name)
+        return validate_canonical_ip(name)
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_parent(obj["spec"].get("parentRef")))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         parent, before = obj["spec"].get("parentRef"), old["spec"].get("parentRef")
-        found = self._object_meta(obj, namespaced=False) + list(_parent(parent))
-        return [*found, invalid("spec.parentRef", _shown(parent), IMMUTABLE)] if parent != before else found
+        value = self._object_meta(obj, namespaced=False) + list(_parent(parent))
+        return [*value, invalid("spec.parentRef", _shown(parent), IMMUTABLE)] if parent != before else value
 
 
 def _shown(parent: JSONObject | None) -> JSONObject | None:
@@ -98,7 +98,7 @@ def _parent(parent: JSONObject | None) -> Errors:
         yield required(path)
         return
     if parent.get("group"):
-        yield from subdomain_field(f"{path}.group", parent["group"])
+        yield from validate_subdomain_field(f"{path}.group", parent["group"])
     for name, needed in (("resource", True), ("name", True), ("namespace", False)):
         value = parent.get(name, "")
         if value:
@@ -116,9 +116,9 @@ def family_of(address: str) -> str:
     return "IPv6" if ":" in address else "IPv4"
 
 
-def cluster_ips(service: JSONObject, old: JSONObject | None) -> Errors:
+def validate_cluster_ips(service: JSONObject, old: JSONObject | None) -> Errors:
     """Validate cluster IPs and IP families of a Service."""
-    if kind_of(service) == "ExternalName":
+    if type_of(service) == "ExternalName":
         return
     spec = service["spec"]
     first, ips, families = spec.get("clusterIP", ""), spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
@@ -129,44 +129,44 @@ def cluster_ips(service: JSONObject, old: JSONObject | None) -> Errors:
             yield invalid(_IPS, ips, "first value must match `clusterIP`")
     elif ips:
         yield invalid(_IPS, ips, "must be empty when `clusterIP` is not specified")
-    for at, family in enumerate(families):
-        yield from one_of(f"{_FAMILIES}[{at}]", family, ("IPv4", "IPv6"))
-        if family in families[:at]:
-            yield duplicate(f"{_FAMILIES}[{at}]", family)
+    for index, family in enumerate(families):
+        yield from check_one_of(f"{_FAMILIES}[{index}]", family, ("IPv4", "IPv6"))
+        if family in families[:index]:
+            yield duplicate(f"{_FAMILIES}[{index}]", family)
     if spec.get("ipFamilyPolicy") is not None:
-        yield from one_of(_POLICY, spec["ipFamilyPolicy"], ("PreferDualStack", "RequireDualStack", "SingleStack"))
-    faults = list(_addresses(ips, ((old or {}).get("spec") or {}).get("clusterIPs") or []))
-    yield from faults
+        yield from check_one_of(_POLICY, spec["ipFamilyPolicy"], ("PreferDualStack", "RequireDualStack", "SingleStack"))
+    errors = list(_addresses(ips, ((old or {}).get("spec") or {}).get("clusterIPs") or []))
+    yield from errors
     if len(ips) > 2:
         yield invalid(_IPS, ips, "may only hold up to 2 values")
-    if faults:
+    if errors:
         return
     if len(ips) > 1 and len({family_of(address) for address in ips}) < 2:
         yield invalid(_IPS, ips, "may specify no more than one IP for each IP family")
     if not is_headless(service):
-        for at, (address, family) in enumerate(zip(ips, families, strict=False)):
+        for index, (address, family) in enumerate(zip(ips, families, strict=False)):
             if family in ("IPv4", "IPv6") and family_of(address) != family:
-                yield invalid(f"{_IPS}[{at}]", address, f"expected an {family} value as indicated by `ipFamilies[{at}]`")
+                yield invalid(f"{_IPS}[{index}]", address, f"expected an {family} value as indicated by `ipFamilies[{index}]`")
 
 
 def _addresses(ips: list[str], known: list[str]) -> Errors:
-    for at, address in enumerate(ips):
-        if at == 0 and address == "None":
+    for index, address in enumerate(ips):
+        if index == 0 and address == "None":
             if len(ips) > 1:
                 yield invalid(_IPS, ips, "'None' must be the first and only value")
         elif address not in known or (sloppy_ip(address) is None and address != "None"):
-            yield from each(f"{_IPS}[{at}]", address, ip_address(address))
+            yield from each(f"{_IPS}[{index}]", address, validate_ip_address(address))
 
 
-def cluster_ip_changes(service: JSONObject, old: JSONObject) -> Errors:
+def validate_cluster_ip_changes(service: JSONObject, old: JSONObject) -> Errors:
     """Validate changes of the cluster IPs."""
-    if "ExternalName" in (kind_of(service), kind_of(old)) or (is_headless(service) and is_headless(old)):
+    if "ExternalName" in (type_of(service), type_of(old)) or (is_headless(service) and is_headless(old)):
         return
     new, before = service["spec"].get("clusterIPs") or [], old["spec"].get("clusterIPs") or []
     if len(new) == len(before):
-        for at, address in enumerate(before):
-            if address != new[at]:
-                yield invalid(f"{_IPS}[{at}]", new, _FIXED)
+        for index, address in enumerate(before):
+            if address != new[index]:
+                yield invalid(f"{_IPS}[{index}]", new, _FIXED)
     elif len(before) > len(new):
         if not new:
             yield invalid(f"{_IPS}[0]", None, "primary clusterIP can not be unset")
@@ -178,21 +178,21 @@ def cluster_ip_changes(service: JSONObject, old: JSONObject) -> Errors:
         yield invalid(f"{_IPS}[0]", new, _FIXED)
 
 
-def _single(service: JSONObject, what: str) -> Errors:
+def _single(service: JSONObject, field_name: str) -> Errors:
     policy = service["spec"].get("ipFamilyPolicy")
     if policy != "SingleStack":
-        yield invalid(_POLICY, policy, f"must be set to 'SingleStack' when releasing the secondary {what}")
+        yield invalid(_POLICY, policy, f"must be set to 'SingleStack' when releasing the secondary {field_name}")
 
 
-def family_changes(service: JSONObject, old: JSONObject) -> Errors:
+def validate_family_changes(service: JSONObject, old: JSONObject) -> Errors:
     """Validate changes of the IP families."""
-    if "ExternalName" in (kind_of(service), kind_of(old)) or is_headless(service) or is_headless(old):
+    if "ExternalName" in (type_of(service), type_of(old)) or is_headless(service) or is_headless(old):
         return
     new, before = service["spec"].get("ipFamilies") or [], old["spec"].get("ipFamilies") or []
     path, ips = f"{_FAMILIES}[0]", service["spec"].get("clusterIPs")
     if len(new) == len(before):
-        for at, family in enumerate(before):
-            if family != new[at]:
+        for index, family in enumerate(before):
+            if family != new[index]:
                 yield invalid(path, new, _FIXED)
     elif len(before) > len(new):
         if not ips:
@@ -211,7 +211,7 @@ def family_changes(service: JSONObject, old: JSONObject) -> Errors:
 _POLICY_FIELD = "spec.ipFamilyPolicy"
 
 
-def settle_cluster_ips(service: JSONObject, old: JSONObject | None) -> None:
+def sync_cluster_ip_fields(service: JSONObject, old: JSONObject | None) -> None:
     """Make ``clusterIP`` and the first of ``clusterIPs`` equal; old clients know only the first field."""
     spec = service["spec"]
     first, ips = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
@@ -229,20 +229,20 @@ def settle_cluster_ips(service: JSONObject, old: JSONObject | None) -> None:
             spec["clusterIPs"] = [first]
 
 
-def settle_families(service: JSONObject, old: JSONObject | None) -> list[FieldError]:
+def default_ip_families(service: JSONObject, old: JSONObject | None) -> list[FieldError]:
     """Set the defaults of policy and families. Return errors that reject the Service."""
-    if kind_of(service) == "ExternalName":
+    if type_of(service) == "ExternalName":
         return []
     spec = service["spec"]
     selectorless = spec.get("clusterIP") == "None" and not spec.get("selector")
     if spec.get("ipFamilyPolicy") is None:
         before = ((old or {}).get("spec") or {}).get("ipFamilyPolicy")
         spec["ipFamilyPolicy"] = before or ("RequireDualStack" if selectorless else "SingleStack")
-    if faults := list(cluster_ips(service, old)):
-        return faults
-    faults = _against_policy(service, old) + _families_of_addresses(spec)
-    if faults:
-        return faults
+    if errors := list(validate_cluster_ips(service, old)):
+        return errors
+    errors = _against_policy(service, old) + _families_of_addresses(spec)
+    if errors:
+        return errors
     if selectorless:
         families = spec["ipFamilies"] = spec.get("ipFamilies") or ["IPv4"]
         if len(families) < 2 and spec["ipFamilyPolicy"] != "SingleStack":
@@ -250,41 +250,41 @@ def settle_families(service: JSONObject, old: JSONObject | None) -> list[FieldEr
             families.append("IPv6" if families[0] == "IPv4" else "IPv4")
         return []
     if spec["ipFamilyPolicy"] == "RequireDualStack":
-        faults.append(invalid(_POLICY_FIELD, "RequireDualStack", "this cluster is not configured for dual-stack services"))
-    for at, family in enumerate(spec.get("ipFamilies") or ()):
+        errors.append(invalid(_POLICY_FIELD, "RequireDualStack", "this cluster is not configured for dual-stack services"))
+    for index, family in enumerate(spec.get("ipFamilies") or ()):
         if family != "IPv4":
-            faults.append(invalid(f"spec.ipFamilies[{at}]", family, "not configured on this cluster"))
-    if not faults and not spec.get("ipFamilies"):
+            errors.append(invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster"))
+    if not errors and not spec.get("ipFamilies"):
         spec["ipFamilies"] = ["IPv4"]
-    return faults
+    return errors
 
 
 def _against_policy(service: JSONObject, old: JSONObject | None) -> list[FieldError]:
     spec, before = service["spec"], (old or {}).get("spec") or {}
-    policy, found = spec["ipFamilyPolicy"], []
-    for name, what, lower in (("clusterIPs", "cluster IPs", "cluster IP"), ("ipFamilies", "IP families", "IP family")):
+    policy, result = spec["ipFamilyPolicy"], []
+    for name, field_name, lower in (("clusterIPs", "cluster IPs", "cluster IP"), ("ipFamilies", "IP families", "IP family")):
         values, known = spec.get(name) or [], before.get(name) or []
         if policy == "SingleStack":
             if old is not None and values == known and len(values) > 1:
                 spec[name] = values[:1]
             elif len(values) == 2:
-                message = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
-                found.append(invalid(_POLICY_FIELD, policy, message))
+                message = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {field_name} are specified"
+                result.append(invalid(_POLICY_FIELD, policy, message))
         elif old is not None and needs_cluster_ip(old) and len(known) == 2 and len(values) == 1 and values[0] == known[0]:
-            found.append(invalid(_POLICY_FIELD, policy, f"must be 'SingleStack' to release the secondary {lower}"))
-    return found
+            result.append(invalid(_POLICY_FIELD, policy, f"must be 'SingleStack' to release the secondary {lower}"))
+    return result
 
 
 def _families_of_addresses(spec: JSONObject) -> list[FieldError]:
-    found = []
+    errors = []
     ips = spec.get("clusterIPs") or []
-    for at, address in enumerate(ips):
+    for index, address in enumerate(ips):
         if address == "None":
             break
-        if at >= len(spec.get("ipFamilies") or ()):
+        if index >= len(spec.get("ipFamilies") or ()):
             family = family_of(address)
             if family != "IPv4":
-                found.append(invalid(f"spec.clusterIPs[{at}]", ips, f"{family} is not configured on this cluster"))
+                errors.append(invalid(f"spec.clusterIPs[{index}]", ips, f"{family} is not configured on this cluster"))
             else:
                 spec["ipFamilies"] = [*(spec.get("ipFamilies") or []), family]
-    return found
+    return errors

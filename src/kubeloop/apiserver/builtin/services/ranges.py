@@ -44,22 +44,22 @@ class ServiceRanges:
 def _network(text: str) -> IPv4Network:
     flag = f"--service-cluster-ip-range={text}"
     try:
-        found = ip_network(text, strict=False)
+        result = ip_network(text, strict=False)
     except ValueError:
         raise ConfigError(f"{flag}: not a range; write one as 10.0.0.0/24 (two, for dual stack, are not implemented)") from None
-    if not isinstance(found, IPv4Network):
+    if not isinstance(result, IPv4Network):
         raise ConfigError(f"{flag}: IPv6 is not implemented; write a range as 10.0.0.0/24")
-    if found.num_addresses < _LEAST:
-        raise ConfigError(f"{flag}: {found.num_addresses} addresses are too few; take {_LEAST} at least, as in 10.0.0.0/29")
-    return found
+    if result.num_addresses < _LEAST:
+        raise ConfigError(f"{flag}: {result.num_addresses} addresses are too few; take {_LEAST} at least, as in 10.0.0.0/29")
+    return result
 
 
 def _ports(text: str) -> range:
     flag = f"--service-node-port-range={text}"
-    found = _PORTS.fullmatch(text)
-    if found is None:
+    match = _PORTS.fullmatch(text)
+    if match is None:
         raise ConfigError(f"{flag}: not a range; write one as 30000-32767")
-    first, sign, second = int(found[1]), found[2], int(found[3] or 0)
+    first, sign, second = int(match[1]), match[2], int(match[3] or 0)
     last = first if not sign else second if sign == "-" else first + second
     if not 1 <= first <= last <= 65535:
         raise ConfigError(f"{flag}: ports go from 1 to 65535, the lower one first")

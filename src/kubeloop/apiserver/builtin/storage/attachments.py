@@ -6,10 +6,10 @@ Source: pkg/apis/storage/validation, pkg/registry/storage/volumeattachment.
 from __future__ import annotations
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.pods.volume_plugins import csi_driver_name
-from kubeloop.apiserver.builtin.storage.volume import inline_volume
+from kubeloop.apiserver.builtin.pods.volume_plugins import validate_csi_driver_name
+from kubeloop.apiserver.builtin.storage.volume import validate_inline_volume
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import MAX_INT32, each, immutable, one_of, subdomain_field
+from kubeloop.apiserver.validation.formats import MAX_INT32, check_immutable, check_one_of, each, validate_subdomain_field
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required, too_long
 from kubeloop.meta.names import out_of_range, qualified_name
 from kubeloop.types import JSONObject
@@ -31,22 +31,22 @@ class StorageClassStrategy(BuiltinStrategy):
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         names = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
-        return [*_class(obj), *(error for name in names for error in immutable(name, obj.get(name), old.get(name)))]
+        return [*_class(obj), *(error for name in names for error in check_immutable(name, obj.get(name), old.get(name)))]
 
 
 def _class(obj: JSONObject) -> Errors:
-    yield from provisioner("provisioner", obj.get("provisioner", ""))
-    yield from parameters(obj.get("parameters") or {})
+    yield from validate_provisioner("provisioner", obj.get("provisioner", ""))
+    yield from validate_parameters(obj.get("parameters") or {})
     if obj.get("reclaimPolicy"):
-        yield from one_of("reclaimPolicy", obj["reclaimPolicy"], ("Delete", "Retain"))
+        yield from check_one_of("reclaimPolicy", obj["reclaimPolicy"], ("Delete", "Retain"))
     if obj.get("volumeBindingMode") is None:
         yield required("volumeBindingMode")
     else:
-        yield from one_of("volumeBindingMode", obj["volumeBindingMode"], ("Immediate", "WaitForFirstConsumer"))
+        yield from check_one_of("volumeBindingMode", obj["volumeBindingMode"], ("Immediate", "WaitForFirstConsumer"))
     yield from _topologies(obj.get("allowedTopologies") or [])
 
 
-def provisioner(path: str, name: str) -> Errors:
+def validate_provisioner(path: str, name: str) -> Errors:
     """Validate the name of a provisioner, in lower case."""
     if not name:
         yield required(path)
@@ -55,22 +55,22 @@ def provisioner(path: str, name: str) -> Errors:
         yield from each(path, lower, qualified_name(lower))
 
 
-def parameters(found: dict[str, str]) -> Errors:
+def validate_parameters(field_value: dict[str, str]) -> Errors:
     """Validate the parameters of a class."""
-    if len(found) > _PARAMETERS:
+    if len(field_value) > _PARAMETERS:
         yield too_long("parameters", _PARAMETERS)
         return
-    if "" in found:
+    if "" in field_value:
         yield invalid("parameters", "", "field can not be empty.")
-    if sum(len(key.encode()) + len(value.encode()) for key, value in found.items()) > _PARAMETERS_SIZE:
+    if sum(len(key.encode()) + len(value.encode()) for key, value in field_value.items()) > _PARAMETERS_SIZE:
         yield too_long("parameters", _PARAMETERS_SIZE)
 
 
 def _topologies(terms: list[JSONObject]) -> Errors:
     # Upstream compares each term with as many empty ones as there are terms, and with those before it.
     seen: list[frozenset[tuple[str, frozenset[str]]]] = [frozenset()] * len(terms)
-    for at, term in enumerate(terms):
-        here = f"allowedTopologies[{at}].matchLabelExpressions"
+    for index, term in enumerate(terms):
+        here = f"allowedTopologies[{index}].matchLabelExpressions"
         keys: dict[str, frozenset[str]] = {}
         for expression_at, expression in enumerate(term.get("matchLabelExpressions") or ()):
             path, key, values = f"{here}[{expression_at}]", expression.get("key", ""), expression.get("values") or []
@@ -107,10 +107,10 @@ class VolumeAttachmentStrategy(BuiltinStrategy):
         return list(_attachment(obj))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = list(_attachment(obj))
+        errors = list(_attachment(obj))
         if obj["spec"] != old["spec"]:
-            found += immutable("spec", obj["spec"], None)
-        return found
+            errors += check_immutable("spec", obj["spec"], None)
+        return errors
 
     def validate_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return self.validate_update(context, obj, old)
@@ -119,16 +119,16 @@ class VolumeAttachmentStrategy(BuiltinStrategy):
 def _attachment(obj: JSONObject) -> Errors:
     spec, status = obj["spec"], obj.get("status") or {}
     source = spec.get("source") or {}
-    yield from csi_driver_name("spec.attacher", spec.get("attacher", ""))
+    yield from validate_csi_driver_name("spec.attacher", spec.get("attacher", ""))
     yield from _source("spec.source", source)
-    yield from subdomain_field("spec.nodeName", spec.get("nodeName", ""))
+    yield from validate_subdomain_field("spec.nodeName", spec.get("nodeName", ""))
     metadata = status.get("attachmentMetadata") or {}
     if sum(len(key.encode()) + len(value.encode()) for key, value in metadata.items()) > _METADATA:
         yield too_long("status.attachmentMetadata", _METADATA)
     for name in ("attachError", "detachError"):
         yield from _error(f"status.{name}", status.get(name) or {})
     if source.get("persistentVolumeName") is not None:
-        yield from subdomain_field("spec.source.persistentVolumeName", source["persistentVolumeName"])
+        yield from validate_subdomain_field("spec.source.persistentVolumeName", source["persistentVolumeName"])
 
 
 def _source(path: str, source: JSONObject) -> Errors:
@@ -138,7 +138,7 @@ def _source(path: str, source: JSONObject) -> Errors:
     elif name is not None and inline is not None:
         yield forbidden(path, _ONE_SOURCE)
     elif inline is not None:
-        yield from inline_volume(f"{path}.inlineVolumeSpec", inline)
+        yield from validate_inline_volume(f"{path}.inlineVolumeSpec", inline)
     elif not name:
         yield required(f"{path}.persistentVolumeName", "must specify non empty persistentVolumeName")
 
@@ -160,16 +160,16 @@ class VolumeAttributesClassStrategy(BuiltinStrategy):
         return list(_attributes_class(obj))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        found = []
+        errors = []
         if obj.get("driverName", "") != old.get("driverName", ""):
-            found.append(forbidden("driverName", "updates to driverName are forbidden."))
+            errors.append(forbidden("driverName", "updates to driverName are forbidden."))
         if (obj.get("parameters") or {}) != (old.get("parameters") or {}):
-            found.append(forbidden("parameters", "updates to parameters are forbidden."))
-        return [*found, *_attributes_class(obj)]
+            errors.append(forbidden("parameters", "updates to parameters are forbidden."))
+        return [*errors, *_attributes_class(obj)]
 
 
 def _attributes_class(obj: JSONObject) -> Errors:
-    yield from provisioner("driverName", obj.get("driverName", ""))
+    yield from validate_provisioner("driverName", obj.get("driverName", ""))
     if not obj.get("parameters"):
         yield required("parameters", "must contain at least one key/value pair")
-    yield from parameters(obj.get("parameters") or {})
+    yield from validate_parameters(obj.get("parameters") or {})

@@ -5,13 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.pods.volume_plugins import csi_driver_name
+from kubeloop.apiserver.builtin.pods.volume_plugins import validate_csi_driver_name
 from kubeloop.apiserver.builtin.pods.warnings import selector_warnings
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.empty_values import part_at
-from kubeloop.apiserver.validation.formats import IMMUTABLE, NOT_NEGATIVE, each, immutable, not_negative, one_of, subdomain_field
-from kubeloop.apiserver.validation.metadata import label_selector
+from kubeloop.apiserver.validation.formats import (
+    IMMUTABLE,
+    NOT_NEGATIVE,
+    check_immutable,
+    check_not_negative,
+    check_one_of,
+    each,
+    validate_subdomain_field,
+)
+from kubeloop.apiserver.validation.metadata import validate_label_selector
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required
 from kubeloop.meta.names import qualified_name
 from kubeloop.schema.internal_values import internal_value
@@ -41,8 +49,8 @@ class CSIDriverStrategy(BuiltinStrategy):
         spec, before = obj["spec"], old["spec"]
         return [
             *_driver(spec),
-            *immutable("spec.attachedRequired", spec.get("attachRequired"), before.get("attachRequired")),
-            *immutable("spec.volumeLifecycleModes", spec.get("volumeLifecycleModes"), before.get("volumeLifecycleModes")),
+            *check_immutable("spec.attachedRequired", spec.get("attachRequired"), before.get("attachRequired")),
+            *check_immutable("spec.volumeLifecycleModes", spec.get("volumeLifecycleModes"), before.get("volumeLifecycleModes")),
         ]
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
@@ -56,15 +64,15 @@ class CSIDriverStrategy(BuiltinStrategy):
 
 def _driver(spec: JSONObject) -> Errors:
     # Upstream's name of this field differs from the API's.
-    for name, told in (("attachRequired", "attachedRequired"), ("podInfoOnMount", ""), ("storageCapacity", "")):
+    for name, upstream_name in (("attachRequired", "attachedRequired"), ("podInfoOnMount", ""), ("storageCapacity", "")):
         if spec.get(name) is None:
-            yield required(f"spec.{told or name}")
+            yield required(f"spec.{upstream_name or name}")
     if spec.get("fsGroupPolicy") is not None:
-        yield from one_of("spec.fsGroupPolicy", spec["fsGroupPolicy"], _GROUP_POLICIES)
+        yield from check_one_of("spec.fsGroupPolicy", spec["fsGroupPolicy"], _GROUP_POLICIES)
     tokens = spec.get("tokenRequests") or []
     yield from _tokens("spec.tokenRequests", tokens)
     for mode in spec.get("volumeLifecycleModes") or ():
-        yield from one_of("spec.volumeLifecycleModes", mode, ("Persistent", "Ephemeral"))
+        yield from check_one_of("spec.volumeLifecycleModes", mode, ("Persistent", "Ephemeral"))
     if spec.get("seLinuxMount") is None:
         yield required("spec.seLinuxMount")
     period, in_secrets = spec.get("nodeAllocatableUpdatePeriodSeconds"), spec.get("serviceAccountTokenInSecrets")
@@ -77,16 +85,16 @@ def _driver(spec: JSONObject) -> Errors:
 
 def _tokens(path: str, requests: list[JSONObject]) -> Errors:
     audiences: set[str] = set()
-    for at, request in enumerate(requests):
+    for index, request in enumerate(requests):
         audience, seconds = request.get("audience", ""), request.get("expirationSeconds")
         if audience in audiences:
-            yield duplicate(f"{path}[{at}].audience", audience)
+            yield duplicate(f"{path}[{index}].audience", audience)
             continue
         audiences.add(audience)
         if seconds is not None and seconds < 600:
-            yield invalid(f"{path}[{at}].expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
+            yield invalid(f"{path}[{index}].expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
         if seconds is not None and seconds > 1 << 32:
-            yield invalid(f"{path}[{at}].expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
+            yield invalid(f"{path}[{index}].expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
 
 
 class CSINodeStrategy(BuiltinStrategy):
@@ -100,9 +108,9 @@ class CSINodeStrategy(BuiltinStrategy):
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         drivers = obj["spec"].get("drivers") or []
         changed = (
-            invalid("spec.drivers", _shown(driver, part_at(context.sent, f"spec.drivers[{at}]")), IMMUTABLE)
+            invalid("spec.drivers", _shown(driver, part_at(context.sent, f"spec.drivers[{index}]")), IMMUTABLE)
             for before in old["spec"].get("drivers") or ()
-            for at, driver in enumerate(drivers)
+            for index, driver in enumerate(drivers)
             if driver.get("name") == before.get("name") and _shown(driver) != _shown(before)
         )
         return [*_node_drivers(drivers), *changed]
@@ -115,14 +123,14 @@ def _shown(driver: JSONObject, sent: Any = None) -> Any:
 
 def _node_drivers(drivers: list[JSONObject]) -> Errors:
     names: set[str] = set()
-    for at, driver in enumerate(drivers):
-        path, name, node = f"spec.drivers[{at}]", driver.get("name", ""), driver.get("nodeID", "")
-        yield from csi_driver_name(f"{path}.name", name)
+    for index, driver in enumerate(drivers):
+        path, name, node = f"spec.drivers[{index}]", driver.get("name", ""), driver.get("nodeID", "")
+        yield from validate_csi_driver_name(f"{path}.name", name)
         if not node:
             yield required(f"{path}.nodeID")
         if len(node.encode()) > _NODE_ID:
             yield invalid(f"{path}.nodeID", node, f"must be {_NODE_ID} characters or less")
-        yield from not_negative(f"{path}.allocatable.count", (driver.get("allocatable") or {}).get("count"))
+        yield from check_not_negative(f"{path}.allocatable.count", (driver.get("allocatable") or {}).get("count"))
         if name in names:
             yield duplicate(f"{path}.name", name)
         names.add(name)
@@ -149,19 +157,19 @@ class CSIStorageCapacityStrategy(BuiltinStrategy):
         return list(_capacity(obj, any_value=False))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        any_value = bool(list(label_selector("", old.get("nodeTopology"))))
-        found = list(_capacity(obj, any_value=any_value))
+        any_value = bool(list(validate_label_selector("", old.get("nodeTopology"))))
+        errors = list(_capacity(obj, any_value=any_value))
         for name in ("nodeTopology", "storageClassName"):
-            found += immutable(name, obj.get(name), old.get(name))
-        return found
+            errors += check_immutable(name, obj.get(name), old.get(name))
+        return errors
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         return list(selector_warnings("nodeTopology", obj.get("nodeTopology") or {}))
 
 
 def _capacity(obj: JSONObject, *, any_value: bool) -> Errors:
-    yield from label_selector("nodeTopology", obj.get("nodeTopology"), any_value=any_value)
-    yield from subdomain_field("storageClassName", obj.get("storageClassName", ""))
+    yield from validate_label_selector("nodeTopology", obj.get("nodeTopology"), any_value=any_value)
+    yield from validate_subdomain_field("storageClassName", obj.get("storageClassName", ""))
     capacity = obj.get("capacity")
     if capacity is not None and quantity(capacity) < 0:
         yield invalid("capacity", capacity, NOT_NEGATIVE)

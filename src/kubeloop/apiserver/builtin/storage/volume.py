@@ -6,17 +6,31 @@ import posixpath
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kubeloop.apiserver.builtin.claims import access_modes
+from kubeloop.apiserver.builtin.claims import validate_access_modes
 from kubeloop.apiserver.builtin.difference import difference
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
-from kubeloop.apiserver.builtin.pods.scheduling import node_selector
-from kubeloop.apiserver.builtin.pods.volume_plugins import PLUGINS, csi_driver_name, flex, initiator, needs
-from kubeloop.apiserver.builtin.pods.volumes import host_path
+from kubeloop.apiserver.builtin.pods.scheduling import validate_node_selector
+from kubeloop.apiserver.builtin.pods.volume_plugins import (
+    PLUGINS,
+    needs,
+    validate_csi_driver_name,
+    validate_flex_volume,
+    validate_initiator,
+)
+from kubeloop.apiserver.builtin.pods.volumes import validate_host_path
 from kubeloop.apiserver.builtin.pods.warnings import node_term_warnings
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.empty_values import part_at
-from kubeloop.apiserver.validation.formats import each, immutable, label_name_field, no_back_steps, one_of, subdomain_field, unsupported
+from kubeloop.apiserver.validation.formats import (
+    check_immutable,
+    check_no_parent_steps,
+    check_one_of,
+    each,
+    unsupported,
+    validate_label_name_field,
+    validate_subdomain_field,
+)
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label, in_range
 from kubeloop.schema.internal_values import internal_value
@@ -30,22 +44,22 @@ Check = Callable[[str, JSONObject], Errors]
 _ISCSI_LIMIT = 64
 
 
-def volume_source(path: str, spec: JSONObject, volume_name: str) -> Errors:
+def validate_volume_source(path: str, spec: JSONObject, volume_name: str) -> Errors:
     """Validate the source, of which there must be exactly one. Upstream ignores a second one beside a flexVolume."""
-    met = 0
+    count = 0
     for name, check in _SOURCES.items():
         source = spec.get(name)
         if source is None:
             continue
-        if met and name != "flexVolume":
+        if count and name != "flexVolume":
             yield forbidden(f"{path}.{_SECOND_PATHS.get(name, name)}", "may not specify more than 1 volume type")
             continue
-        met += 1
+        count += 1
         here = f"{path}.{_FIRST_PATHS.get(name, name)}"
         yield from _iscsi(here, source, volume_name) if name == "iscsi" else check(here, source)
         if name == "local" and spec.get("nodeAffinity") is None:
             yield required(f"{path}.nodeAffinity", "Local volume requires node affinity")
-    if not met:
+    if not count:
         yield required(path, "must specify a volume type")
 
 
@@ -77,7 +91,7 @@ def _iscsi(path: str, source: JSONObject, volume_name: str) -> Errors:
     if not source.get("iqn"):
         yield required(f"{path}.iqn")
     else:
-        yield from initiator(f"{path}.iqn", source["iqn"], of_volume=True)
+        yield from validate_initiator(f"{path}.iqn", source["iqn"], of_volume=True)
     lun = source.get("lun", 0)
     yield from each(f"{path}.lun", lun, in_range(lun, 0, 255))
     secret = source.get("secretRef")
@@ -86,7 +100,7 @@ def _iscsi(path: str, source: JSONObject, volume_name: str) -> Errors:
     if secret is not None:
         yield from needs("name")(f"{path}.secretRef", secret)
     if name is not None:
-        yield from initiator(f"{path}.initiatorname", name, of_volume=True)
+        yield from validate_initiator(f"{path}.initiatorname", name, of_volume=True)
 
 
 def _azure_file(path: str, source: JSONObject) -> Errors:
@@ -99,9 +113,9 @@ def _storage_os(path: str, source: JSONObject) -> Errors:
     if not source.get("volumeName"):
         yield required(f"{path}.volumeName")
     else:
-        yield from label_name_field(f"{path}.volumeName", source["volumeName"])
+        yield from validate_label_name_field(f"{path}.volumeName", source["volumeName"])
     if source.get("volumeNamespace"):
-        yield from label_name_field(f"{path}.volumeNamespace", source["volumeNamespace"])
+        yield from validate_label_name_field(f"{path}.volumeNamespace", source["volumeNamespace"])
     if source.get("secretRef") is not None:
         yield from needs("name", "namespace")(f"{path}.secretRef", source["secretRef"])
 
@@ -110,18 +124,18 @@ def _local(path: str, source: JSONObject) -> Errors:
     if not source.get("path"):
         yield required(f"{path}.path")
     else:
-        yield from no_back_steps(f"{path}.path", source["path"])
+        yield from check_no_parent_steps(f"{path}.path", source["path"])
 
 
 def _csi(path: str, source: JSONObject) -> Errors:
-    yield from csi_driver_name(f"{path}.driver", source.get("driver", ""))
+    yield from validate_csi_driver_name(f"{path}.driver", source.get("driver", ""))
     if not source.get("volumeHandle"):
         yield required(f"{path}.volumeHandle")
     for name in ("controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"):
         secret = source.get(name)
         if secret is None:
             continue
-        for part, rule in (("name", subdomain_field), ("namespace", label_name_field)):
+        for part, rule in (("name", validate_subdomain_field), ("namespace", validate_label_name_field)):
             if not secret.get(part):
                 yield required(f"{path}.{name}.{part}")
             else:
@@ -132,7 +146,7 @@ _FIRST_PATHS = {"gcePersistentDisk": "persistentDisk"}
 _SECOND_PATHS = {"cephfs": "cephFS"}
 #: In upstream's order.
 _SOURCES: dict[str, Check] = {
-    "hostPath": host_path,
+    "hostPath": validate_host_path,
     **{name: PLUGINS[name] for name in ("gcePersistentDisk", "awsElasticBlockStore")},
     "glusterfs": _glusterfs,
     **{name: PLUGINS[name] for name in ("flocker", "nfs")},
@@ -142,7 +156,7 @@ _SOURCES: dict[str, Check] = {
     "iscsi": PLUGINS["iscsi"],
     "cinder": _secret_with_namespace("volumeID"),
     "fc": PLUGINS["fc"],
-    "flexVolume": flex,
+    "flexVolume": validate_flex_volume,
     "azureFile": _azure_file,
     **{name: PLUGINS[name] for name in ("vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk")},
     "scaleIO": needs("gateway", "system", "volumeName"),
@@ -182,7 +196,7 @@ class VolumeStrategy(BuiltinStrategy):
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         affinity = (old["spec"].get("nodeAffinity") or {}).get("required")
-        any_value = affinity is not None and bool(list(node_selector("", affinity, False)))
+        any_value = affinity is not None and bool(list(validate_node_selector("", affinity, False)))
         # Upstream validates the whole object twice, and reports each error twice.
         spec = list(_spec(obj, any_value=any_value))
         return [*spec, *spec, *_changes(obj["spec"], old["spec"], part_at(context.sent, "spec"))]
@@ -206,7 +220,7 @@ def _spec(obj: JSONObject, *, any_value: bool) -> Errors:
     modes, capacity = spec.get("accessModes") or [], spec.get("capacity") or {}
     if not modes:
         yield required("spec.accessModes")
-    yield from access_modes("spec.accessModes", modes)
+    yield from validate_access_modes("spec.accessModes", modes)
     if not capacity:
         yield required("spec.capacity")
     if set(capacity) != {"storage"}:
@@ -217,21 +231,21 @@ def _spec(obj: JSONObject, *, any_value: bool) -> Errors:
         if quantity(text) <= 0:
             yield invalid(f"spec.capacity[{name}]", text, "must be greater than zero")
     if spec.get("persistentVolumeReclaimPolicy"):
-        yield from one_of("spec.persistentVolumeReclaimPolicy", spec["persistentVolumeReclaimPolicy"], _RECLAIM)
+        yield from check_one_of("spec.persistentVolumeReclaimPolicy", spec["persistentVolumeReclaimPolicy"], _RECLAIM)
     if spec.get("nodeAffinity") is not None:
         yield from _affinity("spec.nodeAffinity", spec["nodeAffinity"], any_value)
-    yield from volume_source("spec", spec, obj["metadata"].get("name", ""))
+    yield from validate_volume_source("spec", spec, obj["metadata"].get("name", ""))
     path = (spec.get("hostPath") or {}).get("path")
     if path and posixpath.normpath(path) in ("/", "//") and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
         yield forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")
     if spec.get("storageClassName"):
-        yield from subdomain_field("spec.storageClassName", spec["storageClassName"])
+        yield from validate_subdomain_field("spec.storageClassName", spec["storageClassName"])
     if spec.get("volumeMode") is not None:
-        yield from one_of("spec.volumeMode", spec["volumeMode"], ("Block", "Filesystem"))
+        yield from check_one_of("spec.volumeMode", spec["volumeMode"], ("Block", "Filesystem"))
     yield from _attributes_class(spec)
 
 
-def inline_volume(path: str, spec: JSONObject) -> Errors:
+def validate_inline_volume(path: str, spec: JSONObject) -> Errors:
     """Validate the inline volume spec of a VolumeAttachment."""
     context = "in the context of inline volumes"
     if spec.get("claimRef") is not None:
@@ -242,12 +256,12 @@ def inline_volume(path: str, spec: JSONObject) -> Errors:
         yield required(f"{path}.csi", f"has to be specified {context}")
     if not spec.get("accessModes"):
         yield required(f"{path}.accessModes")
-    yield from access_modes(f"{path}.accessModes", spec.get("accessModes") or [])
+    yield from validate_access_modes(f"{path}.accessModes", spec.get("accessModes") or [])
     if spec.get("persistentVolumeReclaimPolicy") not in (None, "", "Retain"):
         yield forbidden(f"{path}.persistentVolumeReclaimPolicy", f"may only be Retain {context}")
     if spec.get("nodeAffinity") is not None:
         yield forbidden(f"{path}.nodeAffinity", f"may not be specified {context}")
-    yield from volume_source(path, spec, "")
+    yield from validate_volume_source(path, spec, "")
     if spec.get("storageClassName"):
         yield forbidden(f"{path}.storageClassName", f"may not be specified {context}")
     if spec.get("volumeMode") not in (None, "Filesystem"):
@@ -261,7 +275,7 @@ def _attributes_class(spec: JSONObject) -> Errors:
     if not name:
         yield required("spec.volumeAttributesClassName", "an empty string is disallowed")
     else:
-        yield from subdomain_field("spec.volumeAttributesClassName", name)
+        yield from validate_subdomain_field("spec.volumeAttributesClassName", name)
     if spec.get("csi") is None:
         yield required("spec.csi", "has to be specified when using volumeAttributesClassName")
 
@@ -270,7 +284,7 @@ def _affinity(path: str, affinity: JSONObject, any_value: bool) -> Errors:
     if affinity.get("required") is None:
         yield required(f"{path}.required", "must specify required node constraints")
     else:
-        yield from node_selector(f"{path}.required", affinity["required"], any_value)
+        yield from validate_node_selector(f"{path}.required", affinity["required"], any_value)
 
 
 def _changes(spec: JSONObject, old: JSONObject, sent: Any) -> Errors:
@@ -281,7 +295,7 @@ def _changes(spec: JSONObject, old: JSONObject, sent: Any) -> Errors:
     if sources != before:
         text = f"spec.persistentvolumesource is immutable after creation\n{difference(_STRUCT, before, sources, sent)}"
         yield forbidden("spec.persistentvolumesource", text)
-    yield from immutable("volumeMode", spec.get("volumeMode"), old.get("volumeMode"))
+    yield from check_immutable("volumeMode", spec.get("volumeMode"), old.get("volumeMode"))
     affinity, known = spec.get("nodeAffinity"), old.get("nodeAffinity")
     if known is not None and not _same_nodes(affinity, known):
         detail = "field is immutable, except for updating from beta label to GA"
@@ -324,8 +338,8 @@ def _warnings(obj: JSONObject) -> Iterator[str]:
         advice = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning."
         yield f"spec.persistentVolumeReclaimPolicy: {advice}"
     terms = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
-    for at, term in enumerate(terms):
-        yield from node_term_warnings(f"spec.nodeAffinity.required.nodeSelectorTerms[{at}]", term)
+    for index, term in enumerate(terms):
+        yield from node_term_warnings(f"spec.nodeAffinity.required.nodeSelectorTerms[{index}]", term)
     for name, text in _OLD_PLUGINS.items():
         if spec.get(name) is not None:
             yield f"spec.{'storageOS' if name == 'storageos' else name}: {text}"

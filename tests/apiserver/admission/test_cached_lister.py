@@ -1,4 +1,4 @@
-"""What admission keeps at hand follows every change, also those of a burst that the watch cache does not keep for it."""
+"""Cached lists of admission follow every change, also a burst of changes that the watch cache has dropped."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ def shown(objects: list[dict[str, object]]) -> list[str]:
 async def test_objects_come_change_and_go_by_namespace() -> None:
     async with HandlerServer() as server:
         api, client = server.api, server.client()
-        kept = CachedList(RANGES, api.registry, api.objects, api.cache)
+        cached = CachedList(RANGES, api.registry, api.objects, api.cache)
         await client.create(Namespace(metadata=ObjectMeta(name="other")))
         await client.create(limit_range("before"))
-        assert shown(await kept.of("default")) == ["before"]
+        assert shown(await cached.items("default")) == ["before"]
         await client.create(limit_range("after"))
         await client.create(limit_range("elsewhere"), namespace="other")
-        assert shown(await kept.of("default")) == ["after", "before"]
-        assert shown(await kept.of("other")) == ["elsewhere"]
+        assert shown(await cached.items("default")) == ["after", "before"]
+        assert shown(await cached.items("other")) == ["elsewhere"]
         await client.patch(LimitRange, "after", {"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]}})
-        assert (await kept.of("default"))[0]["spec"]["limits"][0]["max"] == {"cpu": "2"}
+        assert (await cached.items("default"))[0]["spec"]["limits"][0]["max"] == {"cpu": "2"}
         await client.delete(LimitRange, "before")
         await client.delete(LimitRange, "elsewhere", namespace="other")
-        assert shown(await kept.of("default")) == ["after"]
-        assert await kept.of("other") == []
+        assert shown(await cached.items("default")) == ["after"]
+        assert await cached.items("other") == []
 
 
 async def test_after_more_changes_than_are_kept_for_it_it_reads_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubeloop.apiserver.storage.watch_cache.MOST_WAITING", 2)
     async with HandlerServer() as server:
         api, client = server.api, server.client()
-        kept = CachedList(RANGES, api.registry, api.objects, api.cache)
-        assert await kept.of("default") == []
+        cached = CachedList(RANGES, api.registry, api.objects, api.cache)
+        assert await cached.items("default") == []
         for number in range(5):
             await client.create(limit_range(f"r{number}"))
-        assert shown(await kept.of("default")) == [f"r{number}" for number in range(5)]
+        assert shown(await cached.items("default")) == [f"r{number}" for number in range(5)]

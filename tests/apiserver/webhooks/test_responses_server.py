@@ -1,4 +1,4 @@
-"""What becomes of each answer of an admission webhook: the words are those of kube-apiserver, and both servers are asked."""
+"""The effect of each response of an admission webhook, with the messages of kube-apiserver, on both servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When policies count, and what they leave in the audit log; of a server in the test's own event loop."""
+"""The effect of new and changed policies, and their audit annotations."""
 
 from __future__ import annotations
 

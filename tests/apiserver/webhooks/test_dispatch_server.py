@@ -1,4 +1,4 @@
-"""Which webhooks are asked, what they are shown, and in what order. Both servers are asked."""
+"""Which webhooks are called, with which reviews, and in which order, on both servers."""
 
 from __future__ import annotations
 

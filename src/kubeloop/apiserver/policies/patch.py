@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kubeloop.apiserver.admission import Attributes
 from kubeloop.apiserver.admission.matching import Match
-from kubeloop.apiserver.policies.object_types import NotMutable, as_configuration, as_operations, check_type_names
+from kubeloop.apiserver.policies.object_types import NotMutable, check_object_types, to_apply_configuration, to_patch_operations
 from kubeloop.apiserver.registry.decoding import SCHEME, conform, kind_of
 from kubeloop.cel.values import ConstructedObject, Timestamp
 from kubeloop.endpoints import api_errors
@@ -34,7 +34,7 @@ _MONTHS: Final = ["January", "February", "March", "April", "May", "June", "July"
 _NANOS: Final = 1_000_000_000
 
 
-def check_foreign(value: Any, type_: MergeType, path: str = "") -> None:
+def check_json_values(value: Any, type_: MergeType, path: str = "") -> None:
     """Check that a value consists of JSON values that fit a type.
 
     Raises:
@@ -43,10 +43,10 @@ def check_foreign(value: Any, type_: MergeType, path: str = "") -> None:
     if isinstance(value, dict):
         for name, one in value.items():
             below = None if type_.map is None else type_.map.of(name)
-            check_foreign(one, MergeType() if below is None else below, f"{path}.{name}")
+            check_json_values(one, MergeType() if below is None else below, f"{path}.{name}")
     elif isinstance(value, list):
-        for at, one in enumerate(value):
-            check_foreign(one, MergeType() if type_.list is None else type_.list.items, f"{path}[{at}]")
+        for index, one in enumerate(value):
+            check_json_values(one, MergeType() if type_.list is None else type_.list.items, f"{path}[{index}]")
     elif value is None or isinstance(value, bytes | Timestamp):
         raise TypeMismatch(f"{path}: {_misfit(value, type_)}")
 
@@ -105,7 +105,7 @@ _UNTYPED = "error applying patch: failed to convert patch object to typed object
 _BINDING = "Binding"
 
 
-class Changes:
+class MutationPatcher:
     """Applies the results of mutation expressions to objects. It caches the field types of custom resources until their schemas change."""
 
     def __init__(self) -> None:
@@ -123,10 +123,10 @@ class Changes:
             if known is None or known[0] is not resource.schema:
                 known = self._custom[kind] = resource.schema, custom_type(resource.schema)
             return known[1]
-        found = builtin_types().of_kind(kind) if attributes.kind is None or kind.kind == _BINDING else None
-        if found is None:
+        result = builtin_types().of_kind(kind) if attributes.kind is None or kind.kind == _BINDING else None
+        if result is None:
             raise NotMutable(f"{_UNTYPED}: no corresponding type for {kind.group}/{kind.version}, Kind={kind.kind}")
-        return found
+        return result
 
     def applied(self, value: ConstructedObject, obj: JSONObject, match: Match, attributes: Attributes) -> JSONObject:
         """Merge an apply configuration into an object.
@@ -143,25 +143,25 @@ class Changes:
         Raises:
             NotMutable: The configuration does not fit the type, or would replace a value that is atomic.
         """
-        check_type_names(value)
-        configuration = as_configuration(value) | {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
+        check_object_types(value)
+        configuration = to_apply_configuration(value) | {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
         type_ = self._type_of(match, attributes)
         try:
-            check_foreign(configuration, type_)
+            check_json_values(configuration, type_)
             check(configuration, type_)
-        except TypeMismatch as fault:
-            raise NotMutable(f"{_UNTYPED}: {fault}") from None
+        except TypeMismatch as error:
+            raise NotMutable(f"{_UNTYPED}: {error}") from None
         if atomics := list(_atomics(configuration, type_, "")):
             why = f"may not mutate atomic arrays, maps or structs: {', '.join(atomics)}"
             raise NotMutable(f"error applying patch: invalid ApplyConfiguration: {why}")
         try:
             check(obj, type_, allow_duplicates=True)
-        except TypeMismatch as fault:
-            raise NotMutable(f"error applying patch: failed to convert original object to typed object: {fault}") from None
+        except TypeMismatch as error:
+            raise NotMutable(f"error applying patch: failed to convert original object to typed object: {error}") from None
         try:
             merged = merge(obj, configuration, type_)
-        except TypeMismatch as fault:
-            raise NotMutable(f"error applying patch: failed to merge patch: {fault}") from None
+        except TypeMismatch as error:
+            raise NotMutable(f"error applying patch: failed to merge patch: {error}") from None
         return _settled(copy_tree(merged), match, attributes, NotMutable)
 
     def patched(self, value: list[ConstructedObject], obj: JSONObject, match: Match, attributes: Attributes) -> JSONObject:
@@ -181,11 +181,11 @@ class Changes:
             InternalError: The result is not an object of the kind.
         """
         try:
-            tree = json_patch(obj, as_operations(value), lenient=True)
-        except PatchError as fault:
-            if str(fault).endswith(_TEST_FAILED):
+            tree = json_patch(obj, to_patch_operations(value), lenient=True)
+        except PatchError as error:
+            if str(error).endswith(_TEST_FAILED):
                 return obj
-            raise NotMutable(f"JSON Patch: {fault}") from None
+            raise NotMutable(f"JSON Patch: {error}") from None
         if not isinstance(tree, dict):
             raise api_errors.internal_error("json: cannot unmarshal array into Go value of type map[string]interface {}")
         if match.resource.custom and attributes.kind is not None:
@@ -196,18 +196,18 @@ class Changes:
 
 def _settled(tree: JSONObject, match: Match, attributes: Attributes, refuse: Any, *, strict: bool = False) -> JSONObject:
     """Return a patched object with defaults. Unknown fields are dropped, or rejected if ``strict`` is set and the kind is built in."""
-    wanted = attributes.gvk
+    requested = attributes.gvk
     try:
-        met = kind_of(tree, match.kind)
-    except DecodeError as fault:
-        raise refuse(str(fault)) from None
+        kind = kind_of(tree, match.kind)
+    except DecodeError as error:
+        raise refuse(str(error)) from None
     if not match.resource.custom:
-        if met != match.kind:
-            raise api_errors.internal_error(_foreign_kind(met, match.kind))
-        if met.group_version != wanted.group_version:
+        if kind != match.kind:
+            raise api_errors.internal_error(_foreign_kind(kind, match.kind))
+        if kind.group_version != requested.group_version:
             # Upstream converts through the stored version, which fails for this change.
-            raise NotMutable(f"converting ({met.version}.{met.kind}) to ({wanted.version}.{wanted.kind}): unknown conversion")
-    decoded = conform(tree, met, match.kind, match.resource, refuse, merged=not strict)
+            raise NotMutable(f"converting ({kind.version}.{kind.kind}) to ({requested.version}.{requested.kind}): unknown conversion")
+    decoded = conform(tree, kind, match.kind, match.resource, refuse, merged=not strict)
     if strict and decoded.problems and not match.resource.custom:
         raise refuse(f"strict decoding error: {', '.join(decoded.problems)}")
     if attributes.kind is None:
@@ -215,11 +215,11 @@ def _settled(tree: JSONObject, match: Match, attributes: Attributes, refuse: Any
     return decoded.obj
 
 
-def _foreign_kind(met: GroupVersionKind, wanted: GroupVersionKind) -> str:
-    if not is_builtin(met):
-        return f'no kind "{met.kind}" is registered for version "{met.api_version}" in {SCHEME}'
-    package = wanted.group.partition(".")[0] or "core"
-    return f"failed to convert object: converting ({met.version}.{met.kind}) to ({package}.{wanted.kind}): unknown conversion"
+def _foreign_kind(kind: GroupVersionKind, requested: GroupVersionKind) -> str:
+    if not is_builtin(kind):
+        return f'no kind "{kind.kind}" is registered for version "{kind.api_version}" in {SCHEME}'
+    package = requested.group.partition(".")[0] or "core"
+    return f"failed to convert object: converting ({kind.version}.{kind.kind}) to ({package}.{requested.kind}): unknown conversion"
 
 
 def _atomics(value: Any, type_: MergeType, path: str) -> Iterator[str]:
@@ -233,5 +233,5 @@ def _atomics(value: Any, type_: MergeType, path: str) -> Iterator[str]:
     elif isinstance(value, list) and type_.list is not None:
         if type_.list.atomic:
             yield path
-        for at, one in enumerate(value):
-            yield from _atomics(one, type_.list.items, f"{path}[{at}]")
+        for index, one in enumerate(value):
+            yield from _atomics(one, type_.list.items, f"{path}[{index}]")

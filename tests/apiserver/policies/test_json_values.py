@@ -1,4 +1,4 @@
-"""What no JSON has is refused where a configuration gives it to a field, in the words of a kube-apiserver."""
+"""Values without a JSON form in apply configurations, with the errors of a kube-apiserver."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.policies.changes import check_foreign
+from kubeloop.apiserver.policies.patch import check_json_values
 from kubeloop.cel.values import Timestamp
 from kubeloop.merge.fields import TypeMismatch, builtin_types
 from kubeloop.meta.kinds import GroupVersionKind
@@ -18,7 +18,7 @@ BOXED = "&value.valueUnstructured{Value:"
 def of_deployment(configuration: Any) -> None:
     type_ = builtin_types().of_kind(GroupVersionKind("apps", "v1", "Deployment"))
     assert type_ is not None
-    check_foreign(configuration, type_)
+    check_json_values(configuration, type_)
 
 
 def test_json_passes() -> None:

@@ -1,4 +1,4 @@
-"""Calls of webhooks: connections are kept and given up, services resolved, answers bounded."""
+"""Calls of webhooks: reused connections, resolved services, bounded responses."""
 
 from __future__ import annotations
 

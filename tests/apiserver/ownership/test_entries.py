@@ -1,4 +1,4 @@
-"""The parts of field management by themselves: names, entries, the cap, times, and replicas on their way through a Scale."""
+"""Functions of field management: names, entries, the limit on updaters, times, and replicas through a Scale."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.ownership import keep_readable, keep_times, manager_of
+from kubeloop.apiserver.ownership import manager_of, restore_times, restore_valid_entries
 from kubeloop.apiserver.ownership.entries import (
     APPLY,
     UPDATE,
     InvalidEntries,
-    Managed,
+    ManagedFields,
     decode,
     encode,
     identifier,
@@ -19,7 +19,7 @@ from kubeloop.apiserver.ownership.entries import (
     to_parent,
     to_scale,
 )
-from kubeloop.apiserver.ownership.managers import cap
+from kubeloop.apiserver.ownership.managers import cap_updaters
 from kubeloop.merge.fields import FieldSet
 from kubeloop.merge.fields.managing import VersionedSet
 
@@ -94,8 +94,8 @@ def test_an_empty_list_and_one_empty_entry_are_resets() -> None:
     assert not is_reset([entry()])
 
 
-def updaters(count: int, version: str = "v1") -> Managed:
-    managed = Managed()
+def updaters(count: int, version: str = "v1") -> ManagedFields:
+    managed = ManagedFields()
     for number in range(count):
         manager = identifier(f"m{number:02}", UPDATE, version, "")
         managed.fields[manager] = VersionedSet(FieldSet.of((f"f:k{number}",)), version, False)
@@ -105,13 +105,13 @@ def updaters(count: int, version: str = "v1") -> Managed:
 
 def test_ten_managers_that_update_stay_as_they_are() -> None:
     managed = updaters(10)
-    cap(managed)
+    cap_updaters(managed)
     assert len(managed.fields) == 10
 
 
 def test_beyond_ten_the_oldest_share_an_entry_whose_time_is_the_latest_of_theirs() -> None:
     managed = updaters(13)
-    cap(managed)
+    cap_updaters(managed)
     bucket = identifier("ancient-changes", UPDATE, "v1", "")
     assert len(managed.fields) == 10
     assert managed.fields[bucket].set == FieldSet.of(("f:k0",), ("f:k1",), ("f:k2",), ("f:k3",))
@@ -123,7 +123,7 @@ def test_managers_of_different_versions_do_not_share_an_entry() -> None:
     other = identifier("old", UPDATE, "v0", "")
     managed.fields[other] = VersionedSet(FieldSet.of(("f:k",)), "v0", False)
     managed.times[other] = None
-    cap(managed)
+    cap_updaters(managed)
     assert other in managed.fields
     assert identifier("ancient-changes", UPDATE, "v1", "") in managed.fields
     assert len(managed.fields) == 10
@@ -132,17 +132,17 @@ def test_managers_of_different_versions_do_not_share_an_entry() -> None:
 def test_a_write_that_changes_only_times_changes_nothing() -> None:
     old = {"metadata": {"managedFields": [entry()]}}
     new = {"metadata": {"managedFields": [entry(time="2027-01-01T00:00:00Z")]}}
-    assert keep_times(old, new, lambda: new == old)
+    assert restore_times(old, new, lambda: new == old)
     assert new == old
     other = {"metadata": {"managedFields": [entry(time="2027-01-01T00:00:00Z")], "labels": {"a": "b"}}}
-    assert not keep_times(old, other, lambda: other == old)
+    assert not restore_times(old, other, lambda: other == old)
     assert other["metadata"]["managedFields"] == [entry(time="2027-01-01T00:00:00Z")]
 
 
 def test_managed_fields_that_admission_broke_are_taken_back_with_a_warning() -> None:
     metadata: dict[str, Any] = {"managedFields": [{"manager": "x"}]}
     warnings: list[str] = []
-    keep_readable(metadata, [entry()], warnings)
+    restore_valid_entries(metadata, [entry()], warnings)
     assert metadata == {"managedFields": [entry()]}
     assert warnings == [
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubeloop.types import JSONObject
 
 
-def kind_of(service: JSONObject) -> str:
+def type_of(service: JSONObject) -> str:
     """Return the type of a Service."""
     return str(service["spec"].get("type", ""))
 
@@ -17,25 +17,25 @@ def is_headless(service: JSONObject) -> bool:
 
 def externally_accessible(service: JSONObject) -> bool:
     """Return whether clients outside of the cluster can connect to a Service."""
-    kind = kind_of(service)
+    kind = type_of(service)
     return kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and bool(service["spec"].get("externalIPs")))
 
 
 def needs_health_check(service: JSONObject) -> bool:
     """Return whether a Service needs a node port for health checks."""
-    return kind_of(service) == "LoadBalancer" and service["spec"].get("externalTrafficPolicy") == "Local"
+    return type_of(service) == "LoadBalancer" and service["spec"].get("externalTrafficPolicy") == "Local"
 
 
 def needs_cluster_ip(service: JSONObject) -> bool:
     """Return whether a Service needs a cluster IP."""
-    return kind_of(service) != "ExternalName"
+    return type_of(service) != "ExternalName"
 
 
 def needs_node_port(service: JSONObject) -> bool:
     """Return whether the ports of a Service need node ports."""
-    if kind_of(service) == "NodePort":
+    if type_of(service) == "NodePort":
         return True
-    return kind_of(service) == "LoadBalancer" and service["spec"].get("allocateLoadBalancerNodePorts") is not False
+    return type_of(service) == "LoadBalancer" and service["spec"].get("allocateLoadBalancerNodePorts") is not False
 
 
 def node_ports(service: JSONObject) -> list[int]:

@@ -1,4 +1,4 @@
-"""What built-in kinds make of a write: defaults, dropped fields, generation, status, conversion."""
+"""Effects of writes on built-in kinds: defaults, dropped fields, generation, status, conversion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.builtin.batch.cron_job import schedule_fault
+from kubeloop.apiserver.builtin.batch.cron_job import schedule_error
 from kubeloop.apiserver.builtin.defaults_core import default_pull_policy
 from kubeloop.apiserver.builtin.difference import difference
 from tests.apiserver.builtin.writes import create, strategy, update
@@ -60,7 +60,7 @@ def test_quality_of_service_follows_resources(resources: dict[str, Any], quality
     "schedule", ["* * * * *", "*/5 0-6/2 1,15 jan-mar MON", "@hourly", "@every 1h30m", "@every 1.5h", "59 23 31 12 6", "? ? ? ? ?"]
 )
 def test_schedules_that_can_be_read(schedule: str) -> None:
-    assert schedule_fault(schedule) == ""
+    assert schedule_error(schedule) == ""
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_schedules_that_can_be_read(schedule: str) -> None:
     ],
 )
 def test_says_what_is_wrong_with_a_duration(duration: str, fault: str) -> None:
-    assert schedule_fault(f"@every {duration}") == f"failed to parse duration @every {duration}: time: {fault}"
+    assert schedule_error(f"@every {duration}") == f"failed to parse duration @every {duration}: time: {fault}"
 
 
 def test_fields_behind_closed_gates_are_dropped() -> None:

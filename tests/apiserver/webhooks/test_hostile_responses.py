@@ -1,4 +1,4 @@
-"""Whatever a webhook answers, the server takes it as an answer or says why not: nothing else is ever raised."""
+"""Random responses of webhooks: the server accepts each or raises CallFailed, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kubeloop.apiserver.crd.conversion import ConversionWebhook
 from kubeloop.apiserver.outbound.failure import CallFailed
-from kubeloop.apiserver.webhooks.admission_review import AdmissionReviewRequest, AdmissionReviewResponse, denial, verdict
+from kubeloop.apiserver.webhooks.admission_review import AdmissionReviewRequest, AdmissionReviewResponse, parse_response, rejection
 from kubeloop.meta.errors import ApiError
 
 JSON = Any
@@ -47,7 +47,7 @@ reviews = st.builds(
 
 def judged(body: bytes, *, mutating: bool) -> AdmissionReviewResponse | None:
     with contextlib.suppress(CallFailed):
-        return verdict(ASKED, body, mutating=mutating)
+        return parse_response(ASKED, body, mutating=mutating)
     return None
 
 
@@ -59,7 +59,7 @@ def judged(body: bytes, *, mutating: bool) -> AdmissionReviewResponse | None:
 def test_an_answer_is_a_verdict_or_a_failure(body: bytes, mutating: bool) -> None:
     said = judged(body, mutating=mutating)
     if said is not None and not said.allowed:
-        refusal = denial("w.example.com", said.status)
+        refusal = rejection("w.example.com", said.status)
         assert 400 <= refusal.status.code <= 599
         assert refusal.status.status == "Failure"
         assert refusal.status.message.startswith('admission webhook "w.example.com" denied the request')

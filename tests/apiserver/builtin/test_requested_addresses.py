@@ -1,4 +1,4 @@
-"""Cluster IPs and node ports that services ask for, keep and lose, as on a real server."""
+"""Cluster IPs and node ports that services request, keep and release, on both servers."""
 
 from __future__ import annotations
 

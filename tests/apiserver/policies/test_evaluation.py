@@ -1,4 +1,4 @@
-"""Expressions evaluated together: their budget, and variables that are computed when they are used."""
+"""Evaluation of several expressions: their budget, and variables that are evaluated on first use."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.expressions.compiler import CONDITION, CONFIGURATION, OPERATIONS, Compiled, Compiler
-from kubeloop.apiserver.expressions.evaluation import ConditionsFault, CostBudgetExceeded, Result, conditions_hold, evaluate
-from kubeloop.apiserver.policies.object_types import NotMutable, as_configuration, as_operations, check_type_names
+from kubeloop.apiserver.expressions.compiler import CONDITION, CONFIGURATION, OPERATIONS, CompiledExpression, ExpressionCompiler
+from kubeloop.apiserver.expressions.evaluation import CostBudgetExceeded, ExpressionResult, MatchConditionsError, conditions_hold, evaluate
+from kubeloop.apiserver.policies.object_types import NotMutable, check_object_types, to_apply_configuration, to_patch_operations
 from kubeloop.apiserver.policies.validating import Annotations
 
 VALUES: dict[str, Any] = {"object": {"a": 1}, "oldObject": None}
 
 
-def compiled(*expressions: str, **variables: str) -> tuple[list[Compiled], dict[str, Compiled]]:
-    compiler = Compiler(params=False, variables=True)
+def compiled(*expressions: str, **variables: str) -> tuple[list[CompiledExpression], dict[str, CompiledExpression]]:
+    compiler = ExpressionCompiler(params=False, variables=True)
     known = {name: compiler.variable(name, text) for name, text in variables.items()}
     return [compiler.expression(one, CONDITION) for one in expressions], known
 
 
 def changed(expression: str, *, operations: bool = False) -> Any:
-    program = Compiler(params=False, variables=True).change(expression, OPERATIONS if operations else CONFIGURATION).program
+    program = ExpressionCompiler(params=False, variables=True).change(expression, OPERATIONS if operations else CONFIGURATION).program
     assert program is not None
     return program.eval(VALUES)
 
@@ -34,7 +34,7 @@ def test_a_variable_is_computed_once_however_often_it_is_used() -> None:
 
 def test_a_variable_that_nobody_uses_may_fail() -> None:
     expressions, variables = compiled("true", bad="object.nosuch")
-    assert evaluate(expressions, VALUES, 1000, variables)[0] == [Result(True)]
+    assert evaluate(expressions, VALUES, 1000, variables)[0] == [ExpressionResult(True)]
 
 
 def test_what_a_variable_costs_counts_for_who_uses_it_first() -> None:
@@ -58,7 +58,7 @@ def test_conditions(expressions: tuple[str, ...], ignore: bool, outcome: bool) -
 
 
 def test_each_error_of_conditions_is_told_once() -> None:
-    with pytest.raises(ConditionsFault) as fault:
+    with pytest.raises(MatchConditionsError) as fault:
         conditions_hold(compiled("object.b == 1", "object.b == 1", "object.c == 1")[0], VALUES, ignore_failure=False)
     text = "expression 'object.{0} == 1' resulted in error: no such key: {0}"
     assert str(fault.value) == f"[{text.format('b')}, {text.format('c')}]"
@@ -66,21 +66,21 @@ def test_each_error_of_conditions_is_told_once() -> None:
 
 def test_a_constructed_object_is_called_by_its_place() -> None:
     with pytest.raises(NotMutable, match=r'unexpected type name "Object\.other", expected "Object\.spec\.items"'):
-        check_type_names(changed("Object{spec: Object.spec{items: [Object.other{a: 1}]}}"))
+        check_object_types(changed("Object{spec: Object.spec{items: [Object.other{a: 1}]}}"))
     fine = changed("Object{spec: Object.spec{items: [Object.spec.items{a: 1, m: {'k': Object.spec.items.m{}}}]}}")
-    check_type_names(fine)
-    assert as_configuration(fine) == {"spec": {"items": [{"a": 1, "m": {"k": {}}}]}}
+    check_object_types(fine)
+    assert to_apply_configuration(fine) == {"spec": {"items": [{"a": 1, "m": {"k": {}}}]}}
 
 
 def test_a_field_that_is_optional_and_missing_is_left_out() -> None:
-    assert as_configuration(changed("Object{?x: optional.none(), ?y: optional.of(1)}")) == {"y": 1}
+    assert to_apply_configuration(changed("Object{?x: optional.none(), ?y: optional.of(1)}")) == {"y": 1}
 
 
 def test_values_of_operations_are_as_protobuf_writes_them_in_json() -> None:
     expression = """[JSONPatch{op: 'add', path: '/a', value: {'n': 9007199254740993}}, JSONPatch{op: 'add', path: '/b', value: b'ab'},
         JSONPatch{op: 'add', path: '/c', value: timestamp('2026-01-02T03:04:05Z')}, JSONPatch{op: 'add', path: '/d', value: null},
         JSONPatch{op: 'copy', from: '/a', path: '/e'}]"""
-    assert as_operations(changed(expression, operations=True)) == [
+    assert to_patch_operations(changed(expression, operations=True)) == [
         {"op": "add", "path": "/a", "value": {"n": "9007199254740993"}},
         {"op": "add", "path": "/b", "value": "YWI="},
         {"op": "add", "path": "/c", "value": "2026-01-02T03:04:05Z"},

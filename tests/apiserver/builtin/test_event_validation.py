@@ -1,4 +1,4 @@
-"""Events of events.k8s.io are refused in the name of core's, which is what is stored."""
+"""Errors of events.k8s.io name the fields of the core group, whose form is stored."""
 
 from __future__ import annotations
 

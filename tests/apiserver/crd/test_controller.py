@@ -1,4 +1,4 @@
-"""The keeper: definitions in storage become resources in the registry, and go with all their instances."""
+"""The CRD controller: stored definitions become resources in the registry, and a deletion removes all instances."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.crd.controller import DEFINITIONS, DefinitionKeeper
+from kubeloop.apiserver.crd.controller import DEFINITIONS, DefinitionController
 from kubeloop.apiserver.crd.definition import CLEANUP_FINALIZER, condition, is_true
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.resource import ServedResource
@@ -49,7 +49,7 @@ class Bench:
         self.objects = Objects(self.storage)
         self.registry = builtin_registry(builtin(), self.clock)
         self.tasks = Supervisor(self.clock, logging.getLogger("test"))
-        self.keeper = DefinitionKeeper(self.objects, self.cache, self.registry, self.clock, self.delete)
+        self.keeper = DefinitionController(self.objects, self.cache, self.registry, self.clock, self.delete)
         self.asked: list[str] = []
         #: Names of instances that a finalizer holds.
         self.held: set[str] = set()
