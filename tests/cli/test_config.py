@@ -35,6 +35,13 @@ def test_explain_says_where_settings_come_from(file: Path) -> None:
     assert found["settings"][0] == {"name": "context", "value": "x", "origin": f"{file}: current-context"}
 
 
+def test_view_hides_the_secrets_that_a_plugin_gets(tmp_path: Path) -> None:
+    plugin = {"command": "login", "env": [{"name": "API_TOKEN", "value": "hunter2"}, {"name": "REGION", "value": "eu"}]}
+    (tmp_path / "config").write_text(json.dumps({"users": [{"name": "u", "user": {"exec": plugin}}]}))
+    (shown,) = read_yaml(run("view", "--kubeconfig", str(tmp_path / "config")).output)
+    assert [one["value"] for one in shown["users"][0]["user"]["exec"]["env"]] == ["REDACTED", "eu"]
+
+
 def test_view_prints_yaml_or_json_without_secrets(file: Path) -> None:
     assert read_yaml(run("view", "--kubeconfig", str(file)).output)[0]["users"] == [{"name": "u", "user": {"token": "REDACTED"}}]
     raw = json.loads(run("view", "--kubeconfig", str(file), "--raw", "--minify", "--context", "prod", "-o", "json").output)

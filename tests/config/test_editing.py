@@ -95,6 +95,11 @@ Edit = Callable[[KubeconfigEditor], None]
             lambda e: e.set_context("z", namespace="shop", user="u"),
             id="a namespace for a context of the second file",
         ),
+        pytest.param(
+            ["set-context", "z", "--cluster=c2"],
+            lambda e: e.set_context("z", cluster="c2"),
+            id="another cluster for a context of the second file",
+        ),
         pytest.param(["rename-context", "x", "y2"], lambda e: e.rename_context("x", "y2"), id="another name for the current context"),
         pytest.param(["delete-context", "z"], lambda e: e.delete_context("z"), id="a context of the second file less"),
         pytest.param(["delete-cluster", "c"], lambda e: e.delete_cluster("c"), id="a cluster less, and the second file's comes to light"),
