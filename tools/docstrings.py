@@ -1,8 +1,8 @@
 """``python -m tools.docstrings``: counts public functions and classes whose docstrings lack what a caller needs (CONTRIBUTING.md).
 
 A public function with four or more parameters needs ``Args:``; ``Returns:`` if it returns something that its docstring does not
-state; ``Raises:`` if it raises. Generated code (``kubeloop.api``) is left out. A class of the public API needs an example, a doctest;
-``tests/docs/test_docstrings.py`` runs them.
+state; ``Raises:`` if it raises. A function that says that it is the implementation of a public method leaves them to that method. A class of
+the public API needs an example, a doctest; ``tests/docs/test_docstrings.py`` runs them. Generated code (``kubeloop.api``) is left out.
 
 Exit status: 1 if a figure is higher than ``tools/docstrings.json`` allows.
 ``--update`` lowers the figures there to those of today; it never raises one. ``--list PACKAGE`` prints each place.
@@ -27,6 +27,7 @@ FIGURES = Path(__file__).with_suffix(".json")
 #: Number of parameters, ``self`` and ``cls`` left out, from which on a docstring lists them.
 PARAMETERS = 4
 
+_DELEGATES = re.compile(r"; the (implementation|declaration) of ``")
 _RETURNS = re.compile(r"^\s*(Returns|Yields):", re.MULTILINE)
 _STATES_RESULT = re.compile(
     r"^(Return|Yield|Whether|Iterate|Provide|Build|Make|Load|Read|Parse|Decode|Encode|Format|Open|Choose|Convert|Wait)\b|[Rr]eturns? "
@@ -100,6 +101,8 @@ def lacks(paths: Iterable[Path], root: Path = SOURCE) -> list[Lack]:
         package = relative.parts[0].removesuffix(".py")
         tree = ast.parse(path.read_text())
         for name, function, text in _functions(tree):
+            if _DELEGATES.search(text):
+                continue
             if any(re.search(r"overload$|\.command\b|\.group\b|^click\.", ast.unparse(decorator)) for decorator in function.decorator_list):
                 continue  # click prints the docstring of a command as its help, and options have their own texts
             result += [Lack(kind, package, f"{relative}:{function.lineno} {name}") for kind in lacks_of_function(function, text)]
@@ -139,7 +142,7 @@ def main(arguments: list[str]) -> int:
     allowed = json.loads(FIGURES.read_text())
     wrong = problems(allowed, today)
     print(*wrong, sep="\n", file=sys.stderr, end="\n" if wrong else "")
-    print("docstrings: " + ", ".join(f"{count} lack {kind}" for kind, count in today.items()))
+    print("docstrings: " + (", ".join(f"{count} lack {kind}" for kind, count in today.items()) or "complete"))
     if options.update:
         lowest = {kind: min(limit, today.get(kind, 0)) for kind, limit in allowed.items()}
         FIGURES.write_text(json.dumps(lowest, indent=1) + "\n")

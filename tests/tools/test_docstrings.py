@@ -32,6 +32,11 @@ from tools.public_api import PACKAGES, classes_for_examples
         pytest.param(
             'def f(a, b, c, d):\n    """Do it.\n\n    Args:\n        a: One.\n    """\n    raise', [], id="a passed on error is not"
         ),
+        pytest.param(
+            'def f(a, b, c, d):\n    """Do it; the implementation of ``Verbs.do``."""',
+            [],
+            id="an implementation leaves the list to the method",
+        ),
         pytest.param("def _f(a, b, c, d): ...", [], id="a private function needs nothing"),
         pytest.param("@overload\ndef f(a, b, c, d): ...", [], id="an overload needs nothing"),
         pytest.param("@root.command()\ndef f(a, b, c, d): ...", [], id="a command needs nothing, because its docstring is its help"),

@@ -156,7 +156,7 @@ class Informers(ObservableInformers):
 
     Args:
         client: The client of the cluster. It stays open.
-        resync: Seconds between resyncs of handlers that name no period of their own. 0: no resyncs.
+        resync: Seconds between resyncs of handlers that set no period. 0: no resyncs.
         clock: Clock of all delays. None: the system's monotonic clock.
         rng: Source of jitter. None: a new ``random.Random``.
         cluster: Name of the cluster in keys and logs. None: the client's.

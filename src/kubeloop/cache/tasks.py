@@ -179,7 +179,7 @@ class Tasks:
         return task
 
     async def close(self) -> None:
-        """Cancel all tasks, wait for their ends, and raise the error of one that failed."""
+        """Cancel all tasks, wait for their ends, and raise the error of a failed task."""
         self._closing = True
         try:
             await end(self._running, self._clock)

@@ -45,6 +45,14 @@ class Node:
     __slots__ = ("deleting", "finalizers", "item", "owners")
 
     def __init__(self, item: Item, owners: tuple[OwnerEdge, ...], *, deleting: bool = False, finalizers: Iterable[str] = ()) -> None:
+        """Create the state.
+
+        Args:
+            item: Identity of the object.
+            owners: Its owner references.
+            deleting: Whether it has a deletion timestamp.
+            finalizers: Its finalizers.
+        """
         self.item = item
         self.owners = owners
         self.deleting = deleting

@@ -59,7 +59,14 @@ class Proof:
 
 
 def service_account(namespace: str, name: str, uid: str, extra: Mapping[str, tuple[str, ...]] | None = None) -> User:
-    """A service account as a user."""
+    """Return the user that a service account is.
+
+    Args:
+        namespace: The namespace of the service account.
+        name: Its name.
+        uid: Its uid.
+        extra: Additional values, such as the pod that its token is bound to.
+    """
     groups = "system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED
     return User(f"system:serviceaccount:{namespace}:{name}", groups, uid, extra or {})
 

@@ -15,6 +15,14 @@ from kubeloop.meta.strconv import go_quoted
 
 
 def refusal(code: int, reason: str, message: str, details: StatusDetails | None = None) -> ApiError:
+    """Return an error with a ``Status`` of the server.
+
+    Args:
+        code: HTTP status code.
+        reason: Machine-readable reason, for example ``NotFound`` (metav1.StatusReason).
+        message: Text for people.
+        details: The object concerned, and causes.
+    """
     return ApiError.of(Status(code=code, reason=reason, message=message, details=details))
 
 
@@ -31,6 +39,14 @@ def unauthorized() -> ApiError:
 
 
 def forbidden(resource: GroupResource, name: str, why: str, causes: list[StatusCause] | None = None) -> ApiError:
+    """Return a 403 error about an object.
+
+    Args:
+        resource: The resource of the object.
+        name: The name of the object; empty if the request names none.
+        why: The reason, the end of the message.
+        causes: Causes in the details of the ``Status``.
+    """
     subject = f'{resource} "{name}" is forbidden' if name else f"{resource} is forbidden"
     return refusal(403, "Forbidden", f"{subject}: {why}", about(resource, name, causes))
 

@@ -36,10 +36,16 @@ Fit = Callable[[Clause, str], Accepted | None]
 
 
 def negotiate(header: str, verb: str = "get", *, custom: bool = False, tables: bool = True) -> Accepted:
-    """What to answer with. Custom resources have no protobuf form, but their metadata has. Not everything has tables.
+    """Return the media type and form of a response.
+
+    Args:
+        header: The Accept header of the request; empty accepts everything.
+        verb: The verb of the request; lists and watches may be streams.
+        custom: Whether the object is a custom resource, which has no protobuf form. Its metadata has one.
+        tables: Whether the resource has a Table.
 
     Raises:
-        NotAcceptable: no clause fits.
+        NotAcceptable: The server has none of the accepted media types.
     """
     return _negotiated(shortened(header), verb if verb in ("list", "watch") else "", custom=custom, tables=tables)
 

@@ -17,11 +17,17 @@ _Address = tuple[int, tuple[object, ...]]
 
 
 async def connect(host: str, port: int, resolved: Callable[[float], None] | None = None, clock: Clock | None = None) -> socket.socket:
-    """Return a connected, non-blocking socket. ``resolved`` is called with the seconds of a name lookup.
+    """Return a connected, non-blocking socket.
+
+    Args:
+        host: Name or address of the server.
+        port: Its port.
+        resolved: Called with the seconds that the lookup of the name took. It is not called for an address.
+        clock: Measures the head start of an address before the next one is tried. Default: the system's clock.
 
     Raises:
-        OSError: no address could be reached; if they failed in different ways, the text has all of them.
-        socket.gaierror: the name has no address.
+        OSError: No address could be reached; if they failed in different ways, the text has all of them.
+        socket.gaierror: The name has no address.
     """
     addresses = _numeric(host, port) or await _looked_up(host, port, resolved, clock or SystemClock())
     reach(RESOLVED)

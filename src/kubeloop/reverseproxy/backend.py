@@ -143,7 +143,14 @@ def encode_query(parameters: Iterable[tuple[str, str]]) -> str:
 
 
 def complete_response(status: int, body: bytes, content_type: str, headers: list[tuple[str, str]]) -> StreamingResponse:
-    """Return a backend's complete response, which the server neither encodes nor compresses again."""
+    """Return a backend's complete response, which the server neither encodes nor compresses again.
+
+    Args:
+        status: HTTP status code.
+        body: The whole body.
+        content_type: Its media type.
+        headers: Headers of the backend; ``Content-Length`` and ``Content-Type`` among them are replaced.
+    """
 
     async def once() -> AsyncIterator[bytes]:
         yield body

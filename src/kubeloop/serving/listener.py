@@ -38,6 +38,14 @@ class Listener:
     """
 
     def __init__(self, handler: Handler, context: ssl.SSLContext | None, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Create the listener; ``bind`` opens its address.
+
+        Args:
+            handler: Returns the reply to each request.
+            context: TLS of the connections; None for plain HTTP.
+            host: The address to bind.
+            port: The port to bind; 0 for a free port, which ``port`` then names.
+        """
         self._handler = handler
         self._context = context
         self._host = host

@@ -230,7 +230,7 @@ def _own_server(what: str) -> str:
 
 
 def choose(asked: Iterable[Isolation | None], default: Isolation, needs_own: str) -> Isolation:
-    """Choose a test's isolation: the nearest requested one, else the one that the test needs, else ``default``.
+    """Choose a test's isolation: the nearest requested isolation, else the isolation that the test needs, else ``default``.
 
     Raises:
         ConfigError: the test requests a shared server and needs a separate one.

@@ -49,7 +49,7 @@ class LocalCluster:
         disable_admission_plugins: Admission plug-ins not to run. None: all run; but without controllers ``ServiceAccount`` does not (as in
             envtest), because it requires accounts, which controllers make.
         descriptions: Texts of ``kubectl explain``: an OpenAPI document, or a context of the user's kubeconfig whose cluster has the
-            texts. None: those that ``kubeloop descriptions import`` imported last, else short texts.
+            texts. None: the texts of the last ``kubeloop descriptions import``, else short texts.
         timeout: Seconds to wait for the start.
 
     Raises:

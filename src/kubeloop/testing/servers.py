@@ -1,4 +1,4 @@
-"""Embedded API servers in the test's event loop: one that serves TLS on a socket, one without a socket."""
+"""Embedded API servers in the test's event loop: a server with TLS on a socket, and a server without a socket."""
 
 from __future__ import annotations
 

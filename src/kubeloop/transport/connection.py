@@ -96,6 +96,15 @@ class PooledAnswer:
     """The head of a response with an unread body. Call ``close``; after the whole body was read it returns the connection to the pool."""
 
     def __init__(self, pool: Connections, wire: ClientConnection, status: int, headers: Headers, request: OutgoingRequest) -> None:
+        """Create the response.
+
+        Args:
+            pool: Gets the connection back after the whole body was read.
+            wire: The connection, with the body unread.
+            status: HTTP status code.
+            headers: Headers of the response.
+            request: The request, for its limits of time.
+        """
         self._pool = pool
         self._wire: ClientConnection | None = wire
         self._complete = False
@@ -173,6 +182,14 @@ class Connections:
     """
 
     def __init__(self, config: ClusterConfig, authenticator: RequestAuthenticator, clock: Clock, figures: RequestCounters) -> None:
+        """Create an empty pool; ``send`` opens connections.
+
+        Args:
+            config: Address, TLS and credentials of the server.
+            authenticator: Adds credentials to requests.
+            clock: Measures idle times and limits.
+            figures: Counts requests, lookups and reloads of certificates.
+        """
         self.config = config
         self._authenticator = authenticator
         self._clock = clock

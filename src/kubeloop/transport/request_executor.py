@@ -100,7 +100,15 @@ class RequestCall(msgspec.Struct):
 
 
 class RequestExecutor:
-    """Executes the calls of one transport. ``sender`` returns the sender of requests, or raises TransportError after ``close``."""
+    """Executes the calls of one transport.
+
+    Args:
+        config: Address and credentials of the server.
+        clock: Measures deadlines and pauses between tries.
+        authenticator: Adds credentials to requests, and renews them after a 401.
+        manners: Limits, retries, hooks and metrics.
+        sender: Returns the sender of requests, or raises TransportError after ``close``.
+    """
 
     def __init__(
         self,

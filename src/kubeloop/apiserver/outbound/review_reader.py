@@ -30,12 +30,20 @@ _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind
 
 
 def read_review(body: bytes, group: str, version: str, kind: str, fields: Mapping[str, str]) -> tuple[JSONObject | None, str]:
-    """The ``response`` of a review (None when there is none), and what the answer says that it is (``group/version, Kind=kind``).
+    """Parse the review that a webhook returned.
 
-    ``fields`` gives Go's types of the response's fields; others are left alone.
+    Args:
+        body: The body of the webhook's response.
+        group: The expected API group, for example ``admission.k8s.io``.
+        version: The expected version.
+        kind: The expected kind, for example ``AdmissionReview``.
+        fields: Fields of the review's ``response`` and their types in Go. Other fields are not checked.
+
+    Returns:
+        The ``response`` of the review, None if it has none; and the kind that the body states, as ``group/version, Kind=kind``.
 
     Raises:
-        CallFailed: no JSON object, another kind or version, or a field of another type.
+        CallFailed: The body is no JSON object, another kind or version, or a field of another type.
     """
     try:
         tree = json.loads(body)

@@ -101,7 +101,7 @@ class Deletions:
         return uid in self._uids
 
     def listed(self, before: str, version: str) -> None:
-        """Record a list at ``version`` after a watch at ``before``. The first list, and one that goes back in time, begin a new history."""
+        """Record a list at ``version`` after a watch at ``before``. The first list, and a list of an older version, begin a new history."""
         old, new = decimal(before), decimal(version)
         if new is None or (old is not None and old <= new):
             return

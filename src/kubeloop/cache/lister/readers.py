@@ -43,7 +43,10 @@ class DocumentSelector:
         self._fields: FieldSelector | None = parse_field_selector(field_selector) if field_selector else None
 
     def of(self, document: bytes) -> bool | None:
-        """Return whether the document is selected; None if only the server can tell: a computed field, or one that is not a plain value."""
+        """Return whether the document is selected.
+
+        None if only the server can tell: a computed field, or a field whose value is a list or an object.
+        """
         if self._labels is None and self._fields is None:
             return True
         tree: Any = msgspec.json.decode(document)

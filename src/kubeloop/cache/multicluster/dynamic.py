@@ -90,7 +90,9 @@ _log = logger_with_context("kubeloop.cache")
 
 
 class DynamicInformers:
-    """Informers for all custom kinds that the server serves, or for those that ``accepts`` chooses. They come and go with the definitions.
+    """Informers for all custom kinds that the server serves, or for the kinds that ``accepts`` chooses.
+
+    They come and go with the definitions.
 
     Guarantees
         A kind is listed and watched from the event on that establishes its definition; in one version, the stored one if it is served.

@@ -32,7 +32,7 @@ _CLOSE = 255
 _WAITING = 32
 
 
-class Channel(IntEnum):
+class StreamChannel(IntEnum):
     """The numbers of the channels in WebSocket messages."""
 
     STDIN = 0
@@ -43,11 +43,11 @@ class Channel(IntEnum):
 
 
 _NAMES = {
-    Channel.STDIN: "stdin",
-    Channel.STDOUT: "stdout",
-    Channel.STDERR: "stderr",
-    Channel.ERROR: "error",
-    Channel.RESIZE: "resize",
+    StreamChannel.STDIN: "stdin",
+    StreamChannel.STDOUT: "stdout",
+    StreamChannel.STDERR: "stderr",
+    StreamChannel.ERROR: "error",
+    StreamChannel.RESIZE: "resize",
 }
 
 
@@ -56,13 +56,13 @@ class Channels(Protocol):
 
     protocol: str
 
-    async def send(self, channel: Channel, data: bytes) -> None:
+    async def send(self, channel: StreamChannel, data: bytes) -> None:
         """Send data. Raises TransportError if the peer has gone."""
 
-    async def end(self, channel: Channel) -> None:
+    async def end(self, channel: StreamChannel) -> None:
         """End a channel. Raises StreamError if the protocol cannot express that."""
 
-    async def receive(self) -> tuple[Channel, bytes] | None:
+    async def receive(self) -> tuple[StreamChannel, bytes] | None:
         """Return the next piece of output or the result; None after the peer's regular end."""
 
 
@@ -74,11 +74,11 @@ class SocketChannels:
         self._socket = socket
         self._where = where
 
-    async def send(self, channel: Channel, data: bytes) -> None:
+    async def send(self, channel: StreamChannel, data: bytes) -> None:
         for at in range(0, len(data), PIECE):
             await self._socket.send(bytes((channel,)) + data[at : at + PIECE])
 
-    async def end(self, channel: Channel) -> None:
+    async def end(self, channel: StreamChannel) -> None:
         if self.protocol != V5:
             raise StreamError(
                 f"{self._where}: the server speaks {self.protocol}, which cannot end the input while the output goes on; "
@@ -86,36 +86,36 @@ class SocketChannels:
             )
         await self._socket.send(bytes((_CLOSE, channel)))
 
-    async def receive(self) -> tuple[Channel, bytes] | None:
+    async def receive(self) -> tuple[StreamChannel, bytes] | None:
         while (message := await self._socket.receive()) is not None:
             # An empty message says that the server is ready, a CLOSE signal confirms the end of a channel.
-            if len(message) > 1 and message[0] in (Channel.STDOUT, Channel.STDERR, Channel.ERROR):
-                return Channel(message[0]), message[1:]
+            if len(message) > 1 and message[0] in (StreamChannel.STDOUT, StreamChannel.STDERR, StreamChannel.ERROR):
+                return StreamChannel(message[0]), message[1:]
         return None
 
 
 class StreamChannels:
     """Channels as the streams of a SPDY connection; each ends separately."""
 
-    def __init__(self, streams: dict[Channel, SpdyStream], protocol: str, where: str) -> None:
+    def __init__(self, streams: dict[StreamChannel, SpdyStream], protocol: str, where: str) -> None:
         self.protocol = protocol
         self._streams = streams
         self._where = where
-        self._come: asyncio.Queue[tuple[Channel, bytes] | Exception | None] = asyncio.Queue(_WAITING)
+        self._come: asyncio.Queue[tuple[StreamChannel, bytes] | Exception | None] = asyncio.Queue(_WAITING)
         self._reading: asyncio.Task[None] | None = None
         self._ended = False
 
-    async def send(self, channel: Channel, data: bytes) -> None:
+    async def send(self, channel: StreamChannel, data: bytes) -> None:
         try:
             await self._streams[channel].write(data)
         except (StreamReset, OSError) as error:
             raise TransportError(f"{self._where}: the server has ended the connection ({error})") from error
 
-    async def end(self, channel: Channel) -> None:
+    async def end(self, channel: StreamChannel) -> None:
         with contextlib.suppress(StreamReset, OSError):
             await self._streams[channel].close()
 
-    async def receive(self) -> tuple[Channel, bytes] | None:
+    async def receive(self) -> tuple[StreamChannel, bytes] | None:
         if self._ended:
             return None
         item = await self._come.get()
@@ -126,7 +126,7 @@ class StreamChannels:
 
     async def read_all(self) -> None:
         """Forward data of all streams to ``receive`` until they have ended. Runs concurrently with the session."""
-        readers = [one for one in (Channel.STDOUT, Channel.STDERR, Channel.ERROR) if one in self._streams]
+        readers = [one for one in (StreamChannel.STDOUT, StreamChannel.STDERR, StreamChannel.ERROR) if one in self._streams]
         end: Exception | None = None
         try:
             async with asyncio.TaskGroup() as group:
@@ -138,7 +138,7 @@ class StreamChannels:
             end = errors
         await self._come.put(end)
 
-    async def _read(self, channel: Channel) -> None:
+    async def _read(self, channel: StreamChannel) -> None:
         stream = self._streams[channel]
         try:
             while data := await stream.read():
@@ -151,7 +151,7 @@ class StreamChannels:
 
 @asynccontextmanager
 async def open_channels(
-    transport: Transport, path: str, query: Query, wanted: Sequence[Channel], clock: Clock, where: str, *, ends_input: bool
+    transport: Transport, path: str, query: Query, wanted: Sequence[StreamChannel], clock: Clock, where: str, *, ends_input: bool
 ) -> AsyncIterator[Channels]:
     """Request a command and open its channels, by WebSocket; if that is refused, once by SPDY (client-go's fallback).
 
@@ -195,7 +195,7 @@ def may_try_other_protocol(refusal: Exception) -> bool:
 
 @asynccontextmanager
 async def _by_spdy(
-    transport: Transport, path: str, query: Query, wanted: Sequence[Channel], clock: Clock, where: str
+    transport: Transport, path: str, query: Query, wanted: Sequence[StreamChannel], clock: Clock, where: str
 ) -> AsyncIterator[StreamChannels]:
     headers = {STREAM_PROTOCOL: f"{V5}, {V4}"}
     async with transport.upgrade("POST", path, protocol=PROTOCOL, query=query, headers=headers) as wire:
@@ -212,12 +212,14 @@ async def _by_spdy(
                 await end_tasks(reading, logger=_logger)
 
 
-async def _open_streams(connection: SpdyConnection, wanted: Sequence[Channel], where: str, clock: Clock) -> dict[Channel, SpdyStream]:
-    streams: dict[Channel, SpdyStream] = {}
+async def _open_streams(
+    connection: SpdyConnection, wanted: Sequence[StreamChannel], where: str, clock: Clock
+) -> dict[StreamChannel, SpdyStream]:
+    streams: dict[StreamChannel, SpdyStream] = {}
     try:
         async with TimeLimit(clock, OPEN_TIME):
             # The outcome's stream is opened first: what fails from then on can be told.
-            for channel in (Channel.ERROR, *wanted):
+            for channel in (StreamChannel.ERROR, *wanted):
                 streams[channel] = await connection.open({"streamtype": _NAMES[channel]})
     except TimeoutError as error:
         raise TransportError(f"{where}: the server did not take the streams within {OPEN_TIME:g} s") from error

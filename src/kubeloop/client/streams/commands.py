@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from kubeloop.client.streams.channels import PIECE, Channel, open_channels
+from kubeloop.client.streams.channels import PIECE, StreamChannel, open_channels
 from kubeloop.client.streams.errors import OutputTooLarge, StreamError
 from kubeloop.client.streams.session import ExecResult, ExecSession
 from kubeloop.client.streams.targets import ContainerLocation, Target, check_running, container_of, find_pod
@@ -102,8 +102,8 @@ async def _session(
         "tty": tty or None,
     }
     # With a terminal there is one output only, and its window may change.
-    wanted = [Channel.STDIN] if stdin else []
-    wanted += [Channel.STDOUT, Channel.RESIZE] if tty else [Channel.STDOUT, Channel.STDERR]
+    wanted = [StreamChannel.STDIN] if stdin else []
+    wanted += [StreamChannel.STDOUT, StreamChannel.RESIZE] if tty else [StreamChannel.STDOUT, StreamChannel.STDERR]
     channels = open_channels(client.transport, place.path(action), query, wanted, client.clock, where, ends_input=stdin and not tty)
     async with contextlib.AsyncExitStack() as stack:
         try:

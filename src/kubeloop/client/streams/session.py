@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from kubeloop.client.streams.channels import Channel, Channels
+from kubeloop.client.streams.channels import Channels, StreamChannel
 from kubeloop.client.streams.errors import CommandFailed, StreamError
 from kubeloop.meta.errors import ApiError, TransportError
 from kubeloop.meta.status import Status
@@ -121,7 +121,7 @@ class ExecSession:
         That the command ends with the block: it loses its input and its readers, and most commands end then, but Kubernetes kills none.
     """
 
-    def __init__(self, channels: Channels, where: str, wanted: frozenset[Channel]) -> None:
+    def __init__(self, channels: Channels, where: str, wanted: frozenset[StreamChannel]) -> None:
         self.where = where
         self._channels = channels
         self._wanted = wanted
@@ -151,10 +151,10 @@ class ExecSession:
         Raises:
             StreamError: the session has no ``stdin``, or its input has ended. TransportError: the connection has ended.
         """
-        self._check(Channel.STDIN, "stdin=True")
+        self._check(StreamChannel.STDIN, "stdin=True")
         if self._input_ended:
             raise StreamError(f"{self.where}: the input has ended already")
-        await self._channels.send(Channel.STDIN, data)
+        await self._channels.send(StreamChannel.STDIN, data)
 
     async def close_stdin(self) -> None:
         """End the input; output can still arrive.
@@ -162,9 +162,9 @@ class ExecSession:
         Raises:
             StreamError: the server supports only v4, in which the input cannot end before the session.
         """
-        self._check(Channel.STDIN, "stdin=True")
+        self._check(StreamChannel.STDIN, "stdin=True")
         if not self._input_ended:
-            await self._channels.end(Channel.STDIN)
+            await self._channels.end(StreamChannel.STDIN)
             self._input_ended = True
 
     async def resize(self, columns: int, rows: int) -> None:
@@ -173,8 +173,8 @@ class ExecSession:
         Raises:
             StreamError: there is no terminal (``tty=True``).
         """
-        self._check(Channel.RESIZE, "tty=True")
-        await self._channels.send(Channel.RESIZE, msgspec.json.encode({"Width": columns, "Height": rows}))
+        self._check(StreamChannel.RESIZE, "tty=True")
+        await self._channels.send(StreamChannel.RESIZE, msgspec.json.encode({"Width": columns, "Height": rows}))
 
     def __aiter__(self) -> AsyncIterator[Output]:
         return self
@@ -194,12 +194,12 @@ class ExecSession:
                 self._exit_code = exit_code(bytes(self._outcome), self.where)
                 break
             channel, data = received
-            if channel is Channel.ERROR:
+            if channel is StreamChannel.ERROR:
                 self._outcome += data
                 if len(self._outcome) > _OUTCOME:
                     raise StreamError(f"{self.where}: the outcome is longer than {_OUTCOME} bytes")
             else:
-                return Output("stdout" if channel is Channel.STDOUT else "stderr", data)
+                return Output("stdout" if channel is StreamChannel.STDOUT else "stderr", data)
         raise StopAsyncIteration
 
     async def wait(self) -> int:
@@ -208,7 +208,7 @@ class ExecSession:
             pass
         return self.exit_code
 
-    async def _receive(self) -> tuple[Channel, bytes] | None:
+    async def _receive(self) -> tuple[StreamChannel, bytes] | None:
         if not self._outcome:
             return await self._channels.receive()
         try:
@@ -217,6 +217,6 @@ class ExecSession:
         except (TimeoutError, TransportError):
             return None  # all that there was to say has been said
 
-    def _check(self, channel: Channel, argument: str) -> None:
+    def _check(self, channel: StreamChannel, argument: str) -> None:
         if channel not in self._wanted:
             raise StreamError(f"{self.where}: this session was opened without {argument}")

@@ -40,7 +40,9 @@ class WaitClient(Protocol):
 
     def watch(
         self, kind: type[R], *, namespace: str | None = ..., field_selector: Fields | None = ..., resource_version: str | None = ...
-    ) -> Watch[R]: ...
+    ) -> Watch[R]:
+        """Watch objects; the declaration of ``Client.watch``, which lists the arguments."""
+        ...
 
 
 class _Faults:

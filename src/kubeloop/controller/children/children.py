@@ -98,7 +98,7 @@ class Children:
         source: A controller (its caches, its name as field manager, the kinds that it ``owns``), or a client; then all reads go to the
             server.
         name: Name of the set, if one owner has several.
-        kinds: Kinds to prune. None: those that the controller owns.
+        kinds: Kinds to prune. None: the kinds that the controller owns.
         field_manager: Field manager of the writes. Empty: the controller's name; required with a client.
         mode: "apply" is server-side apply; "patch" creates, and then sends merge patches.
         force: An apply takes over fields of other managers (Kubernetes' advice for controllers); else it fails with Conflict.

@@ -148,7 +148,7 @@ def on_change(
     backoff: float = 1.0,
     timeout: float | None = None,
 ) -> Callable[[C], C]:
-    """Call ``method(self, obj, old, new)`` when the value at ``path`` differs from the one that was last handled.
+    """Call ``method(self, obj, old, new)`` when the value at ``path`` differs from the last value that was handled.
 
     ``old`` and ``new`` are JSON values, None where there is none; ``old`` is ``UNKNOWN`` if it took more than 1 KiB. The method is not
     called

@@ -215,7 +215,7 @@ def after_read(seen: LeaseObservation, identity: str, duration: int, now: float,
         seen: The record, and when it last changed.
         identity: The candidate.
         duration: Lease duration in seconds.
-        now: Monotonic time before the read: an expiry that is found too late is safe, one that is found too early is not.
+        now: Monotonic time before the read: an expiry that is noticed too late is safe, an expiry that is noticed too early is not.
         wall: Time of day, for the record.
 
     Returns:

@@ -81,7 +81,7 @@ def to_controller(owner: type[Resource], *, namespaced: bool = True) -> Callable
 class to_label(MapFunc):  # noqa: N801  # used as its sisters, which are functions
     """Mapping to the object whose name is the value of a label of the changed object; none without the label.
 
-    It is in the same namespace, or in the one that the label ``namespace_label`` names.
+    It is in the same namespace, or in the namespace that the label ``namespace_label`` names.
 
     Example:
         >>> from kubeloop.controller import Controller, Watch

@@ -190,7 +190,7 @@ class EndpointServers:
         endpoints: The configured addresses.
         figures: Times and results of reconciles.
         clock: Clock of time limits.
-        parts: Other parts of the manager; background tasks of those that have an attribute ``tasks`` are shown too.
+        parts: Other parts of the manager; the background tasks of a part with an attribute ``tasks`` are shown too.
     """
 
     def __init__(

@@ -17,7 +17,14 @@ PODS = GroupVersionResource("", "v1", "pods")
 
 
 async def find(scope: RequestScope, gvr: GroupVersionResource, namespace: str, name: str) -> JSONObject | None:
-    """Return a stored object, which the caller must not change; None if there is none."""
+    """Return a stored object, which the caller must not change; None if there is none.
+
+    Args:
+        scope: The scope of the request.
+        gvr: The resource of the object.
+        namespace: Its namespace; empty for a cluster-scoped resource.
+        name: Its name.
+    """
     resource = scope.services.registry.get(gvr)
     found = await scope.services.objects.get(resource, namespace, name) if resource is not None else None
     return found.obj if found is not None else None
