@@ -1,8 +1,8 @@
 """``python -m tools.docstrings``: counts public functions and classes whose docstrings lack what a caller needs (CONTRIBUTING.md).
 
 A public function with four or more parameters needs ``Args:``; ``Returns:`` if it returns something that its docstring does not
-state; ``Raises:`` if it raises. A function that says that it is the implementation of a public method leaves them to that method. A class of
-the public API needs an example, a doctest; ``tests/docs/test_docstrings.py`` runs them. Generated code (``kubeloop.api``) is left out.
+state; ``Raises:`` if it raises. A function that says that it is the implementation of a public method leaves them to that method. A class
+of the public API needs an example, a doctest; ``tests/docs/test_docstrings.py`` runs them. Generated code (``kubeloop.api``) is left out.
 
 Exit status: 1 if a figure is higher than ``tools/docstrings.json`` allows.
 ``--update`` lowers the figures there to those of today; it never raises one. ``--list PACKAGE`` prints each place.
