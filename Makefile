@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers structure unit unit-short unit-clients test-disk test-real test-real-short conformance bench million soak soak-informers soak-controllers soak-server soak-tests fuzz mutants generate release lock clean
+.PHONY: help setup demo test lint types layers structure unit unit-short unit-threads unit-clients test-disk test-real test-real-short conformance bench million soak soak-informers soak-controllers soak-server soak-tests fuzz mutants generate release lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ unit: $(STAMP)  ## pytest
 
 unit-short: $(STAMP)  ## the suites in which versions of Python differ most, about a minute
 	@$(PYTEST) $(SHORT_SUITES)
+
+unit-threads: $(STAMP)  ## the suites of the parts that may be called from any thread, for free-threaded builds of Python
+	@$(PYTEST) tests/cache/lister tests/cache/store tests/blocking tests/timing
 
 unit-clients: $(STAMP)  ## pytest without the server's suites, the programs in other languages, and what no version of Python changes
 	@$(PYTEST) $(addprefix --ignore=,$(SAME_ON_EACH)) tests/apiserver/storage examples $(wildcard tests/test_*.py) \

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from kubeloop.api.core.v1 import Namespace, ServiceAccount
 from kubeloop.client import Client
@@ -49,8 +49,9 @@ _LONG_FILES = (
 )
 
 # The same examples on every run, so that a change is judged by what it changed. To look for new ones: HYPOTHESIS_PROFILE=explore make unit
-settings.register_profile("steady", derandomize=True, deadline=None)
-settings.register_profile("explore", deadline=None, max_examples=2000)
+# How long the drawing of values takes depends on the load of the machine.
+settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("explore", settings.get_profile("steady"), derandomize=False, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
