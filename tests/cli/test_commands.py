@@ -42,6 +42,12 @@ def test_every_command_has_help(path: tuple[str, ...], option: str) -> None:
     assert "..." not in result.output.split("Commands:")[-1] or "Commands:" not in result.output, "a command's help is cut off"
 
 
+@pytest.mark.parametrize("path", ALL, ids=lambda path: " ".join(path) or "kubeloop")
+def test_a_command_that_is_called_without_the_root_has_help_too(path: tuple[str, ...]) -> None:
+    context = ALL[path].make_context(path[-1] if path else "kubeloop", [], resilient_parsing=True)
+    assert context.help_option_names == ["-h", "--help"]
+
+
 @pytest.mark.parametrize("path", sorted(HIDDEN), ids=" ".join)
 def test_commands_of_maintainers_work_and_are_not_listed(path: tuple[str, ...]) -> None:
     assert ALL[path].hidden

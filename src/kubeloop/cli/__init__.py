@@ -26,7 +26,7 @@ _COMMANDS = {
 }
 
 
-@click.group(cls=LazyGroup, lazy=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, lazy=_COMMANDS)
 @click.version_option(VERSION, message="%(version)s")
 def main() -> None:
     """Kubernetes client, informers, controllers and an embedded API server."""

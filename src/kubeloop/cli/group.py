@@ -8,7 +8,7 @@ import importlib
 import os
 import signal
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -16,9 +16,24 @@ from click.shell_completion import CompletionItem, get_completion_class
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.program import TRACEBACK
 
+#: Every command prints its help for both, also when it is called without the root, whose settings it would get otherwise.
+_HELP: Final = {"help_option_names": ["-h", "--help"]}
+
+
+class Command(click.Command):
+    """A command that prints its help for ``-h`` too."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{**options, "context_settings": {**_HELP, **options.get("context_settings", {})}})
+
 
 class CommandGroup(click.Group):
-    """A group that suggests the nearest command for a misspelt one."""
+    """A group that suggests the nearest command for a misspelt one, and prints its help for ``-h`` too."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{**options, "context_settings": {**_HELP, **options.get("context_settings", {})}})
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
@@ -96,7 +111,7 @@ Load it:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=Command, epilog=_EPILOG)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubeloop.cli.group import CommandGroup
+from kubeloop.cli.group import Command, CommandGroup
 from kubeloop.meta.errors import ApiError, ConfigError, KubeloopError, NotFound
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ async def _document(context: str, kubeconfig: Path | None) -> Any:
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("revision", type=click.IntRange(min=0))
 @click.option("--kubeconfig", type=_FILE, help="Default: $KUBECONFIG or ~/.kube/config.")
 @click.option("--context", help="Context of the kubeconfig.")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from kubeloop.cli.group import Command
 from kubeloop.meta.errors import ConfigError, Forbidden, KubeloopError, Unauthorized
 from kubeloop.meta.signals import on_signal
 from kubeloop.tasks import end_tasks
@@ -56,7 +57,7 @@ class WatchRequest:
     once: bool
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=Command, epilog=_EPILOG)
 @click.argument("kind")
 @click.argument("name", required=False)
 @click.option("-n", "--namespace", help="Namespace. Default: that of the context.")

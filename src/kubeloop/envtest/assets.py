@@ -20,7 +20,7 @@ _MARK: Final = "# A launcher of kubeloop (kubeloop envtest-assets). It is replac
 _TRIAL: Final = 60.0
 
 
-@click.command("envtest-assets")
+@click.command("envtest-assets", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 def envtest_assets(directory: Path) -> None:
     """Write kube-apiserver, etcd and kubectl into DIRECTORY, for envtest of controller-runtime.

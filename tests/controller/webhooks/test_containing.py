@@ -25,7 +25,7 @@ async def raises_in_kubeloop() -> None:
     ("work", "level", "files"),
     [
         pytest.param(raises, logging.INFO, ["test_containing.py"], id="only the user's frames"),
-        pytest.param(raises_in_kubeloop, logging.INFO, ["test_containing.py", "label_parser.py"], id="the user's line and the last"),
+        pytest.param(raises_in_kubeloop, logging.INFO, ["test_containing.py", "label_requirement.py"], id="the user's line and the last"),
         pytest.param(raises, logging.DEBUG, ["admission.py", "test_containing.py"], id="at level DEBUG all frames"),
     ],
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubeloop.cli.application import controllers_at
+from kubeloop.cli.group import Command
 from kubeloop.meta.columns import WIDTH
 from kubeloop.meta.errors import ConfigError, KubeloopError
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("app", metavar="[MODULE:NAME]", required=False)
 @click.option("--kubeconfig", type=_FILE, help="Default: $KUBECONFIG, ~/.kube/config, or the pod's own cluster.")
 @click.option("--context", help="Context of the kubeconfig.")

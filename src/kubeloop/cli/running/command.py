@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kubeloop.cli.flags import DurationParameter
+from kubeloop.cli.group import Command
 from kubeloop.meta.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ MODULE:NAME is one of
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=Command, epilog=_EPILOG)
 @click.argument("app", metavar="MODULE:NAME")
 @click.option("--kubeconfig", type=_FILE, help="Default: $KUBECONFIG, ~/.kube/config, or the pod's own cluster.")
 @click.option("--context", default="", help="Context of the kubeconfig.")
