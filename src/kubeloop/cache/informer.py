@@ -197,7 +197,7 @@ class Informer(Generic[R]):
 
         Raises:
             Unauthorized, Forbidden, UntrustedCertificate: at once: waiting does not help. InformerStopped: it has stopped, synced or not.
-            DeadlineError: not in time; the text names the objects that have not synced and why the last request failed.
+            DeadlineError: the timeout expired; the message names the objects that have not synced and why the last request failed.
         """
         await self._runner.wait_synced(timeout)
 

@@ -168,7 +168,7 @@ class Informers(ObservableInformers):
         persist_secrets: Save Secrets too.
 
     Raises:
-        TypeError, ValueError: an argument has a wrong type or value; the text names the argument and valid values.
+        TypeError, ValueError: an argument has a wrong type or value; the message names the argument and valid values.
 
     Example:
         >>> async with Informers(client) as informers:
@@ -260,7 +260,7 @@ class Informers(ObservableInformers):
             ValueError: an invalid namespace, or one for a cluster-scoped kind; an unreadable selector; a malformed path; a negative number;
                 an
                 index that exists with another source.
-            TypeError: an argument has a wrong type; the text names the argument and valid values.
+            TypeError: an argument has a wrong type; the message names the argument and valid values.
             UnknownKind: the class names no kind.
             InformerStopped: the block has ended.
         """
@@ -296,13 +296,13 @@ class Informers(ObservableInformers):
 
         Args:
             kind: Class of the objects.
-            namespace: As of ``of``.
-            label_selector: As of ``of``.
-            field_selector: As of ``of``.
-            indexes: As of ``of``, over metadata.
-            paths: As of ``of``, of metadata.
-            managed_fields: As of ``of``.
-            page_size: As of ``of``.
+            namespace: See ``of``.
+            label_selector: See ``of``.
+            field_selector: See ``of``.
+            indexes: See ``of``, over metadata.
+            paths: See ``of``, of metadata.
+            managed_fields: See ``of``.
+            page_size: See ``of``.
         """
         arguments.check_kind(kind, "metadata")
         arguments.check_flag("managed_fields", managed_fields)
@@ -390,7 +390,7 @@ class Informers(ObservableInformers):
 
         Raises:
             Unauthorized, Forbidden, UntrustedCertificate: at once: waiting does not help. InformerStopped: the block has ended.
-            DeadlineError: not in time; the text names each informer that is not synced and why its last request failed.
+            DeadlineError: the timeout expired; the message names each informer that is not synced and why its last request failed.
         """
         await self._progress.until(self._all_synced, timeout, self._missing)
 

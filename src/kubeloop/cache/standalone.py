@@ -336,8 +336,8 @@ class ExpiringStore(ObjectStore[T]):
 
     Args:
         ttl: Lifetime in seconds. 0 or less: objects never expire.
-        key_function: As of ``ObjectStore``.
-        indexers: As of ``ObjectStore``.
+        key_function: See ``ObjectStore``.
+        indexers: See ``ObjectStore``.
         clock: Clock of the lifetimes. None: the system's monotonic clock.
 
     Example:

@@ -38,7 +38,7 @@ class Progress:
         """Return when ``done()``; whatever ``done`` raises is raised here. ``timeout`` in seconds of the clock.
 
         Raises:
-            DeadlineError: not in time; the text is what ``missing()`` says then.
+            DeadlineError: the timeout expired; the message is what ``missing()`` says then.
         """
         late = False
 
@@ -70,7 +70,7 @@ class Syncing(Protocol):
         """Return when it has synced. Seconds.
 
         Raises:
-            DeadlineError: not in time; the text names the missing parts.
+            DeadlineError: the timeout expired; the message names the missing parts.
         """
 
 
@@ -78,7 +78,7 @@ async def all_synced(*parts: Syncing, timeout: float = 120.0) -> None:
     """Return when all of them have synced. Seconds.
 
     Raises:
-        DeadlineError: some have not in time; the text is that of each of them.
+        DeadlineError: some have the timeout expired; the message is that of each of them.
         Whatever one of them raises else, at once.
     """
     await _all(part.wait_synced(timeout) for part in parts)
@@ -91,7 +91,7 @@ class Draining(Protocol):
         """Return when the handler has returned from every event that it was offered before this call. Seconds.
 
         Raises:
-            DeadlineError: not in time; the text says how many events wait.
+            DeadlineError: the timeout expired; the message says how many events wait.
         """
 
 
@@ -99,7 +99,7 @@ async def all_drained(registrations: Iterable[Draining], timeout: float = 120.0)
     """Return when each handler has returned from every event that it was offered before this call. Seconds.
 
     Raises:
-        DeadlineError: not in time; the text says how many events wait for each handler.
+        DeadlineError: the timeout expired; the message says how many events wait for each handler.
     """
     await _all(registration.wait_drained(timeout) for registration in registrations)
 

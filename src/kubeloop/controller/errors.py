@@ -12,7 +12,7 @@ log = logger_with_context("kubeloop.controller.manager")
 
 
 class DeclarationError(KubeloopError, TypeError):
-    """A class declares something that cannot work, or omits something that it must declare; the text names the class and the fix."""
+    """A class declares something that cannot work, or omits something that it must declare; the message names the class and the fix."""
 
 
 class ManagerError(KubeloopError):
@@ -20,7 +20,7 @@ class ManagerError(KubeloopError):
 
 
 class GraceExceeded(ManagerError):
-    """Work had not ended within the grace, and was cancelled. ``names`` lists it."""
+    """Work had not ended within the grace period, and was cancelled. ``names`` lists it."""
 
     def __init__(self, seconds: float, names: list[str]) -> None:
         super().__init__(f"not ended within {seconds:g} s, cancelled: {', '.join(names)}")

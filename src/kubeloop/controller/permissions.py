@@ -54,7 +54,7 @@ def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBa
         What ``reconcile`` asks of the client beyond that; say it in ``writes`` and ``reads``.
 
     Raises:
-        UnknownKind: a kind whose plural or scope only a server knows (``Unstructured``); names the controller and the way out.
+        UnknownKind: a kind whose plural or scope only a server knows (``Unstructured``); names the controller and what to do instead.
     """
     found = _Found()
     for controller in controllers:

@@ -93,7 +93,7 @@ def check_feature_gates(values: Sequence[str]) -> None:
     """Accepts gates that are set to their default, which is how the embedded server behaves.
 
     Raises:
-        FlagError: An unknown gate, a value that is no boolean, or a gate that is set to another value; names the gate.
+        FlagError: An unknown gate, a value that is no boolean, or a gate that is set to another value; the message names the gate.
     """
     for key, value in key_values(values, "feature-gates").items():
         component, colon, name = key.rpartition(":")
@@ -299,7 +299,7 @@ def check_runtime_config(values: Sequence[str]) -> None:
     ``api/all``, ``api/beta`` and ``api/alpha`` are accepted too, with a line in the log.
 
     Raises:
-        FlagError: Anything else; names the key.
+        FlagError: Anything else; the message names the key.
     """
     wanted = key_values(values, "runtime-config")
     if not wanted:

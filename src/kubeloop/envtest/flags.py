@@ -47,7 +47,7 @@ class Flag:
 
 
 class FlagError(Exception):
-    """A command line that the program does not accept; the text names the flag and says what to do."""
+    """A command line that the program does not accept; the message names the flag and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ class Actions(Sequence[RecordedCall]):
 
         Raises:
             AssertionError: the writes differ; the text is the difference.
-            ValueError: a line is malformed; the text names it.
+            ValueError: a line is malformed; the message names it.
         """
         rows = [_Row(line) for line in table.splitlines() if line.strip()]
         calls = list(self)

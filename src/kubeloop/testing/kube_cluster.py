@@ -83,7 +83,7 @@ class KubeCluster(ABC):
         """Install custom kinds: apply their CustomResourceDefinitions, made from the classes, and wait until they are served.
 
         Raises:
-            ConfigError: a class has no schema; the text names it.
+            ConfigError: a class has no schema; the message names it.
             Invalid: the server refuses a definition.
         """
         from kubeloop.api.apiextensions.v1 import CustomResourceDefinition

@@ -175,7 +175,7 @@ class Registration(Generic[R]):
 
         Raises:
             RuntimeError: called from within the handler itself, which would wait for its own end.
-            DeadlineError: not in time; the text says which object it is at.
+            DeadlineError: the timeout expired; the message says which object it is at.
         """
         if self._task is not None and self._task is asyncio.current_task():
             raise RuntimeError(f"handler {self.name} waits for its own end; let it return, and wait elsewhere")
@@ -187,7 +187,7 @@ class Registration(Generic[R]):
         Raises:
             HandlerFailed: at once: it raised on an initial object. InformerStopped: it was removed, or its informer ended, before.
             Unauthorized, Forbidden, UntrustedCertificate: at once, if its informer has not synced and waiting does not help.
-            DeadlineError: not in time; the text says how much waits.
+            DeadlineError: the timeout expired; the message says how much waits.
         """
         await self._progress.until(self.check, timeout, self.waiting_for)
 
@@ -195,7 +195,7 @@ class Registration(Generic[R]):
         """Wait until the handler has returned from everything that was offered before this call, or was removed. Seconds.
 
         Raises:
-            DeadlineError: not in time; the text says how much waits.
+            DeadlineError: the timeout expired; the message says how much waits.
         """
         mark = self._mark()
         await self._progress.until(lambda: self._marks_taken >= mark or self._removed, timeout, self.waiting_for)

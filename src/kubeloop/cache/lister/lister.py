@@ -61,7 +61,7 @@ class Lister(Generic[R]):
     Raises
         OutsideScope: a namespace that the informer does not watch. UnreadPath: a path that heads do not carry.
         UnknownIndex: no index of that name. ValueError: a malformed selector or path.
-        TypeError: an argument has a wrong type; names the argument and valid values.
+        TypeError: an argument has a wrong type; the message names the argument and valid values.
 
     Args:
         view: The cache.
@@ -231,11 +231,11 @@ class Lister(Generic[R]):
         """Return heads as ``range`` does, without decoding the objects.
 
         Args:
-            name: As of ``range``.
-            low: As of ``range``.
-            high: As of ``range``.
-            reverse: As of ``range``.
-            limit: As of ``range``.
+            name: See ``range``.
+            low: See ``range``.
+            high: See ``range``.
+            reverse: See ``range``.
+            limit: See ``range``.
 
         Raises:
             UnknownIndex, ValueError, TypeError: as ``range``.
@@ -254,9 +254,9 @@ class Lister(Generic[R]):
 
         Args:
             path: The path, such as ``status.phase``.
-            namespace: As of ``list``.
-            label_selector: As of ``list``.
-            where: As of ``list``.
+            namespace: See ``list``.
+            label_selector: See ``list``.
+            where: See ``list``.
         """
         read = field(path, self._view.attributes)
         return builtins.list(map(read, self.heads(namespace, label_selector, where)))
@@ -308,7 +308,7 @@ class Lister(Generic[R]):
         that another process names. A watch tells its version with each event, and once a minute where nothing happens.
 
         Raises:
-            DeadlineError: not in time; the text names what it waits for. InformerStopped: the informer has ended.
+            DeadlineError: the timeout expired; the message names what it waits for. InformerStopped: the informer has ended.
             ValueError: the version is no number. TypeError: it is no text.
         """
         if min_resource_version is not None and not isinstance(min_resource_version, str):

@@ -33,7 +33,7 @@ _OWN: dict[tuple[Any, ...], Callable[[Head], Any]] = {
 
 
 class UnreadPath(KubeloopError):
-    """A query names a path that heads do not carry; the text says how to add it."""
+    """A query names a path that heads do not carry; the message says how to add it."""
 
 
 def field(path: str, attributes: Mapping[str, str]) -> Callable[[Head], Any]:

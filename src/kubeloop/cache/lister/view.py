@@ -116,11 +116,11 @@ class CacheView(Generic[R]):
         """Return the heads in a range of a sorted index; see ``Lister.range``.
 
         Args:
-            name: As of ``Lister.range``.
-            low: As of ``Lister.range``.
-            high: As of ``Lister.range``.
-            reverse: As of ``Lister.range``.
-            limit: As of ``Lister.range``.
+            name: See ``Lister.range``.
+            low: See ``Lister.range``.
+            high: See ``Lister.range``.
+            reverse: See ``Lister.range``.
+            limit: See ``Lister.range``.
 
         Raises:
             UnknownIndex, ValueError, TypeError: as ``Lister.range``.

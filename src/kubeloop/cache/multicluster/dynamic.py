@@ -110,10 +110,10 @@ class DynamicInformers:
     Args:
         informers: The factory that makes the informers.
         accepts: Returns whether to run an informer for a kind. Default: all kinds.
-        namespace: As of ``Informers.of``, for kinds that have namespaces.
-        label_selector: As of ``Informers.of``.
-        field_selector: As of ``Informers.of``.
-        paths: As of ``Informers.of``.
+        namespace: See ``Informers.of``, for kinds that have namespaces.
+        label_selector: See ``Informers.of``.
+        field_selector: See ``Informers.of``.
+        paths: See ``Informers.of``.
         started: Called with each informer that starts; a plain function.
         stopped: Called with each informer that has stopped; a plain function.
 
@@ -171,13 +171,13 @@ class DynamicInformers:
         """Add a handler for every kind that is served now or later. It is called for one event at a time.
 
         Args:
-            added: As of ``Informer.on_event``.
-            updated: As of ``Informer.on_event``.
-            deleted: As of ``Informer.on_event``.
-            where: As of ``Informer.on_event``.
-            coalesce: As of ``Informer.on_event``.
-            resync: As of ``Informer.on_event``.
-            name: As of ``Informer.on_event``.
+            added: See ``Informer.on_event``.
+            updated: See ``Informer.on_event``.
+            deleted: See ``Informer.on_event``.
+            where: See ``Informer.on_event``.
+            coalesce: See ``Informer.on_event``.
+            resync: See ``Informer.on_event``.
+            name: See ``Informer.on_event``.
 
         Returns:
             The registration, which removes the handler from all kinds.

@@ -86,15 +86,15 @@ class MulticlusterInformers:
 
     Args:
         clients: Name of a cluster -> client; the name appears in keys and logs. Or only clients: they are named by their kubeconfigs.
-        resync: As of ``Informers``.
-        clock: As of ``Informers``.
-        rng: As of ``Informers``.
-        read_your_writes: As of ``Informers``.
-        policy: As of ``Informers``.
+        resync: See ``Informers``.
+        clock: See ``Informers``.
+        rng: See ``Informers``.
+        read_your_writes: See ``Informers``.
+        policy: See ``Informers``.
 
     Raises:
         ValueError: no client, or two with the same name.
-        TypeError: an element of ``clients`` is not a client; the text names it.
+        TypeError: an element of ``clients`` is not a client; the message names it.
 
     Example:
         >>> async with MulticlusterInformers({"west": client}) as informers:
@@ -143,7 +143,7 @@ class MulticlusterInformers:
 
         Raises:
             Unauthorized, Forbidden, UntrustedCertificate: at once, of any cluster; a note on the error names it.
-            DeadlineError: not in time; the text names each cluster that has not synced, what of it, and why.
+            DeadlineError: the timeout expired; the message names each cluster that has not synced, what of it, and why.
         """
         await all_synced(*(_Named(name, informers) for name, informers in self.clusters.items()), timeout=timeout)
 
@@ -205,13 +205,13 @@ class MulticlusterInformer(Generic[R]):
         Each cluster has its own buffer; clusters with waiting events take turns.
 
         Args:
-            added: As of ``Informer.on_event``.
-            updated: As of ``Informer.on_event``.
-            deleted: As of ``Informer.on_event``.
-            where: As of ``Informer.on_event``.
-            coalesce: As of ``Informer.on_event``.
-            resync: As of ``Informer.on_event``.
-            name: As of ``Informer.on_event``.
+            added: See ``Informer.on_event``.
+            updated: See ``Informer.on_event``.
+            deleted: See ``Informer.on_event``.
+            where: See ``Informer.on_event``.
+            coalesce: See ``Informer.on_event``.
+            resync: See ``Informer.on_event``.
+            name: See ``Informer.on_event``.
 
         Returns:
             The registration, which removes the handler from all clusters.

@@ -129,7 +129,7 @@ def by_path(attribute: str) -> Callable[[Head], tuple[str, ...]]:
 def by_function(name: str, function: Callable[[Head], IndexValues]) -> Callable[[Head], tuple[str, ...]]:
     """Return a function that computes the index values of a head with a user's function of the object.
 
-    When it raises, or returns an invalid value, the object is in the store all the same, only not in this index; the error is
+    When it raises, or returns an invalid value, the object is in the store nevertheless, only not in this index; the error is
     logged with the object's key. (client-go takes the process down; behaviour X8.)
     """
     failures = IndexFailureLog(name)

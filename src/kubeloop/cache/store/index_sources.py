@@ -65,7 +65,8 @@ def check_sources(indexes: Mapping[str, IndexSource[R]]) -> None:
     """Check the sources of indexes when they are declared, instead of at the first object.
 
     Raises:
-        TypeError: a source is of a wrong type; names it and valid sources. ValueError: a ``ByLabel`` of a key that no label has.
+        TypeError: a source is of a wrong type; the message names it and valid sources. ValueError: a ``ByLabel`` of a key that no label
+            has.
     """
     if not isinstance(indexes, Mapping):
         raise TypeError(f'indexes={described(indexes)} has no names; give a name to each: indexes={{"node": "spec.nodeName"}}')

@@ -44,9 +44,9 @@ class SortedIndex:
 
     Args:
         name: Name of the index.
-        source: As of ``Index``.
+        source: See ``Index``.
         read: Returns the sort values of a head.
-        remember: As of ``Index``.
+        remember: See ``Index``.
     """
 
     __slots__ = ("_known", "_runs", "name", "read", "source")
@@ -125,9 +125,9 @@ class SortedIndex:
 
         Args:
             head: The object.
-            low: As of ``range``.
-            high: As of ``range``.
-            reverse: As of ``range``.
+            low: See ``range``.
+            high: See ``range``.
+            reverse: See ``range``.
         """
         remembered = self._known.get(head) if self._known is not None else None
         values = self.read(head) if remembered is None else remembered if isinstance(remembered, tuple) else (remembered,)

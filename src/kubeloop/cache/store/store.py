@@ -176,10 +176,10 @@ class Store:
 
         Args:
             name: Name of the index.
-            low: As of ``SortedIndex.range``.
-            high: As of ``SortedIndex.range``.
-            reverse: As of ``SortedIndex.range``.
-            limit: As of ``SortedIndex.range``.
+            low: See ``SortedIndex.range``.
+            high: See ``SortedIndex.range``.
+            reverse: See ``SortedIndex.range``.
+            limit: See ``SortedIndex.range``.
 
         Raises:
             UnknownIndex: no index of that name, or one without order. TypeError, ValueError: as ``SortedIndex.range``.

@@ -192,7 +192,7 @@ def check_watches(cls: type[Any], watches: Sequence[Watch[Any]]) -> None:
     """That each watch leads somewhere.
 
     Raises:
-        DeclarationError: it does not; says which and why.
+        DeclarationError: it does not; the message says which and why.
     """
     for watch in watches:
         _check_kind(cls, "watches", watch.kind)

@@ -76,10 +76,10 @@ async def wait_for_children(reader: ChildReader, objects: Sequence[Resource], *,
         reader: ``Children.reader``.
         objects: The children.
         timeout: Seconds.
-        until: Kind -> condition to wait for instead of readiness: a function of the object, or a text as of ``kubectl wait --for``.
+        until: Kind -> condition to wait for instead of readiness: a function of the object, or a text as in ``kubectl wait --for``.
 
     Raises:
-        DeadlineError: ``timeout`` seconds passed; the text says what each missing child lacks.
+        DeadlineError: ``timeout`` seconds passed; the message says what each missing child lacks.
         WaitFailed: a child failed permanently.
     """
     cached = [obj for obj in objects if reader.informer(type(obj)) is not None]

@@ -13,7 +13,7 @@ ChildDid: TypeAlias = Literal["created", "updated", "unchanged", "pruned", "dele
 
 
 class ForeignChild(KubeloopError):
-    """An object of a child's name belongs to another owner; the text names the owner and the fix."""
+    """An object of a child's name belongs to another owner; the message names the owner and the fix."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,10 +153,10 @@ class ApplyWriter(ChildWriter):
         """Update a child by server-side apply, and return the server's state.
 
         Args:
-            live: As of ``ChildWriter.update``.
-            desired: As of ``ChildWriter.update``.
-            dry_run: As of ``ChildWriter.update``.
-            exactly: As of ``ChildWriter.update``.
+            live: See ``ChildWriter.update``.
+            desired: See ``ChildWriter.update``.
+            dry_run: See ``ChildWriter.update``.
+            exactly: See ``ChildWriter.update``.
         """
         # Bound to the uid: should the child have been replaced since it was looked at, its successor may be somebody else's.
         bound = {"uid": live.metadata.uid} | ({"resourceVersion": live.metadata.resource_version} if exactly else {})
@@ -203,10 +203,10 @@ class PatchWriter(ChildWriter):
         """Update a child by a merge patch, and return the server's state.
 
         Args:
-            live: As of ``ChildWriter.update``.
-            desired: As of ``ChildWriter.update``.
-            dry_run: As of ``ChildWriter.update``.
-            exactly: As of ``ChildWriter.update``.
+            live: See ``ChildWriter.update``.
+            desired: See ``ChildWriter.update``.
+            dry_run: See ``ChildWriter.update``.
+            exactly: See ``ChildWriter.update``.
         """
         patch = self._patch(live, desired)
         bound = {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}

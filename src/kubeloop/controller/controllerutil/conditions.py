@@ -25,7 +25,7 @@ _LONGEST_MESSAGE: Final = 32768
 
 
 class ConditionsError(KubeloopError, TypeError):
-    """The kind, or the object so far, has no place for conditions; the text names it and the fix."""
+    """The kind, or the object so far, has no place for conditions; the message names it and the fix."""
 
 
 class ConditionView(msgspec.Struct, frozen=True):

@@ -169,7 +169,7 @@ _TRIES = 5
 
 
 class StatusError(KubeloopError):
-    """The kind's status cannot be written; the text says what its definition lacks."""
+    """The kind's status cannot be written; the message says what its definition lacks."""
 
 
 @dataclass(frozen=True, slots=True)

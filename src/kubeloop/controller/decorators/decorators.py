@@ -94,11 +94,11 @@ def on_resume(
     """Call ``method(self, obj)`` once for each object in each run of the program, before its other handlers.
 
     Args:
-        method: As of ``on_create``.
-        id: As of ``on_create``.
-        retries: As of ``on_create``.
-        backoff: As of ``on_create``.
-        timeout: As of ``on_create``.
+        method: See ``on_create``.
+        id: See ``on_create``.
+        retries: See ``on_create``.
+        backoff: See ``on_create``.
+        timeout: See ``on_create``.
 
     Returns:
         The method, or a decorator for it.
@@ -128,11 +128,11 @@ def on_delete(
     A finalizer (``kubeloop.dev/NAME``) delays the deletion until then; it is added before any other handler is called.
 
     Args:
-        method: As of ``on_create``.
-        id: As of ``on_create``.
-        retries: As of ``on_create``.
-        backoff: As of ``on_create``.
-        timeout: As of ``on_create``.
+        method: See ``on_create``.
+        id: See ``on_create``.
+        retries: See ``on_create``.
+        backoff: See ``on_create``.
+        timeout: See ``on_create``.
 
     Returns:
         The method, or a decorator for it.
@@ -156,10 +156,10 @@ def on_change(
 
     Args:
         path: The path, with wire names: ``spec.replicas``.
-        id: As of ``on_create``.
-        retries: As of ``on_create``.
-        backoff: As of ``on_create``.
-        timeout: As of ``on_create``.
+        id: See ``on_create``.
+        retries: See ``on_create``.
+        backoff: See ``on_create``.
+        timeout: See ``on_create``.
 
     Returns:
         A decorator for the method.
@@ -189,9 +189,9 @@ def every(
     Args:
         seconds: The period.
         initial_delay: Seconds from the first time that this run of the program sees the object to the first call.
-        id: As of ``on_create``.
-        backoff: As of ``on_create``.
-        timeout: As of ``on_create``.
+        id: See ``on_create``.
+        backoff: See ``on_create``.
+        timeout: See ``on_create``.
 
     Returns:
         A decorator for the method.

@@ -237,11 +237,11 @@ def after_coordinated_read(
     A holder renews only a lease that the server assigned to it, and only until the server prefers another candidate (behaviour I130).
 
     Args:
-        seen: As of ``after_read``.
-        identity: As of ``after_read``.
-        duration: As of ``after_read``.
-        now: As of ``after_read``.
-        wall: As of ``after_read``.
+        seen: See ``after_read``.
+        identity: See ``after_read``.
+        duration: See ``after_read``.
+        now: See ``after_read``.
+        wall: See ``after_read``.
 
     Returns:
         As ``after_read``; or that the server prefers another candidate.

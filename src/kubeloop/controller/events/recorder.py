@@ -121,13 +121,13 @@ class EventRecorder:
         """Record an event of type Normal.
 
         Args:
-            obj: As of ``event``.
-            reason: As of ``event``.
-            message: As of ``event``.
-            action: As of ``event``.
-            related: As of ``event``.
-            field_path: As of ``event``.
-            annotations: As of ``event``.
+            obj: See ``event``.
+            reason: See ``event``.
+            message: See ``event``.
+            action: See ``event``.
+            related: See ``event``.
+            field_path: See ``event``.
+            annotations: See ``event``.
         """
         self.event(obj, "Normal", reason, message, action=action, related=related, field_path=field_path, annotations=annotations)
 
@@ -145,13 +145,13 @@ class EventRecorder:
         """Record an event of type Warning, for problems that a person may have to solve.
 
         Args:
-            obj: As of ``event``.
-            reason: As of ``event``.
-            message: As of ``event``.
-            action: As of ``event``.
-            related: As of ``event``.
-            field_path: As of ``event``.
-            annotations: As of ``event``.
+            obj: See ``event``.
+            reason: See ``event``.
+            message: See ``event``.
+            action: See ``event``.
+            related: See ``event``.
+            field_path: See ``event``.
+            annotations: See ``event``.
         """
         self.event(obj, "Warning", reason, message, action=action, related=related, field_path=field_path, annotations=annotations)
 

@@ -18,7 +18,7 @@ MapHead = Callable[[Head], Iterable[ObjectKey] | Awaitable[Iterable[ObjectKey]]]
 
 
 class MappingError(KubeloopError):
-    """A mapping returned something other than keys; the text names the controller, the watched kind and the fix."""
+    """A mapping returned something other than keys; the message names the controller, the watched kind and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class MapFunc(ABC):
         """The function itself; called once for each start of the controller.
 
         Raises:
-            KubeloopError: it cannot work with this target; says why.
+            KubeloopError: it cannot work with this target; the message says why.
         """
 
 

@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 
 class SourceError(KubeloopError):
-    """A source of a controller failed permanently, or returned an item without an object's name; the text names both and the fix."""
+    """A source of a controller failed permanently, or returned an item without an object's name; the message names both and the fix."""
 
 
 @dataclass(frozen=True, slots=True)

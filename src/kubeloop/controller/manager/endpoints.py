@@ -143,7 +143,7 @@ class Address:
         """``127.0.0.1:8080``, ``[::1]:8080``, ``localhost:0``, or ``:8080`` for every interface. Port 0 is any that is free.
 
         Raises:
-            ConfigError: it is no address; names ``option``.
+            ConfigError: it is no address; the message names ``option``.
         """
         host, colon, port = text.rpartition(":")
         bare = host.removeprefix("[").removesuffix("]")

@@ -130,7 +130,7 @@ async def wait_synced(
         timeout: Seconds for all of them together.
 
     Raises:
-        DeadlineError: not in time; the text names what has not synced. Errors of ``Informers.wait_synced``: at once.
+        DeadlineError: the timeout expired; the message names what has not synced. Errors of ``Informers.wait_synced``: at once.
     """
     deadline = clock.now() + timeout
     for cluster in clusters:

@@ -90,7 +90,7 @@ class Manager:
         clock: Clock of all delays.
 
     Raises:
-        DeadlineError: not synced in time; the text names informers and reasons. Forbidden, Unauthorized, UntrustedCertificate: at once.
+        DeadlineError: not synced in time; the message names informers and reasons. Forbidden, Unauthorized, UntrustedCertificate: at once.
         GraceExceeded: from ``stop`` and ``run``; work had to be cancelled.
         ManagerError: arguments that exclude each other.
 
@@ -273,7 +273,7 @@ class Manager:
             raise
 
     async def remove_cluster(self, name: str) -> None:
-        """Stop the runnables of that cluster, within the grace, and remove it. Its client stays open.
+        """Stop the runnables of that cluster, within the grace period, and remove it. Its client stays open.
 
         Raises:
             ManagerError: there is no such cluster, or it is the first one, whose leases and events are the manager's.

@@ -122,7 +122,7 @@ class StaleReadGuard:
         """Wait until the caches show the writes of a key. Return True; False if ``give_up`` was called before.
 
         Raises:
-            DeadlineError: not in time; the text names the stale cache. KubeloopError: the server does not answer lists.
+            DeadlineError: the timeout expired; the message names the stale cache. KubeloopError: the server does not answer lists.
         """
         if self._given_up.is_set():
             return False

@@ -60,7 +60,7 @@ class CacheScope:
         kinds: Kind -> its own scope, which overrides the others.
 
     Raises:
-        ValueError: an invalid name of a namespace, or a selector that cannot be read; the text names it.
+        ValueError: an invalid name of a namespace, or a selector that cannot be read; the message names it.
 
     Example:
         >>> nodes = KindScope(label_selector="pool=gpu")
@@ -208,10 +208,10 @@ class CacheReader:
         """Return the heads of all cached objects that match, without decoding; also of kinds of which only metadata is cached.
 
         Args:
-            kind: As of ``list``.
-            namespace: As of ``list``.
-            label_selector: As of ``list``.
-            where: As of ``list``.
+            kind: See ``list``.
+            namespace: See ``list``.
+            label_selector: See ``list``.
+            where: See ``list``.
         """
         self._check(kind, label_selector, where)
         return self._held(kind).lister.heads(namespace, label_selector, where)

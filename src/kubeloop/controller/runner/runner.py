@@ -46,7 +46,7 @@ class Runner(Generic[R]):
         """``name``: where several of one class run, for several clusters; default the class's.
 
         Raises:
-            DeclarationError: the class cannot be run; says why.
+            DeclarationError: the class cannot be run; the message says why.
         """
         self._controller = controller
         self._declaration: Declaration = type(controller)._declaration()

@@ -74,7 +74,7 @@ class Watches:
         """Return the handler for the events of each informer.
 
         Raises:
-            KubeloopError: a mapping cannot work; names the controller and the watched kind.
+            KubeloopError: a mapping cannot work; the message names the controller and the watched kind.
         """
         declared = self._declared
         target = MapTarget(self.namespaced, self._informers[declared.kind].lister)

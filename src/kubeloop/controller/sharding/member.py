@@ -200,7 +200,7 @@ class ShardMember:
     async def leave(self, *, give_back: bool = True) -> None:
         """Start no reconcile any more, and release the Lease when the last has ended; if one does not end, the Lease expires.
 
-        Call it when the controllers have stopped. ``give_back`` False: something of theirs goes on all the same, a thread, and has its
+        Call it when the controllers have stopped. ``give_back`` False: something of theirs goes on nevertheless, a thread, and has its
         writes refused once the lease has passed. Never raises for what the server says.
         """
         task, self._task = self._task, None

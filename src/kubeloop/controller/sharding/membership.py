@@ -62,9 +62,9 @@ class ShardConfig:
             label ``shards.kubeloop.dev/group``, named after group and identity.
         namespace: Namespace of the leases.
         identity: Must differ between replicas. Default: ``unique_identity()``.
-        lease_duration: As of ``LeaseConfig``.
-        renew_deadline: As of ``LeaseConfig``.
-        retry_period: As of ``LeaseConfig``.
+        lease_duration: See ``LeaseConfig``.
+        renew_deadline: See ``LeaseConfig``.
+        retry_period: See ``LeaseConfig``.
         by: Returns the text that decides which replica gets a key; the same function in all replicas. With ``by_namespace`` the objects of
             one namespace stay together.
 

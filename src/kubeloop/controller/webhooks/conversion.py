@@ -98,7 +98,7 @@ class Converters:
         return found
 
     def check(self) -> None:
-        """Raise DeclarationError if a version of a kind cannot be reached from another; the text names the missing converter."""
+        """Raise DeclarationError if a version of a kind cannot be reached from another; the message names the missing converter."""
         for kind, versions in self.kinds().items():
             for old in versions:
                 for new in versions:

@@ -109,7 +109,7 @@ def declare(kind: type[Resource], body: type[Resource] | None, target: Any, opti
         mutating: The hook may change the object.
 
     Raises:
-        DeclarationError: the declaration is invalid; the text names the hook and the fix.
+        DeclarationError: the declaration is invalid; the message names the hook and the fix.
     """
     label = getattr(target, "__qualname__", type(target).__name__)
     argument: Any = kind

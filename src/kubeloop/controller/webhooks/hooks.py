@@ -149,7 +149,7 @@ class Webhooks:
         """The hook of that name, or that function or class.
 
         Raises:
-            LookupError: there is none; says which there are.
+            LookupError: there is none; the message says which there are.
         """
         for hook in self._hooks.values():
             if which == hook.name or (not isinstance(which, str) and hook is self._targets.get(id(which))):

@@ -40,7 +40,8 @@ class CertificateSource(Protocol):
         """The certificate to begin with.
 
         Raises:
-            ConfigError: there is none, or it cannot be used; names file or Secret. ApiError, TransportError: a Secret cannot be reached.
+            ConfigError: there is none, or it cannot be used; the message names file or Secret. ApiError, TransportError: a Secret cannot be
+                reached.
         """
 
     async def keep(self, changed: Callable[[Serving], None]) -> None:

@@ -83,9 +83,9 @@ class ManagerSettings(_Settings, frozen=True):
     """Settings of one manager, from a file, the environment or a program. None leaves the manager's argument.
 
     Attributes:
-        health: Address as of ``Endpoints``.
-        metrics: Address as of ``Endpoints``.
-        debug: Address as of ``Endpoints``.
+        health: Address as in ``Endpoints``.
+        metrics: Address as in ``Endpoints``.
+        debug: Address as in ``Endpoints``.
         leader_election: Leader election.
         namespaces: Namespaces of all caches.
         workers: Name of a controller -> number of its workers.
@@ -182,7 +182,8 @@ class SettingsFile:
         """Return the present settings.
 
         Raises:
-            ConfigError: it cannot be read, or a field cannot be what it is; names file or variable, field, and the way out.
+            ConfigError: it cannot be read, or a field cannot be what it is; the message names file or variable, field, and what to do
+                instead.
         """
         tree = self._tree()
         location = str(self.path) if self.path is not None else "the environment"
