@@ -109,7 +109,7 @@ class BlobStore:
                 self._superseded += 1
             elif not codec.retired:
                 blob = codec.compress(document)
-                # A document that fits as well as its last state did is not a misfit: only a change of the documents justifies a new dictionary.
+                # A document that fits as well as its last state is no misfit: only changed documents justify a new dictionary.
                 if len(blob) <= POOR_UPDATE * codec.limit * len(document) or 2 * len(blob) <= 3 * len(before.blob):
                     if self.recent is not None:
                         codec.recent = self.recent
