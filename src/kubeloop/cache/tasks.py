@@ -79,7 +79,7 @@ async def all_synced(*parts: Syncing, timeout: float = 120.0) -> None:
 
     Raises:
         DeadlineError: some have the timeout expired; the message is that of each of them.
-        Whatever one of them raises else, at once.
+        Any other error of a part, immediately.
     """
     await _all(part.wait_synced(timeout) for part in parts)
 

@@ -164,7 +164,7 @@ def sort_by_path(get: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue
 
 
 def sort_by_function(name: str, function: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue, ...]]:
-    """Return a function that computes sort values with a user's function: one, several in a list or tuple, or None. Errors as of
+    """Return a function that computes sort values with a user's function: one value, a list or tuple of values, or None. Errors as of
     ``by_function``.
     """
 
