@@ -1,4 +1,4 @@
-"""Errors of a manager itself, beside those of what it runs."""
+"""Errors of a manager itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DeclarationError(KubeloopError, TypeError):
 
 
 class ManagerError(KubeloopError):
-    """The manager cannot do this now."""
+    """The manager cannot perform the call in its present state."""
 
 
 class GraceExceeded(ManagerError):
@@ -28,7 +28,7 @@ class GraceExceeded(ManagerError):
 
 
 class ErrorCollector:
-    """All that went wrong, to be raised together at the end."""
+    """Collects the errors of several steps, to raise them together at the end."""
 
     def __init__(self) -> None:
         self._errors: list[BaseException] = []
@@ -45,7 +45,7 @@ class ErrorCollector:
             self.add(error)
 
     def raise_all(self) -> None:
-        """Raise the collected errors: a single one as it is, also out of nested groups; several as one ``ExceptionGroup``."""
+        """Raise the collected errors: a single one unwrapped, even from nested groups; several as one ``ExceptionGroup``."""
         if not self._errors:
             return
         together = BaseExceptionGroup("several things failed", self._errors)

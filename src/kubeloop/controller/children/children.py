@@ -28,7 +28,7 @@ from kubeloop.meta.type_checks import described_word
 
 T = TypeVar("T")
 
-#: Each kind comes after the kinds that it may need when it is created. Source: the order of kustomize (api/resid, orderFirst and orderLast) and Helm.
+#: Each kind comes after kinds that its creation may need. Source: the order of kustomize (api/resid, orderFirst and orderLast) and Helm.
 _FIRST: Final = (
     GroupKind("", "Namespace"),
     GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"),
