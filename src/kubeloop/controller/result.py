@@ -52,8 +52,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class PartlyFailed(Result):
-    """The result of a reconcile that failed partly. ``requeue_after`` is the delay of the retry; it counts as an error, without back-off.
-    """
+    """The result of a reconcile that failed partly. ``requeue_after`` delays the retry; it counts as an error, without back-off."""
 
     error: BaseException = field(default_factory=RuntimeError)
     text: str = ""

@@ -314,7 +314,7 @@ def check_runtime_config(values: Sequence[str]) -> None:
         if key == "api/legacy" or (key == "api/ga" and on) or (key in ("api/alpha", "api/beta") and not on):
             continue
         if key in ("api/all", "api/alpha", "api/beta") and on:
-            # Many suites enable all versions to get one that is generally available by now. Versions that are not served return 404.
+            # Many suites enable all versions to get a version that is generally available by now. Versions that are not served return 404.
             _log(f"--runtime-config={key}={text}: accepted, but no alpha or beta version is switched on by it")
             continue
         parts = key.split("/")

@@ -100,7 +100,7 @@ class FlagSet:
         """Parse the arguments and classify each flag.
 
         Raises:
-            FlagError: An unknown flag, a refused one (all of them are named), a value of the wrong type, a positional argument.
+            FlagError: An unknown flag, a refused flag (the message names all of them), a value of a wrong type, or a positional argument.
         """
         values: dict[str, list[str]] = {}
         harmless: list[tuple[str, str]] = []

@@ -115,7 +115,7 @@ class ContainerLog:
     """
 
     def __init__(self, lines: Iterable[str] = ()) -> None:
-        #: When each line was written, and its text without the newline.
+        #: Time and text (without the newline) of each line.
         self.lines: list[tuple[datetime, str]] = []
         #: The query of each request, oldest first.
         self.queries: list[dict[str, list[str]]] = []

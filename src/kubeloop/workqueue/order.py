@@ -27,7 +27,7 @@ class FairOrder(Generic[T]):
 
     def __init__(self, tenant: Callable[[T], Hashable]) -> None:
         self._tenant = tenant
-        self._lines: OrderedDict[Hashable, OrderedDict[T, float]] = OrderedDict()  # Lines of tenants in the order of their turns; none is empty.
+        self._lines: OrderedDict[Hashable, OrderedDict[T, float]] = OrderedDict()  # Tenants in the order of their turns; no line is empty.
         self._tenants: dict[T, Hashable] = {}  # Tenant of each waiting item.
 
     def __setitem__(self, item: T, added: float) -> None:

@@ -73,10 +73,10 @@ class PriorityQueue(BaseQueue[T]):
         super().__init__(limiter or ExponentialLimiter(), clock, cap, metrics)
         self._tenant = tenant
         self._ready: dict[T, int] = {}  # Items that wait for a worker, with their priority.
-        self._processing: dict[T, tuple[int, float]] = {}  # Items in work: the priority at which they were taken, and, with metrics, the time.
+        self._processing: dict[T, tuple[int, float]] = {}  # Items in work, with the priority and (with metrics) time of their get.
         self._held: set[T] = set()  # Items that are in work and wait again: not returned before ``done``.
         self._later: dict[T, int] = {}  # Items that are not due yet, with their priority; none of them is ready.
-        self._levels: dict[int, OrderedDict[T, float] | FairOrder[T]] = {}  # Ready items by level; with metrics, the time since which they wait.
+        self._levels: dict[int, OrderedDict[T, float] | FairOrder[T]] = {}  # Ready items by level, with (for metrics) the time of addition.
         self._heap: list[int] = []  # Heap of the negated levels; removed levels stay in it until they are popped.
         self._draining = False
 

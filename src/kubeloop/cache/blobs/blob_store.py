@@ -58,12 +58,12 @@ class BlobStore:
     """Compresses the documents of one cache.
 
     Guarantees
-        ``unpack(pack(document)) == document``. The held, uncompressed documents exceed the limit at most by those that arrive while a
-        dictionary is trained, about 0.1 s. A new state of a known object is compressed with the dictionary of its last state. A new object
-        is compressed with the dictionary of the preceding object, because lists are in namespace order and the pods of a namespace resemble
-        each other. When new documents no longer fit the dictionaries, as after a rollout, a dictionary is trained on them. Each training
-        that gains nothing quadruples the time to the next one. At most ``MAX_DICTIONARIES`` are in use. A retiring dictionary is freed
-        after its documents have been recompressed in slices.
+        ``unpack(pack(document)) == document``. The held, uncompressed documents exceed the limit at most by the documents that arrive while
+        a dictionary is trained, about 0.1 s. A new state of a known object is compressed with the dictionary of its last state. A new
+        object is compressed with the dictionary of the preceding object, because lists are in namespace order and the pods of a namespace
+        resemble each other. When new documents no longer fit the dictionaries, as after a rollout, a dictionary is trained on them. Each
+        training that gains nothing quadruples the time to the next one. At most ``MAX_DICTIONARIES`` are in use. A retiring dictionary is
+        freed after its documents have been recompressed in slices.
 
     Cost
         About 8 us for a Pod of 8 KB at one thirteenth of its size; each training takes 70 ms in a thread. Reading takes about 13 us.

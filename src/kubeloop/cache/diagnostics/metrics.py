@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from kubeloop.cache.diagnostics.stats import HandlerStats, InformerStats
 
-#: Labels that identify an informer: client-go's four, and those that it lacks.
+#: Labels that identify an informer: client-go's four, and further ones.
 LABELS = ("name", "cluster", "group", "version", "resource", "namespace", "selector")
 #: A selector longer than this is shortened to its beginning and a hash.
 LONGEST = 80

@@ -126,7 +126,7 @@ class Registration(Generic[R]):
         self._task: asyncio.Task[None] | None = None
         self._warn_at = WARN_AT
         self._watchdog: Timer | None = None
-        #: Marks in the buffer: number put, number taken, and the number of the one that ends the initial state.
+        #: Marks in the buffer: number put, number taken, and the number of the mark that ends the initial state.
         self._marks = 0
         self._marks_taken = 0
         self._initial_mark = -1

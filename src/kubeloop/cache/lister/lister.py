@@ -314,7 +314,7 @@ class Lister(Generic[R]):
             timeout: Seconds.
 
         Raises:
-            DeadlineError: the timeout expired; the message names what is missing. InformerStopped: the informer has stopped.
+            DeadlineError: the timeout expired; the message names the missing version or writes. InformerStopped: the informer has stopped.
             ValueError: the version is not a number. TypeError: it is not a string.
         """
         if min_resource_version is not None and not isinstance(min_resource_version, str):

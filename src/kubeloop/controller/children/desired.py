@@ -35,8 +35,7 @@ class UnplacedChild(KubeloopError):
 
 @dataclass(frozen=True, slots=True)
 class DesiredChild:
-    """The desired state of one child. ``tree`` has the fields to apply, without the annotations of this module; ``digest`` is their digest.
-    """
+    """The desired state of one child. ``tree`` has the fields to apply, without this module's annotations; ``digest`` is their digest."""
 
     kind: type[Resource]
     group_kind: GroupKind

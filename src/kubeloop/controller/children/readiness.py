@@ -110,7 +110,7 @@ async def wait_for_children(reader: ChildReader, objects: Sequence[Resource], *,
 
 
 async def _wait_in_caches(reader: ChildReader, objects: Sequence[Resource], timeout: float, until: Until | None) -> list[str]:
-    """Wait on the informers until the children are ready. Return those that are not ready at the timeout."""
+    """Wait on the informers until the children are ready. Return the children that are not ready at the timeout."""
     require_seconds(timeout)
     changed = asyncio.Event()
     names = {(type(obj), obj.metadata.namespace, obj.metadata.name) for obj in objects}

@@ -280,6 +280,5 @@ def _text(fields: dict[str, Any]) -> str:
 
 
 def was_changed(error: Exception) -> bool:
-    """Return whether an error means that the object was changed or deleted since it was read. A conflict of field managers does not count.
-    """
+    """Return whether an error means that the object was changed or deleted since it was read. Conflicts of field managers do not count."""
     return isinstance(error, NotFound) or (isinstance(error, Conflict) and not error.causes)

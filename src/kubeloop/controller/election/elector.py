@@ -1,6 +1,6 @@
 """Leader election with a Lease: one of several candidates leads, and determines by its own clock until when it may act as leader.
 
-Rules: lease.py; source: client-go tools/leaderelection. ``LeaderElector`` lists what is not guaranteed: read it before you rely on it.
+Rules: lease.py; source: client-go tools/leaderelection. ``LeaderElector`` lists its limits: read them before you rely on it.
 """
 
 from __future__ import annotations

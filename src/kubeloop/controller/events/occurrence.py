@@ -130,8 +130,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def event_name(subject: str) -> str:
-    """Return a new name for an event about an object; a random one if the object's name is not a valid prefix (too long, or ``system:x``).
-    """
+    """Return a new name for an event about an object; a random name if the object's name is not a valid prefix (too long, ``system:x``)."""
     number = (time.time_ns() + next(_SEQUENCE)) & 0xFFFFFFFFFFFFFFFF
     name = f"{subject}.{number:x}"
     return str(uuid.uuid4()) if dns1123_subdomain(name) else name

@@ -1,5 +1,4 @@
-"""Logs of a program: to standard error, as text or as one JSON object for each record, with the fields of its context (cluster, key ...).
-"""
+"""Logs of a program: to standard error, as text or as one JSON object per record, with the fields of its context (cluster, key ...)."""
 
 from __future__ import annotations
 

@@ -41,8 +41,7 @@ class ReconcileFigures:
         return self._figures.get(controller, _NOTHING).results
 
     def seconds(self, controller: str) -> tuple[Sequence[int], float]:
-        """Return the number of reconciles in each bucket of ``BOUNDS`` (not cumulative, the last without a bound), and the sum of seconds.
-        """
+        """Return the number of reconciles in each bucket of ``BOUNDS`` (not cumulative, the last unbounded), and the sum of seconds."""
         figures = self._figures.get(controller, _NOTHING)
         return figures.counts, figures.total
 

@@ -130,7 +130,7 @@ class Converters:
         return _with_metadata(document, obj)
 
     def _way(self, kind: GroupKind, old: str, new: str) -> list[VersionConverter] | None:
-        """Return the shortest chain of converters; of equally short ones, the one that was declared first."""
+        """Return the shortest chain of converters; among equally short chains, the chain that was declared first."""
         steps = self._kinds.get(kind, {})
         ways: deque[tuple[str, list[VersionConverter]]] = deque([(old, [])])
         seen = {old}

@@ -203,7 +203,7 @@ class Webhooks:
         Args:
             which: The hook's function, or its name.
             obj: The written object; for DELETE the deleted one. It is not changed.
-            operation: The operation. None: the first one that the hook is declared for.
+            operation: The operation. None: the first operation of the hook.
             old: The stored object before an UPDATE. None: ``obj`` as it was read.
             user: The writer. None: an administrator.
             dry_run: The write is a dry run.
