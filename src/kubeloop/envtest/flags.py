@@ -18,7 +18,7 @@ _FALSE: Final = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 
 
 class Treatment(Enum):
-    """How a program treats a flag: implements it, accepts it without effect, or refuses it."""
+    """Treatment of a flag by a program: implemented, accepted without effect, or refused."""
 
     IMPLEMENTED = "implemented"
     HARMLESS = "harmless"

@@ -127,7 +127,7 @@ class Actions(Sequence[RecordedCall]):
         Kind and name may hold ``*``. Values with blanks are quoted.
 
         Raises:
-            AssertionError: the writes differ; the text is the difference.
+            AssertionError: the writes differ; the message is the difference.
             ValueError: a line is malformed; the message names it.
         """
         rows = [_Row(line) for line in table.splitlines() if line.strip()]

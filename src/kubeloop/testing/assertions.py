@@ -192,7 +192,7 @@ class _Watcher:
         return self._clock.now() - self._started
 
     async def changed(self) -> bool:
-        """Wait for a change; False: the time is over."""
+        """Wait for a change. Return False if the time is over."""
         if not isinstance(self._clock, FakeClock):
             return await self._within(self._ends - self._clock.now())
         while not await self._change_came():

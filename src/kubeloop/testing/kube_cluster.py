@@ -47,7 +47,7 @@ class KubeCluster(ABC):
         """Return a new client, closed after the test; by default an administrator in the test's namespace.
 
         Raises:
-            ConfigError: another ``user`` on a shared server, which has only one.
+            ConfigError: ``user`` is set on a shared server, which has only one user.
         """
 
     @property

@@ -157,7 +157,7 @@ class Queue(Protocol[T]):
         """Add ``item``, unless it waits already. Ignored after ``shut_down``."""
 
     def add_after(self, item: T, seconds: float, *, priority: int = 0) -> None:
-        """Add ``item`` after ``seconds``, immediately if that is not above zero. If it is called several times, the earliest time counts."""
+        """Add ``item`` after ``seconds``, immediately if that is not above zero. If there are several calls, the earliest time counts."""
 
     def add_rate_limited(self, item: T, *, priority: int = 0) -> float:
         """Count a failure of ``item`` and add it after the limiter's delay; returns that delay in seconds."""

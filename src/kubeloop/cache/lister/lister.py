@@ -65,7 +65,7 @@ class Lister(Generic[R]):
 
     Args:
         view: The cache.
-        scope: The namespaces that the informer watches; empty: all.
+        scope: The namespaces that the informer watches. Empty: all.
         version: Returns the resourceVersion of the cache.
         deletions: The recorded deletions, for ``changed_since``.
         freshness: Waits until the cache reaches a version.

@@ -109,7 +109,7 @@ class MutationCache:
             description: The informer's objects, for logs.
             store: The cache that the watch fills.
             shown: An empty store with the indexes of ``store``; it receives the written objects.
-            namespaces: The namespaces that are watched separately; empty: one watch of all.
+            namespaces: The namespaces that are watched separately. Empty: one watch of all namespaces.
             clock: Clock of the time limit of writes.
             selects: The informer has a selector, so that the watch reports an object that leaves the selection as deleted.
         """

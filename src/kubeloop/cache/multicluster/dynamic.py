@@ -195,7 +195,7 @@ class DynamicInformers:
         return registration
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
-        """Wait until the definitions are known and the informer of each kind that they serve now has synced. Seconds.
+        """Wait until the definitions are known and the informer of each served kind has synced. ``timeout`` is in seconds.
 
         Raises:
             The errors of ``Informers.wait_synced``.

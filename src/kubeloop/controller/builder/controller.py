@@ -345,7 +345,7 @@ class ControllerBase(Generic[R]):
         return ExponentialLimiter()
 
     def tenants(self) -> Callable[[ObjectKey], Hashable] | None:
-        """Return a function that maps a key to its tenant, so that tenants take turns within a priority; None: no tenants.
+        """Return a function that maps a key to its tenant, so that tenants take turns within a priority, or None for no tenants.
 
         Override for example with ``return lambda key: key.namespace``. Default: None, in the order of arrival.
         """

@@ -197,7 +197,7 @@ class Runner(Generic[R]):
             await self._controller.stop()
 
     def resize(self, workers: int | None) -> None:
-        """Set the number of workers. None: the number that the class declares.
+        """Set the number of workers; if ``workers`` is None, to the number that the class declares.
 
         Raises:
             ValueError: the number is less than 1.

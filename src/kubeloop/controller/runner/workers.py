@@ -318,7 +318,7 @@ class Workers(Generic[K]):
         return self._again(key, result)
 
     def _again(self, key: K, result: Result) -> str:
-        """Handle the result of a successful reconcile: add the key again if the result requests it. Return the outcome as a metrics label."""
+        """Handle a successful reconcile: add the key again if the result requests it. Return the outcome as a label of metrics."""
         counts, queue = self.counts, self._queue
         self._failures.succeeded(key)
         # Behaviour R206: the key keeps its priority.

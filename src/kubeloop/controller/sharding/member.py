@@ -190,7 +190,7 @@ class ShardMember:
         return owner
 
     def cover(self, client: Client) -> None:
-        """Guard ``client`` until this member has left: a reconcile's writes are not sent if this replica can no longer be sure of its key."""
+        """Guard ``client`` until this member has left: writes of a reconcile are not sent if this replica may no longer own its key."""
         self._unguard.append(guard(client))
 
     def start(self) -> None:
