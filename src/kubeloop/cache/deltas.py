@@ -86,7 +86,7 @@ class InformerQueue(Protocol):
         """Remove the next delta and return it. Raises IndexError if there is none."""
 
     def __len__(self) -> int:
-        """The number of deltas that wait."""
+        """Return the number of waiting deltas."""
 
 
 class DeltaQueue:

@@ -59,7 +59,7 @@ class Informer(Generic[R]):
     """
 
     def __init__(self, runner: InformerRunner[R]) -> None:
-        """Called by the factory only."""
+        """Make the user's side of an informer. Only the factory calls it."""
         self._runner = runner
         self._pipeline = runner.pipeline
         self.kind: type[R] = runner.scope.kind

@@ -115,7 +115,7 @@ class Drift:
         return "\n".join(self.lines())
 
     def rich(self) -> Text:
-        """The diff in colours, for ``rich.print``."""
+        """Return the diff in colours, for ``rich.print``."""
         from rich.text import Text
 
         styles = {"+": "green", "-": "red", "@": "cyan"}

@@ -59,7 +59,7 @@ class Debouncer:
         self._delays: Delays[ObjectKey] = Delays(clock, self._release)
 
     def __len__(self) -> int:
-        """The number of keys that wait for their events to pause."""
+        """Return the number of keys that wait for their events to pause."""
         return len(self._priorities)
 
     def add(self, item: ObjectKey, *, priority: int = 0) -> None:

@@ -263,7 +263,7 @@ class EndpointServers:
             raise Unhealthy("not synced: " + "; ".join(unsynced))
 
     def _supervisors(self) -> list[Supervisor]:
-        """The owners of all background tasks that a part or a runnable names."""
+        """Return the owners of all background tasks of the parts and runnables."""
         parts = [*self._parts, *self._subject.runnables]
         return [tasks for one in parts if isinstance(tasks := getattr(one, "tasks", None), Supervisor)]
 

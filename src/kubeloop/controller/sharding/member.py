@@ -184,7 +184,7 @@ class ShardMember:
         return self._core.granted.bit_count() if self._clock.now() < self._core.valid_until else 0
 
     def of(self, controller: str) -> _Owner:
-        """The ownership of one controller's keys. Controllers are distributed independently."""
+        """Return the ownership of one controller's keys. Controllers are distributed independently."""
         owner = _Owner(self, controller)
         self._owners.append(owner)
         return owner
