@@ -1,4 +1,4 @@
-"""Informers: a local, indexed, compressed copy of what a cluster has, kept equal to it by one list and watch per kind."""
+"""Informers: a local, indexed and compressed copy of the objects of a cluster, updated by one list and watch per kind."""
 
 from kubeloop.cache.blobs.head import Head, Owner
 from kubeloop.cache.deltas import DeltaFifo, DeltaQueue

@@ -1,6 +1,6 @@
-"""Arguments of informers: each is looked at by the call that it was given to. An error names the argument, and what to give.
+"""Checks of the arguments of informers, made by the call that receives them. An error names the argument and valid values.
 
-No value is shown of what may hold credentials or an object's contents: its type is named instead.
+An error never shows a value that may hold credentials or the contents of an object: it names the type of the value instead.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from kubeloop.meta.type_checks import described, described_word
 
 
 def check_kind(kind: object, call: str) -> None:
-    """``call``: the function that it was given to.
+    """Check that ``kind`` is a class of objects. ``call``: name of the function that received it, for the error.
 
     Raises:
-        TypeError: no class of objects.
+        TypeError: ``kind`` is not a class of objects.
     """
     if isinstance(kind, Resource):
         name = type(kind).__name__
@@ -32,10 +32,10 @@ def check_kind(kind: object, call: str) -> None:
 
 
 def paths(argument: str, value: Iterable[str], hint: str = "") -> tuple[str, ...]:
-    """The paths of a list, each once.
+    """Return the paths of a list, each once.
 
     Raises:
-        TypeError: no list of texts.
+        TypeError: the value is not a list of strings.
     """
     if isinstance(value, str):
         shown = described_word(value)
@@ -51,9 +51,10 @@ def paths(argument: str, value: Iterable[str], hint: str = "") -> tuple[str, ...
 
 
 def check_seconds(argument: str, value: object) -> None:
-    """
+    """Check a number of seconds.
+
     Raises:
-        TypeError: no number. ValueError: no period.
+        TypeError: the value is not a number. ValueError: it is negative or not finite.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{argument}={described_word(value)} is no number; give seconds: {argument}=30 (0 is never)")
@@ -62,9 +63,10 @@ def check_seconds(argument: str, value: object) -> None:
 
 
 def check_page_size(value: object) -> None:
-    """
+    """Check the number of objects per page.
+
     Raises:
-        TypeError: no whole number. ValueError: a negative one.
+        TypeError: the value is not an integer. ValueError: it is negative.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(
@@ -75,27 +77,30 @@ def check_page_size(value: object) -> None:
 
 
 def check_flag(argument: str, value: object) -> None:
-    """
+    """Check a boolean.
+
     Raises:
-        TypeError: neither True nor False.
+        TypeError: the value is neither True nor False.
     """
     if not isinstance(value, bool):
         raise TypeError(f"{argument}={described_word(value)} is neither True nor False; give one of them")
 
 
 def check_queue(value: object) -> None:
-    """
+    """Check the class of a queue.
+
     Raises:
-        TypeError: nothing that makes a queue.
+        TypeError: the value is not callable.
     """
     if not callable(value):
         raise TypeError(f"queue={described_word(value)} makes no queue; give a class: queue=DeltaFifo, or leave it out")
 
 
 def check_transform(value: object) -> None:
-    """
+    """Check a transform; None is valid.
+
     Raises:
-        TypeError: no function.
+        TypeError: the value is not callable.
     """
     if value is not None and not callable(value):
         raise TypeError(
@@ -104,18 +109,20 @@ def check_transform(value: object) -> None:
 
 
 def check_client(value: object, argument: str = "client") -> None:
-    """
+    """Check that a value is a ``Client``.
+
     Raises:
-        TypeError: no client.
+        TypeError: it is not.
     """
     if not isinstance(value, Client):
         raise TypeError(f"{argument} is a {type(value).__name__}, no Client; give one: async with Client.from_config() as client")
 
 
 def check_clients(value: object) -> None:
-    """
+    """Check that a value can hold clients.
+
     Raises:
-        TypeError: neither a mapping of names to clients, nor a list of clients.
+        TypeError: it is neither a mapping of names to clients nor a list of clients.
     """
     if not isinstance(value, Iterable) or isinstance(value, str):
         kind = type(value).__name__
@@ -123,27 +130,30 @@ def check_clients(value: object) -> None:
 
 
 def check_policy(value: object) -> None:
-    """
+    """Check a watch policy; None is valid.
+
     Raises:
-        TypeError: no policy.
+        TypeError: the value is not a ``WatchPolicy``.
     """
     if value is not None and not isinstance(value, WatchPolicy):
         raise TypeError(f"policy={described(value)} is no policy; give a WatchPolicy(...), or leave it out")
 
 
 def check_folder(argument: str, value: object) -> None:
-    """
+    """Check the path of a folder; None is valid.
+
     Raises:
-        TypeError: no path of a folder.
+        TypeError: the value is not a path.
     """
     if value is not None and not isinstance(value, str | Path):
         raise TypeError(f'{argument}={described(value)} is no folder; give a path: {argument}=Path("cache")')
 
 
 def check_name(argument: str, value: object) -> None:
-    """
+    """Check a name; None is valid.
+
     Raises:
-        TypeError: no text.
+        TypeError: the value is not a string.
     """
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{argument}={described(value)} is no text; give a name, or leave it out")

@@ -1,6 +1,6 @@
-"""Queues of deltas between the reflector and the store. ``DeltaQueue`` keeps the order of arrival over all objects.
+"""Queues of deltas between the reflector and the store. ``DeltaQueue`` preserves the order of arrival over all objects.
 
-After client-go's RealFIFO in its atomic mode (behaviours D44-D53). It neither knows the store nor runs anything.
+Modelled on client-go's RealFIFO in its atomic mode (behaviours D44-D53). A queue neither changes the store nor runs a task.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from kubeloop.cache.blobs.head import Head
 
 
 class Upserted(Struct, frozen=True, gc=False):
-    """An object was added or modified; which of both, the store decides.
+    """An object was added or modified; the store decides which.
 
-    ``ordered``: deltas arrive in order, so that a store that has applied this one has everything up to its version.
+    ``ordered``: deltas arrive in order, so a store that has applied this one contains every change up to its version.
     """
 
     head: Head
@@ -24,7 +24,7 @@ class Upserted(Struct, frozen=True, gc=False):
 
 
 class Removed(Struct, frozen=True, gc=False):
-    """An object was deleted; ``head`` is its final state, of a ``tombstone`` the last one known. ``ordered``: as of ``Upserted``."""
+    """An object was deleted. ``head`` is its final state, or the last known state if ``tombstone``. ``ordered``: see ``Upserted``."""
 
     head: Head
     tombstone: bool = False
@@ -32,7 +32,7 @@ class Removed(Struct, frozen=True, gc=False):
 
 
 class Replaced(Struct, frozen=True):
-    """A complete list: the objects of everything, or of the namespace ``scope``."""
+    """A complete list of all objects, or of the namespace ``scope``."""
 
     heads: tuple[Head, ...]
     version: str
@@ -40,20 +40,20 @@ class Replaced(Struct, frozen=True):
 
 
 class Resync(Struct, frozen=True):
-    """Tell one handler about every object once more. ``handler`` is whatever the informer knows it by."""
+    """A request to send every object to one handler again. ``handler`` identifies the handler for the informer."""
 
     handler: object
 
 
 class Sync(Struct, frozen=True):
-    """The resync of one object, in queues that group by object."""
+    """The resync of one object, used by queues that group deltas by object."""
 
     head: Head
     handler: object
 
 
 class VersionBookmark(Struct, frozen=True, gc=False):
-    """Nothing changed up to ``version``."""
+    """A bookmark: there are no further changes up to ``version``."""
 
     version: str
 
@@ -62,35 +62,35 @@ Delta = Upserted | Removed | Replaced | Resync | Sync | VersionBookmark
 
 
 class Known(Protocol):
-    """The store, as far as a queue may look at it."""
+    """The part of the store that a queue reads."""
 
     def get(self, namespace: str, name: str) -> Head | None:
-        """The state that is there."""
+        """Return the stored state of an object, or None."""
 
     def heads(self, namespace: str | None = None) -> list[Head]:
-        """Everything, or everything in a namespace."""
+        """Return all objects, or those of a namespace."""
 
 
 class InformerQueue(Protocol):
     """Protocol of queues of deltas between list and watch and the store.
 
-    Guarantees (of every implementation)
-        The deltas of one object come out in the order in which they went in. Applied until nothing is left, they leave the same store,
-        at the same version, as if each had been applied at once.
+    Guarantees of every implementation
+        The deltas of one object are popped in the order in which they were pushed. Once all deltas are applied, the store has the same
+        objects and version as if each delta had been applied when it was pushed.
     """
 
     def push(self, delta: Delta, /) -> None:
-        """Put a delta behind all others of its object."""
+        """Append a delta behind all others of its object."""
 
     def pop(self) -> Delta:
         """Remove the next delta and return it. Raises IndexError if there is none."""
 
     def __len__(self) -> int:
-        """The number of deltas that wait."""
+        """Return the number of waiting deltas."""
 
 
 class DeltaQueue:
-    """First-in, first-out queue of deltas over all objects. Informers use it unless ``queue=`` says otherwise.
+    """First-in, first-out queue of deltas over all objects. It is the default of informers.
 
     Guarantees
         Every delta is popped exactly once, in arrival order. A list, a resync and a bookmark are one delta each.
@@ -107,7 +107,7 @@ class DeltaQueue:
         self._waiting: deque[Delta] = deque()
 
     def push(self, delta: Delta, /) -> None:
-        """Put a delta behind all others."""
+        """Append a delta behind all others."""
         self._waiting.append(delta)
 
     def pop(self) -> Delta:
@@ -129,7 +129,7 @@ _Part = Upserted | Removed | Sync
 
 
 class DeltaFifo:
-    """First-in, first-out queue by object, as client-go's older queue of this name. Choose it with ``informers.of(..., queue=DeltaFifo)``.
+    """First-in, first-out queue by object, like client-go's DeltaFIFO. Choose it with ``informers.of(..., queue=DeltaFifo)``.
 
     Guarantees
         All waiting deltas of an object are popped together and in their order. They are not merged, except that two deletions in a row
@@ -137,13 +137,13 @@ class DeltaFifo:
         A deletion of an object that neither the store nor the queue knows is dropped. A list becomes a deletion (tombstone) of each
         object that it lacks, in the store or only in the queue, and then a change of each object that it has. A resync leaves out objects
         that have waiting deltas.
-        The version of these deltas is popped last, as a bookmark, when the queue is otherwise empty: before that, an object is behind it.
+        Their version is popped last, as a bookmark, when the queue is otherwise empty, because until then some object is older than it.
 
     Not guaranteed
-        Order between objects. That other threads see a list replaced in one moment: it is applied object by object.
+        Order between objects. Atomic replacement for other threads: a list is applied object by object.
 
     Cost
-        A delta and an entry for each object of a list, where ``DeltaQueue`` has one for all of it.
+        A delta and an entry for each object of a list; ``DeltaQueue`` needs one delta for the whole list.
 
     Args:
         store: The store to which the deltas are applied.
@@ -164,7 +164,7 @@ class DeltaFifo:
         self._count = 0
 
     def push(self, delta: Delta) -> None:
-        """Put a delta behind all others of its object."""
+        """Append a delta behind all others of its object."""
         match delta:
             case Upserted(head):
                 self._add(head, Upserted(head, ordered=False))
@@ -185,7 +185,7 @@ class DeltaFifo:
                 self._version = version or self._version
 
     def pop(self) -> Delta:
-        """The next delta of the object that has waited longest. Raises IndexError if there is none."""
+        """Remove and return the next delta of the object that has waited longest. Raises IndexError if there is none."""
         if not self._coming and self._order:
             self._coming.extend(self._waiting.pop(self._order.popleft()))
         if self._coming:
@@ -224,7 +224,7 @@ class DeltaFifo:
             self._waiting[key][-1] = Removed(head, ordered=False)
 
     def _last(self, key: _Key) -> _Part | None:
-        """The newest delta of an object, be it on its way out already: the store does not show that yet."""
+        """Return the newest delta of an object, including deltas that ``pop`` has begun to return, which the store does not show yet."""
         waiting = self._waiting.get(key)
         if waiting is not None:
             return waiting[-1]
@@ -235,7 +235,7 @@ class DeltaFifo:
         scope = delta.scope
         heads = [head for head in delta.heads if scope is None or head.namespace == scope]
         present = {(head.namespace, head.name) for head in heads}
-        # Behaviour D46: also what the store does not have yet must go, or it would come out of the queue and stay for ever.
+        # Behaviour D46: an object that is only in the queue must be deleted as well, or it would be popped later and stay for ever.
         newest = {(head.namespace, head.name): head for head in self._store.heads(scope)}
         newest.update(((each.head.namespace, each.head.name), each.head) for each in self._coming)
         newest.update((key, parts[-1].head) for key, parts in self._waiting.items())

@@ -59,7 +59,7 @@ class Informer(Generic[R]):
     """
 
     def __init__(self, runner: InformerRunner[R]) -> None:
-        """Called by the factory."""
+        """Make the user's side of an informer. Only the factory calls it."""
         self._runner = runner
         self._pipeline = runner.pipeline
         self.kind: type[R] = runner.scope.kind
@@ -76,7 +76,7 @@ class Informer(Generic[R]):
 
     @property
     def stopped(self) -> bool:
-        """Whether it has stopped: the cache changes no more, and no handlers can be added."""
+        """Whether it has stopped: the cache does not change any more, and handlers cannot be added."""
         return self._runner.stopped
 
     @property
@@ -91,20 +91,20 @@ class Informer(Generic[R]):
 
     @property
     def resource_version(self) -> str:
-        """The version that the cache is at: of the list, an event or a bookmark; "" before the first list.
+        """resourceVersion of the cache, from a list, an event or a bookmark; "" before the first list.
 
-        Several namespaces are watched separately: the lowest of their versions, since everything up to it is in the cache.
+        With several namespaces, which are watched separately, it is the lowest of their versions: the cache contains all changes up to it.
         """
         return self._pipeline.version
 
     @property
     def failure(self) -> Exception | None:
-        """Why the last request of a list or watch failed; None if the last requests of all of them succeeded."""
+        """Error of the last request of a list or watch; None if the last request of each of them succeeded."""
         return next((feed.failure for feed in self._pipeline.feeds if feed.failure is not None), None)
 
     @property
     def reconnects(self) -> int:
-        """How often a watch ended and was opened again."""
+        """Number of times that a watch ended and was opened again."""
         return sum(feed.listwatch.reconnects for feed in self._pipeline.feeds)
 
     @property
@@ -114,7 +114,7 @@ class Informer(Generic[R]):
 
     @property
     def stats(self) -> InformerStats:
-        """Its present numbers, from any thread. Takes 1 us per object; a cache of more than 10,000 objects is sampled."""
+        """Its present statistics, readable from any thread. Takes 1 us per object; a cache of more than 10,000 objects is sampled."""
         pipeline, defaults = self._pipeline, self._runner.defaults
         now = defaults.clock.now()
         confirmed = [feed.confirmed for feed in pipeline.feeds]
@@ -159,10 +159,9 @@ class Informer(Generic[R]):
             updated: Called for each changed object, and for each object at a resync.
             deleted: Called for each deleted object.
             where: Shows the handler only objects whose head it accepts (``Filter``); it decodes nothing.
-            coalesce: Waiting changes of one object become one (``merge``); the order between objects is lost.
-            resync: Seconds after which ``updated`` is called for each object again, with the type RESYNC. 0: never; else at least 1. None:
-                the
-                period of the informer, or of the factory.
+            coalesce: Merge the waiting changes of one object (``merge``); the order between objects is lost.
+            resync: Seconds after which ``updated`` is called for each object again, with the type RESYNC. 0: never; otherwise at least 1.
+                None: the period of the informer, or of the factory.
             name: Name of the handler in logs and metrics. Empty: the name of the first function.
 
         Returns:
@@ -181,10 +180,10 @@ class Informer(Generic[R]):
         )
 
     def add_indexes(self, indexes: Mapping[str, IndexSource[R]], paths: Iterable[str] = ()) -> None:
-        """Add indexes, which are complete at once, and ``paths`` that heads carry. Cached objects are read again (15 us each).
+        """Add indexes, which are complete at once, and ``paths`` that heads carry. The heads of cached objects are made again (15 us each).
 
         Raises:
-            ValueError: an index of that name exists with another source, or a path is malformed or not stored of objects.
+            ValueError: an index of that name exists with another source, or a path is malformed, or its part of the objects is not stored.
         """
         self._pipeline.add_indexes(indexes, paths)
 
@@ -193,16 +192,16 @@ class Informer(Generic[R]):
         self._pipeline.archive.recent = RecentDocuments(limit)
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
-        """Wait until the first list of each of its namespaces is in the cache. Seconds.
+        """Wait until the first list of each of its namespaces is in the cache. ``timeout`` is in seconds.
 
         Raises:
-            Unauthorized, Forbidden, UntrustedCertificate: at once: waiting does not help. InformerStopped: it has stopped, synced or not.
-            DeadlineError: not in time; the text names the objects that have not synced and why the last request failed.
+            Unauthorized, Forbidden, UntrustedCertificate: raised immediately, since waiting does not help. InformerStopped: it has stopped.
+            DeadlineError: the timeout expired; the message names the objects that have not synced and why the last request failed.
         """
         await self._runner.wait_synced(timeout)
 
     def waiting_for(self) -> str:
-        """Return the objects that have not synced, in words, with the reasons."""
+        """Describe the objects that have not synced, with the reasons."""
         return self._pipeline.waiting_for()
 
     def __repr__(self) -> str:
@@ -248,27 +247,27 @@ class InformerRunner(Generic[R]):
 
     @property
     def reader(self) -> HeadReader:
-        """Makes the heads."""
+        """The maker of heads."""
         return self.pipeline.reader
 
     def snapshot(self, namespace: str | None = None) -> Snapshot:
-        """Return the present objects, all or a namespace's."""
+        """Return the present objects, all or those of a namespace."""
         return self.pipeline.store.snapshot(namespace)
 
     def record(self, write: Write) -> None:
-        """Record a write of the client, so that readers see it before the watch brings it."""
+        """Record a write of the client, so that readers see it before the watch shows it."""
         self.pipeline.readers.wrote(write)
 
     def check(self) -> bool:
         """Return whether it has synced.
 
         Raises:
-            Unauthorized, Forbidden, UntrustedCertificate: it has not, and only a person can help.
+            Unauthorized, Forbidden, UntrustedCertificate: it has not synced, and retrying does not help.
         """
         return self.pipeline.check()
 
     async def wait_synced(self, timeout: float) -> None:
-        """Wait as ``Informer.wait_synced`` does."""
+        """Wait until it has synced. See ``Informer.wait_synced``."""
         await self.defaults.progress.until(self._synced_or_stopped, timeout, lambda: f"not synced: {self.pipeline.waiting_for()}")
 
     def _synced_or_stopped(self) -> bool:

@@ -1,4 +1,4 @@
-"""Informers: makes informers, shares them between those who ask for the same, starts and stops them together."""
+"""Informers: makes informers, shares equal ones between callers, and starts and stops them together."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _log = logger_with_context("kubeloop.cache")
 class ObservableInformers(ABC):
     """Diagnostics of informers: statistics, tables and metrics. See docs/observability.md."""
 
-    #: Ends what was begun here, when the informers end.
+    #: Called when the informers end: they remove metrics and signal handlers.
     _endings: list[Callable[[], object]]
 
     @property
@@ -59,24 +59,27 @@ class ObservableInformers(ABC):
 
     @abstractmethod
     def __iter__(self) -> Iterator[Informer[Any]]:
-        """The informers that there are now."""
+        """Iterate over the present informers."""
 
     def measure(self) -> list[InformerStats]:
-        """The numbers of this moment, of each informer."""
+        """Return the present statistics of each informer."""
         return [informer.stats for informer in self]
 
     def describe(self) -> Description:
-        """The moment as a table: ``print`` it, ``rich.print`` it, or leave it at the end of a notebook's cell."""
+        """Return the present state as a table, for ``print``, ``rich.print`` or the last line of a notebook cell."""
         return Description(self.measure())
 
     def dump(self) -> dict[str, Any]:
-        """All numbers as a tree for ``json``. No object's contents; the name of an object only where a handler is at it."""
+        """Return all numbers as a tree for ``json``.
+
+        It holds no object's contents; the name of an object appears only while a handler processes the object.
+        """
         return dump(self.measure())
 
     def dump_on_signal(self, number: int | None = None, to: Path | None = None) -> None:
-        """From now until the informers end, a signal (SIGUSR1) writes ``dump()`` as a line of JSON to standard error, or to a file.
+        """Write ``dump()`` as a line of JSON to standard error, or to a file, at each signal until the informers end.
 
-        The file is replaced each time, at once and as a whole, and is for its owner only.
+        The default signal is SIGUSR1. The file is replaced atomically each time, and only its owner can read it.
 
         Raises:
             RuntimeError, ValueError: not in the main thread, the signal cannot be caught, or this system (Windows) has no SIGUSR1.
@@ -92,7 +95,7 @@ class ObservableInformers(ABC):
     def metrics(self, registry: CollectorRegistry | None = None, *, name: str = "kubeloop") -> None:
         """Show these informers in a Prometheus registry (None: prometheus_client's default one) until they end.
 
-        ``name`` is a label of each series; it tells apart several factories for one cluster.
+        ``name`` is a label of each series; it distinguishes several factories for one cluster.
 
         Raises:
             ValueError: informers of that name and cluster are in the registry already, or the name is empty.
@@ -104,9 +107,9 @@ class ObservableInformers(ABC):
         self._endings.append(lambda: collector.remove(name, cluster))
 
     def _end_observation(self) -> None:
-        """The informers have ended."""
+        """Remove metrics and signal handlers when the informers end."""
         endings, self._endings = self._endings, []
-        with ExitStack() as stack:  # in reverse: a second handler of a signal brings back the first one
+        with ExitStack() as stack:  # in reverse order, so that the first handler of a signal is restored last
             for end in endings:
                 stack.callback(end)
 
@@ -149,10 +152,10 @@ class Informers(ObservableInformers):
 
     Guarantees
         Calls for the same scope (see ``InformerScope``) return the same informer: one list and watch, one copy in memory.
-        After the block nothing of it runs: no task, no open request. Informers whose block is never left emit a ``ResourceWarning``.
+        After the block no task runs and no request is open. Informers whose block is never left emit a ``ResourceWarning``.
 
     Errors
-        A refused request does not end the block; it is logged, retried, and raised or named by ``wait_synced``.
+        A rejected request does not end the block; it is logged and retried, and ``wait_synced`` raises it or names it.
 
     Args:
         client: The client of the cluster. It stays open.
@@ -160,7 +163,7 @@ class Informers(ObservableInformers):
         clock: Clock of all delays. None: the system's monotonic clock.
         rng: Source of jitter. None: a new ``random.Random``.
         cluster: Name of the cluster in keys and logs. None: the client's.
-        read_your_writes: Listers show writes of ``client`` at once, before the watch confirms them.
+        read_your_writes: Listers show writes of ``client`` immediately, before the watch confirms them.
         policy: Options of lists and watches.
         persist: Folder for the state of each informer, so that the next start requests only changes; created for this user alone
             (``Persistence``). None: nothing is saved.
@@ -168,7 +171,7 @@ class Informers(ObservableInformers):
         persist_secrets: Save Secrets too.
 
     Raises:
-        TypeError, ValueError: an argument has a wrong type or value; the text names the argument and valid values.
+        TypeError, ValueError: an argument has a wrong type or value; the message names the argument and valid values.
 
     Example:
         >>> async with Informers(client) as informers:
@@ -231,11 +234,10 @@ class Informers(ObservableInformers):
         page_size: int = 0,
         resync: float | None = None,
     ) -> Informer[R]:
-        """Return the informer of a kind. It starts with the block, or at once inside it.
+        """Return the informer of a kind. It starts with the block, or immediately inside the block.
 
-        An informer that exists gets further ``indexes`` and ``paths``; the other options belong to its scope. ``client.update`` refuses
-        objects of
-        an informer with ``fields`` or ``transform``, since the update would erase the rest.
+        An informer that exists gets further ``indexes`` and ``paths``; the other options belong to its scope. ``client.update`` rejects
+        objects of an informer with ``fields`` or ``transform``, since the update would erase the other fields.
 
         Args:
             kind: Class of the objects.
@@ -243,15 +245,15 @@ class Informers(ObservableInformers):
                 separately,
                 into one cache.
             label_selector: Cache only matching objects.
-            field_selector: Cache only matching objects, as far as the server supports the fields.
+            field_selector: Cache only matching objects. The server must support the fields.
             indexes: Name -> path (``{"node": "spec.nodeName"}``), function of the object, ``ByLabel`` or ``Sorted``.
             paths: Further paths that ``head.value`` reads without decoding.
-            fields: Store only these paths of each object, and its identity. Empty: whole objects.
+            fields: Store only the identity and these paths of each object. Empty: whole objects.
             transform: Changes each object before it is stored (``Retention``).
             managed_fields: Store managedFields too.
             queue: ``DeltaFifo`` groups deltas by object, as client-go once did; ``DeltaQueue`` keeps the order over all objects.
             page_size: Objects per page of a list; only the first caller's counts. 0: the policy's.
-            resync: Seconds between resyncs of handlers that are added later and name no period. None: that of these informers.
+            resync: Seconds between resyncs of handlers that are added later and name no period. None: that of this factory.
 
         Returns:
             The informer; the same one for calls of the same scope.
@@ -260,7 +262,7 @@ class Informers(ObservableInformers):
             ValueError: an invalid namespace, or one for a cluster-scoped kind; an unreadable selector; a malformed path; a negative number;
                 an
                 index that exists with another source.
-            TypeError: an argument has a wrong type; the text names the argument and valid values.
+            TypeError: an argument has a wrong type; the message names the argument and valid values.
             UnknownKind: the class names no kind.
             InformerStopped: the block has ended.
         """
@@ -290,19 +292,19 @@ class Informers(ObservableInformers):
         managed_fields: bool = False,
         page_size: int = 0,
     ) -> Informer[PartialObject]:
-        """Return the informer of a kind's metadata, and request only metadata from the server.
+        """Return an informer of the metadata of a kind. It requests only metadata from the server.
 
         Source: Kubernetes API concepts, "Metadata-only fetches".
 
         Args:
             kind: Class of the objects.
-            namespace: As of ``of``.
-            label_selector: As of ``of``.
-            field_selector: As of ``of``.
-            indexes: As of ``of``, over metadata.
-            paths: As of ``of``, of metadata.
-            managed_fields: As of ``of``.
-            page_size: As of ``of``.
+            namespace: See ``of``.
+            label_selector: See ``of``.
+            field_selector: See ``of``.
+            indexes: See ``of``; only paths in the metadata.
+            paths: See ``of``; only paths in the metadata.
+            managed_fields: See ``of``.
+            page_size: See ``of``.
         """
         arguments.check_kind(kind, "metadata")
         arguments.check_flag("managed_fields", managed_fields)
@@ -312,7 +314,7 @@ class Informers(ObservableInformers):
         return self._of(cast("InformerScope[PartialObject]", scope), indexes, paths, page_size)
 
     def _namespaces(self, kind: type[Resource], namespace: str | Iterable[str] | None) -> str | Iterable[str] | None:
-        """The namespaces that a scope names: the client's where none is given; None for all of them."""
+        """Return the namespaces of a scope: the client's if none is given; None for all."""
         if namespace is not None:
             return None if namespace == ALL_NAMESPACES else namespace
         info = kind_info(kind)
@@ -352,10 +354,10 @@ class Informers(ObservableInformers):
         return informer
 
     async def remove(self, informer: Informer[Any], *, drain_timeout: float | None = None) -> None:
-        """Stop an informer and forget it, for kinds that vanish with their definition. ``of`` makes a new one next time.
+        """Stop an informer and remove it, for kinds whose definition is deleted. ``of`` makes a new one next time.
 
-        Its handlers get no more events, its lister still answers from the last state, and its ``wait_synced`` raises. An informer that does
-        not belong to this factory (any more) is left alone. A handler that awaits this for its own informer is cancelled by it.
+        Its handlers get no more events, its lister still reads the last state, and its ``wait_synced`` raises. Informers that do not belong
+        to this factory are ignored. A handler that awaits this method for its own informer is cancelled.
 
         Args:
             informer: made by ``of`` or ``metadata`` of this factory.
@@ -369,7 +371,7 @@ class Informers(ObservableInformers):
                 self._runners.pop(scope, None)
                 try:
                     await runner.stop()
-                finally:  # A handler that removes its own informer ends here, with a cancellation.
+                finally:  # A handler that removes its own informer is cancelled here.
                     self._progress.notify()
 
     @property
@@ -386,11 +388,12 @@ class Informers(ObservableInformers):
         return iter([runner.informer for runner in self._runners.values()])
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
-        """Wait until every informer has its first list. Seconds.
+        """Wait until every informer has its first list. ``timeout`` is in seconds.
 
         Raises:
-            Unauthorized, Forbidden, UntrustedCertificate: at once: waiting does not help. InformerStopped: the block has ended.
-            DeadlineError: not in time; the text names each informer that is not synced and why its last request failed.
+            Unauthorized, Forbidden, UntrustedCertificate: raised immediately, since waiting does not help. InformerStopped: the block has
+            ended.
+            DeadlineError: the timeout expired; the message names each informer that is not synced and why its last request failed.
         """
         await self._progress.until(self._all_synced, timeout, self._missing)
 
@@ -433,13 +436,13 @@ class Informers(ObservableInformers):
             await self._disk.save(self._runners.values())
 
     def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
-        # Of an instance whose __init__ raised nothing is there. Bound above, as the module may be gone when the interpreter ends.
+        # If __init__ raised, the attributes are missing. The module is bound above, since it may be gone when the interpreter exits.
         if getattr(self, "_tasks", None) is not None:
             names = ", ".join(runner.description for runner in self._runners.values()) or "none"
             warn(f"informers were never ended (use async with): {names}", ResourceWarning, source=self)
 
     def spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
-        """Run something as long as the block lasts, for parts of the cache that are more than one informer.
+        """Run a coroutine in a task until the block ends, for parts of the cache that use several informers.
 
         Raises:
             InformerStopped: the block has not begun, or has ended.
@@ -450,7 +453,7 @@ class Informers(ObservableInformers):
         return self._tasks.create(work, name)
 
     def _name(self, scope: InformerScope[Any]) -> str:
-        """Unique among these, so that logs and metrics never mix two; free again when an informer is removed."""
+        """Return a description that is unique among these informers, so that logs and metrics never mix two of them."""
         taken = {runner.description for runner in self._runners.values()}
         number, name = 1, scope.describe()
         while name in taken:
@@ -465,7 +468,7 @@ class Informers(ObservableInformers):
     def _all_synced(self) -> bool:
         if self._ended:
             raise InformerStopped("these informers have stopped; make new ones")
-        # Every one is looked at, so that a hopeless one is reported even while another is merely slow.
+        # Every informer is checked, so that a permanent failure is reported even while another informer is only slow.
         synced = [runner.check() for runner in self._runners.values()]
         return all(synced)
 

@@ -1,6 +1,6 @@
-"""Leaks: what a program made and forgot. Looked at when something is made or a watch is opened, so that no timer runs for it.
+"""Leaks: warns of duplicate or unused informers and handlers. Checked when one is made or a watch is opened, without a timer.
 
-Each is a warning in the log with the way out; nothing is ever stopped for it.
+Each leak is logged as a warning that says what to do; nothing is stopped.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections import Counter
 
 from kubeloop.transport import logger_with_context
 
-#: So many handlers of one name at one informer, or informers of one kind, are worth a warning; another one each time they double.
+#: Number of handlers of one name at one informer, or of informers of one kind, that is logged; again each time it doubles.
 MANY = 50
-#: Seconds after which an unused informer is worth a warning. It is checked when its watch opens again: every 5 to 10 minutes.
+#: Seconds after which an unused informer is logged. It is checked when its watch is reopened, every 5 to 10 minutes.
 UNUSED_AFTER = 600.0
 
 _log = logger_with_context("kubeloop.cache")
@@ -24,14 +24,14 @@ class DuplicateInformerCheck:
         self._next: Counter[str] = Counter()
 
     def grown(self, name: str, count: int) -> bool:
-        """Whether ``count`` of ``name`` are worth a word now."""
+        """Return whether to log that there are ``count`` objects of ``name`` now."""
         if count < max(MANY, self._next[name]):
             return False
         self._next[name] = 2 * count
         return True
 
     def handlers(self, name: str, count: int, description: str) -> None:
-        """Record that a handler of that name was added, so that there are ``count``: often one is added per request by mistake."""
+        """Record that a handler was added, so that ``count`` have its name. A common mistake is to add one per request."""
         if self.grown(name, count):
             _log.warning(
                 "%s: %d handlers named %s, and none was removed; each gets every change: call registration.remove() on handlers that "
@@ -42,7 +42,7 @@ class DuplicateInformerCheck:
             )
 
     def informers(self, kind: str, count: int, description: str) -> None:
-        """Another informer of that kind was made, so that there are ``count``."""
+        """Record that an informer was made, so that there are ``count`` of its kind."""
         if self.grown(kind, count):
             _log.warning(
                 "%d informers of %s, the last of %s; each has a watch and a copy of its objects: one of all namespaces with an index or "
@@ -76,7 +76,7 @@ class UsageMonitor:
         if handlers or reads != self._reads:
             self._since, self._reads = now, reads
             return
-        if reads and not self._handled:  # a cache that is read now and then, as it should be
+        if reads and not self._handled:  # a cache that is read from time to time needs no handler
             return
         unused = now - self._since
         if unused >= UNUSED_AFTER and not self._said:

@@ -37,7 +37,7 @@ _ADDED, _MODIFIED, _DELETED, _RESYNC = EventType.ADDED, EventType.MODIFIED, Even
 
 
 class StoreChange(Struct, frozen=True, gc=False):
-    """A change of the store: the new state (of a deletion the last known state) and the previous one.
+    """A change of the store: the new state (for a deletion, the last known state) and the previous one.
 
     Attributes:
         handler: the registration that the change is for; None: all of them.
@@ -51,12 +51,12 @@ class StoreChange(Struct, frozen=True, gc=False):
 
 
 def apply(store: Store, delta: Delta) -> Iterable[StoreChange]:
-    """StoreChange the store and return the changes, in the order in which handlers must see them.
+    """Apply a delta to the store and return the changes, in the order in which handlers must see them.
 
     Guarantees
         When the function returns, the store shows all of the changes. The changes of a replacement begin with the objects that vanished
-        (as tombstones, with the last state known); the objects of the list follow in its order. An object whose version did not change
-        is no change. The replacement of one namespace leaves the other namespaces as they are. A ``Resync`` changes nothing: the
+        (as tombstones, with the last state known); the objects of the list follow in its order. An object with an unchanged version is not
+        among the changes. The replacement of one namespace leaves the other namespaces as they are. A ``Resync`` changes nothing: the
         pipeline replays the store for it.
     """
     if type(delta) is Upserted:
@@ -72,7 +72,7 @@ def apply(store: Store, delta: Delta) -> Iterable[StoreChange]:
         old = store.remove(head.namespace, head.name)
         if delta.ordered and not delta.tombstone:
             store.version = head.resource_version or store.version
-        # Also the deletion of an object that the store lacks is a change: handlers that react to deletions must not miss one.
+        # The deletion of an object that the store lacks is a change too: handlers that react to deletions must not miss one.
         return (StoreChange(_DELETED, head, old, delta.tombstone),)
     if isinstance(delta, VersionBookmark):
         store.version = delta.version or store.version
@@ -85,11 +85,11 @@ def apply(store: Store, delta: Delta) -> Iterable[StoreChange]:
 
 def _replace(store: Store, delta: Replaced) -> Iterator[StoreChange]:
     scope = delta.scope
-    # An object of another namespace does not belong into the list of one: the next list could never remove it.
+    # An object of another namespace does not belong in the list of one namespace: the next list could never remove it.
     heads = delta.heads if scope is None else [head for head in delta.heads if head.namespace == scope]
     present: dict[str, set[str]] = {}
-    # The whole replacement is done before the first change is returned, and is one moment for other threads:
-    # a reader sees the old list or the new one, never half.
+    # The whole replacement is done before the first change is returned, and is atomic for other threads:
+    # a reader sees either the old list or the new one.
     with store.lock:
         if len(store):
             for head in heads:
@@ -142,13 +142,13 @@ class ReflectorTarget:
         self.description = description
         self.listwatch = listwatch
         self.synced = False
-        #: The version that the cache is at: of the list, an event or a bookmark; "" before the first list.
+        #: resourceVersion of the cache, from a list, an event or a bookmark; "" before the first list.
         self.version = ""
-        #: Why the last request failed; None after a success.
+        #: Error of the last request; None after a success.
         self.failure: Exception | None = None
-        #: Why the first state is late although no request failed; "" if unknown.
+        #: Reason why the first state is late although no request failed; "" if unknown.
         self.late = ""
-        #: When a server last confirmed the state of the cache, by a list, an event or a bookmark; None: not yet.
+        #: When a server last confirmed the state of the cache, by a list, an event or a bookmark; None before the first time.
         self.confirmed: float | None = None
         #: When ``version`` may last have changed, on ``time.perf_counter``, as ``Write.sent``.
         self.moved = 0.0
@@ -158,7 +158,7 @@ class ReflectorTarget:
         """Return whether it has synced.
 
         Raises:
-            Unauthorized, Forbidden, UntrustedCertificate: it has not, and only a person can help.
+            Unauthorized, Forbidden, UntrustedCertificate: it has not synced, and retrying does not help.
         """
         if self.synced:
             return True
@@ -245,7 +245,7 @@ class InformerPipeline(Generic[R]):
         self._description = description
         self._defaults = defaults
         self._shared = StringInterner()
-        #: Makes the heads. Another one when paths are added.
+        #: The maker of heads. It is replaced when paths are added.
         self.reader = self._make_reader(())
         self.readers = Readers(scope, description, self.store, defaults, lambda: self.reader, lambda: self.version)
         self.view: CacheView[R] = self.readers.view
@@ -257,9 +257,9 @@ class InformerPipeline(Generic[R]):
         self.failures: Counter[str] = Counter()
         self._now = defaults.clock.now()
         self._usage = UsageMonitor(description, self._now)
-        #: The changes that are applied now belong to the first list of a feed.
+        #: Whether the changes that are being applied belong to the first list of a feed.
         self._initial = False
-        #: No event is made for the changes that are applied now: handlers see them as a replay afterwards.
+        #: Whether to make no events for the changes that are being applied: handlers get them as a replay afterwards.
         self._quiet = False
         self._create: Create | None = None
         self.feeds = tuple(
@@ -270,9 +270,9 @@ class InformerPipeline(Generic[R]):
 
     @property
     def version(self) -> str:
-        """The version that the cache is at: of the list, an event or a bookmark; "" before the first list.
+        """resourceVersion of the cache, from a list, an event or a bookmark; "" before the first list.
 
-        Several namespaces are watched separately: the lowest of their versions, since everything up to it is in the cache.
+        With several namespaces, which are watched separately, it is the lowest of their versions: the cache contains all changes up to it.
         """
         if len(self.feeds) == 1:
             return self.store.version
@@ -283,9 +283,9 @@ class InformerPipeline(Generic[R]):
         """Return whether it has synced.
 
         Raises:
-            Unauthorized, Forbidden, UntrustedCertificate: it has not, and only a person can help.
+            Unauthorized, Forbidden, UntrustedCertificate: it has not synced, and retrying does not help.
         """
-        # Every feed is checked, so that a hopeless one is reported even while another is merely slow.
+        # Every feed is checked, so that a permanent failure is reported even while another feed is only slow.
         return sum(feed.check() for feed in self.feeds) == len(self.feeds)
 
     def waiting_for(self) -> str:
@@ -333,11 +333,11 @@ class InformerPipeline(Generic[R]):
     # -------------------------------------------------------------------------------------------------------------- indexes
 
     def add_indexes(self, indexes: Mapping[str, IndexSource[R]], paths: Iterable[str] = ()) -> None:
-        """Add indexes, which are complete at once, and ``paths`` that heads carry. Cached objects are read again (15 us each).
+        """Add indexes, which are complete at once, and ``paths`` that heads carry. The heads of cached objects are made again (15 us each).
 
         Raises:
-            ValueError: an index of that name exists with another source, or a path is malformed or not stored of objects.
-            TypeError: a source cannot be indexed by, or ``paths`` is no list of texts.
+            ValueError: an index of that name exists with another source, or a path is malformed, or its part of the objects is not stored.
+            TypeError: a source has a wrong type, or ``paths`` is not a list of strings.
         """
         check_sources(indexes)
         paths = arguments.paths("paths", paths)
@@ -349,7 +349,7 @@ class InformerPipeline(Generic[R]):
         indexed = (path for path in map(path_of, new.values()) if path is not None)
         every = (*self.reader.projection.paths, *indexed, *paths)
         if added := dict.fromkeys(path for path in every if path not in self.reader.projection.paths):
-            stored = self._scope.keep.fields  # the factory has warned of these
+            stored = self._scope.keep.fields  # the factory has already logged warnings for these
             warn_of_unknown(self._scope.kind, (path for path in added if path not in stored), self._description)
             self.reader = self._make_reader(every)
             for head in self.store.heads():
@@ -365,13 +365,13 @@ class InformerPipeline(Generic[R]):
     # ------------------------------------------------------------------------------------------------- lists and watches
 
     def replace(self, feed: ReflectorTarget, heads: list[Head], version: str) -> float | None:
-        """Replace the objects of the feed's namespace, or all of them, by these. Returns as ``flush`` does."""
+        """Replace the objects of the feed's namespace, or all objects. Return the time of arrival, as ``flush`` does."""
         self.archive.settle()
         reader = self.reader
         current = tuple(head if reader.is_current(head) else reader.again(head) for head in heads)
         namespace = feed.namespace if len(self.feeds) > 1 else None
         self._initial = not feed.synced
-        # The first state needs no events, one for each object and handler at once: a replay makes them as fast as a handler takes them.
+        # The first state needs no event for each object and handler in advance: a replay makes them while the handler takes them.
         self._quiet = self._initial and not len(self.store.snapshot(namespace))
         self.queue.push(Replaced(current, version, namespace))
         received = self.flush()
@@ -390,7 +390,7 @@ class InformerPipeline(Generic[R]):
         return received
 
     def flush(self) -> float | None:
-        """Apply the deltas of a batch. Returns the time of its arrival; None for a batch without deltas, such as a lone error."""
+        """Apply the deltas of a batch. Return the time of its arrival, or None for a batch without deltas, such as a single error."""
         received = bool(self.queue)
         self._apply_queue()
         return self._now if received else None

@@ -1,4 +1,4 @@
-"""Scope: everything that makes two informers different, in one value; and what all informers of a factory have in common."""
+"""Scope: all properties that distinguish two informers, in one value; and the settings that all informers of a factory share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class InformerScope(Generic[R]):
     """The objects of an informer, their stored form and their queue. Equal scopes share one informer: one list and watch, one copy.
 
     Two scopes are equal, and hash alike, when their informers would be interchangeable; functions are compared by identity.
-    ``namespaces`` empty means all of them; several are sorted, each once.
+    Empty ``namespaces`` means all; several are sorted and unique.
     """
 
     kind: type[R]
@@ -32,7 +32,7 @@ class InformerScope(Generic[R]):
     field_selector: str | None = None
     #: The parts of a document that the cache stores.
     keep: Retention = LEAN
-    #: Makes the queue between list and watch and the store, from the store.
+    #: Makes the queue of deltas for a store.
     queue: Callable[[Known], InformerQueue] = field(default=DeltaQueue)
 
     @classmethod
@@ -59,7 +59,7 @@ class InformerScope(Generic[R]):
         Raises:
             ValueError: a namespace for a cluster-scoped kind, an empty list of namespaces, an invalid name of a namespace, or a
                 selector that cannot be read or selects nothing.
-            TypeError: a namespace that is no text, or no selector. UnknownKind: the class names no kind.
+            TypeError: a namespace is not a string, or a selector has a wrong type. UnknownKind: the class names no kind.
         """
         info = kind_info(kind)
         if namespace is None:
@@ -81,16 +81,16 @@ class InformerScope(Generic[R]):
 
     @property
     def list_options(self) -> ListOptions:
-        """The selectors of each list and watch."""
+        """The options of each list and watch, with the selectors."""
         return ListOptions(label_selector=self.label_selector, field_selector=self.field_selector)
 
     @property
     def feeds(self) -> tuple[str | None, ...]:
-        """The namespaces that are listed and watched separately; (None,) is one watch of all of them."""
+        """The namespaces that are listed and watched separately; (None,) for one watch of all namespaces."""
         return self.namespaces or (None,)
 
     def describe(self, namespace: str | None = None) -> str:
-        """Return the objects in words, ``pods in namespace "shop"``: all, or those of one of its namespaces."""
+        """Describe the objects in words, such as ``pods in namespace "shop"``: all of them, or those of one namespace."""
         info = kind_info(self.kind)
         plural = info.plural or f"{info.gvk.kind} objects"
         words = [f"{plural}.{info.gvk.group}" if info.gvk.group else plural]

@@ -1,6 +1,6 @@
-"""A bare store for anything that has a key: client-go's Store and Indexer, without a server, an informer or bytes behind it.
+"""A standalone, thread-safe store for anything with a key: client-go's Store and Indexer, without a server or an informer.
 
-It keeps the very objects it is given. Informers have another store (``store.py``), which stores bytes.
+It stores references to the added objects. (Informers have another store, ``store.py``, which stores bytes.)
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from kubeloop.timing import Clock, SystemClock
 
 
 def meta_namespace_key(obj: object) -> str:
-    """``namespace/name``, or ``name`` of a cluster-scoped object.
+    """Return ``namespace/name``, or ``name`` for a cluster-scoped object.
 
     Takes typed objects, objects as JSON, events, heads, ``ObjectKey``, and a key itself. (client-go's key functions must
-    unwrap tombstones; here an event carries the object and says of itself that it is a tombstone.)
+    unwrap tombstones; here an event has the object and a flag ``tombstone``.)
 
     Raises:
-        ValueError: it has no name, or the name holds a slash.
+        ValueError: the object has no name, or its name contains a slash.
     """
     if isinstance(obj, str):
         namespace, name = split_meta_namespace_key(obj)
@@ -39,10 +39,10 @@ def meta_namespace_key(obj: object) -> str:
 
 
 def split_meta_namespace_key(key: str) -> tuple[str, str]:
-    """Namespace ("" if there is none) and name.
+    """Split a key into namespace ("" if there is none) and name.
 
     Raises:
-        ValueError: more than one slash.
+        ValueError: the key has more than one slash.
     """
     parsed = ObjectKey.parse(key)
     return parsed.namespace, parsed.name
@@ -67,7 +67,7 @@ def _names(obj: object) -> tuple[str, str]:
 
 T = TypeVar("T")
 
-#: Index name to a function that gives an object's values: none, one, or several.
+#: Index name -> function that returns an object's index values: none, one, or several.
 Indexers: TypeAlias = Mapping[str, Callable[[T], IndexValues]]
 
 
@@ -82,7 +82,9 @@ class ObjectKeyError(KubeloopError):
 
 
 class IndexFunctionError(KubeloopError):
-    """An index function raised, or returned an invalid value; nothing was changed. ``index``, ``key`` and ``cause`` say where and why."""
+    """An index function raised, or returned an invalid value; nothing was changed. ``index`` is the name of the index, ``key`` that of the
+    object, ``cause`` the error.
+    """
 
     def __init__(self, index: str, key: str, cause: Exception) -> None:
         super().__init__(f'index "{index}" failed for {key}: {type(cause).__name__}: {cause}; nothing was changed')
@@ -95,20 +97,19 @@ class ObjectStore(Generic[T]):
     """Thread-safe store of objects by key, with indexes; client-go's Store and Indexer.
 
     Guarantees
-        Any method may be called from any thread. Each query reads one moment; returned lists belong to the caller.
+        Any method may be called from any thread. Each query is atomic; returned lists belong to the caller.
         A change is made as a whole or, when the key function or an index function raises, not at all.
         An object is indexed under the values that it had when it was added, even if it was changed in place since.
 
     Not guaranteed
-        Copies: queries return the object that was added. Order.
+        Copies (queries return the added object itself), and order.
 
     Source: k8s.io/client-go tools/cache (Store, Indexer); behaviours G91 to G94, G98.
 
     Args:
         key_function: Returns the key of an object. Default: ``namespace/name``.
         indexers: Name of an index -> function that returns the index values of an object.
-        push: Called with all objects after each change, in the order of the changes, and never by a read (an UndeltaStore). None: not
-            called.
+        push: Called with all objects after each change, in the order of the changes (client-go's UndeltaStore). None: not called.
 
     Raises:
         ObjectKeyError: from every method that takes an object.
@@ -134,25 +135,25 @@ class ObjectStore(Generic[T]):
         self._lock = threading.RLock()
         self._objects: dict[str, T] = {}
         self._indexes: dict[str, _KeyIndex[T]] = {}
-        #: What the last ``replace`` was told.
+        #: The argument of the last ``replace``.
         self.resource_version = ""
         self.add_indexers(indexers or {})
 
     # ------------------------------------------------------------------------------------------------------------------ Store
 
     def add(self, obj: T) -> None:
-        """Put an object in, in place of the one of its key if there is one."""
+        """Add an object, or replace the object with the same key."""
         with self._lock:
             self._prune()
             self._put(self._key(obj), obj)
             self._pushed()
 
     def update(self, obj: T) -> None:
-        """The same as ``add``: the store, not the caller, knows whether an object is new."""
+        """Add or replace an object. It is the same as ``add``."""
         self.add(obj)
 
     def delete(self, obj: T) -> None:
-        """Take the object of this key out; nothing happens if there is none."""
+        """Remove the object with the key of ``obj``; do nothing if there is none."""
         with self._lock:
             self._prune()
             self._take(self._key(obj))
@@ -169,7 +170,7 @@ class ObjectStore(Generic[T]):
             return [*self._objects]
 
     def get(self, obj: T) -> T | None:
-        """The object that has the key of this one; None if there is none."""
+        """Return the stored object with the key of ``obj``; None if there is none."""
         return self.get_by_key(self._key(obj))
 
     def get_by_key(self, key: str) -> T | None:
@@ -178,10 +179,10 @@ class ObjectStore(Generic[T]):
             return self._objects.get(key)
 
     def replace(self, objects: Iterable[T], resource_version: str = "") -> None:
-        """Replace the content with these objects. Of two with one key the later one counts."""
+        """Replace the content with these objects. If two have the same key, the later one is stored."""
         with self._lock:
             new = {self._key(obj): obj for obj in objects}
-            # All values are asked for first: a function that raises must find the old content untouched.
+            # All values are computed first, so that an exception leaves the old content unchanged.
             indexes = {name: _KeyIndex(name, index.function) for name, index in self._indexes.items()}
             for key, obj in new.items():
                 for index in indexes.values():
@@ -193,7 +194,7 @@ class ObjectStore(Generic[T]):
             self._pushed()
 
     def resync(self) -> None:
-        """Does nothing: this store has no handlers. Callers that accept any Store, also a queue, may call it."""
+        """Do nothing, since this store has no handlers. It exists for callers that accept any Store, such as a queue."""
 
     def __len__(self) -> int:
         with self._lock:
@@ -203,7 +204,7 @@ class ObjectStore(Generic[T]):
     # ---------------------------------------------------------------------------------------------------------------- Indexer
 
     def index(self, name: str, obj: T) -> builtins.list[T]:
-        """The objects that share a value with this one, which need not be in the store. Each once."""
+        """Return the objects that share an index value with ``obj``, each once. ``obj`` need not be in the store."""
         with self._lock:
             self._prune()
             index = self._index(name)
@@ -212,19 +213,19 @@ class ObjectStore(Generic[T]):
             return [self._objects[key] for key in keys]
 
     def index_keys(self, name: str, value: str) -> builtins.list[str]:
-        """The keys of the objects that have this value."""
+        """Return the keys of the objects that have this value."""
         with self._lock:
             self._prune()
             return self._index(name).keys(value)
 
     def list_index_func_values(self, name: str) -> builtins.list[str]:
-        """The values that at least one object has."""
+        """Return the values that at least one object has."""
         with self._lock:
             self._prune()
             return self._index(name).all_values()
 
     def by_index(self, name: str, value: str) -> builtins.list[T]:
-        """The objects that have this value."""
+        """Return the objects that have this value."""
         with self._lock:
             self._prune()
             return [self._objects[key] for key in self._index(name).keys(value)]
@@ -234,10 +235,10 @@ class ObjectStore(Generic[T]):
             return {name: index.function for name, index in self._indexes.items()}
 
     def add_indexers(self, indexers: Indexers[T]) -> None:
-        """More indexes, complete at once.
+        """Add indexes and fill them with the stored objects.
 
         Raises:
-            ValueError: an index of one of these names is there; none of them is added.
+            ValueError: an index of one of these names exists; none is added.
         """
         with self._lock:
             taken = sorted(indexers.keys() & self._indexes.keys())
@@ -282,14 +283,14 @@ class ObjectStore(Generic[T]):
             self._push([*self._objects.values()])
 
     def _prune(self) -> None:
-        """For stores whose objects go by themselves: called before each read and change."""
+        """Remove expired objects; overridden by subclasses. Called before each read and change."""
 
     def _replaced(self) -> None:
-        """For stores that keep something beside the objects: called when all of them are new."""
+        """Update additional state of a subclass after all objects were replaced."""
 
 
 class _KeyIndex(Generic[T]):
-    """Keys by value, and the values of each key: the function is not asked again about what it answered."""
+    """Keys by value, and the values of each key, so that the function is called only once per object."""
 
     def __init__(self, name: str, function: Callable[[T], IndexValues]) -> None:
         self.name = name
@@ -336,8 +337,8 @@ class ExpiringStore(ObjectStore[T]):
 
     Args:
         ttl: Lifetime in seconds. 0 or less: objects never expire.
-        key_function: As of ``ObjectStore``.
-        indexers: As of ``ObjectStore``.
+        key_function: See ``ObjectStore``.
+        indexers: See ``ObjectStore``.
         clock: Clock of the lifetimes. None: the system's monotonic clock.
 
     Example:
@@ -357,7 +358,7 @@ class ExpiringStore(ObjectStore[T]):
     ) -> None:
         self._ttl = ttl
         self._clock = clock or SystemClock()
-        #: When each key was put in, oldest first.
+        #: When each key was added, oldest first.
         self._since: OrderedDict[str, float] = OrderedDict()
         super().__init__(key_function, indexers)
 

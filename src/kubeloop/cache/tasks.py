@@ -1,6 +1,6 @@
 """Background tasks of a cache: how they end, and how others wait for their progress without polling.
 
-An error that leaves the block of the tasks is raised as it is, not wrapped in a group as ``asyncio.TaskGroup`` does.
+An error that leaves the block of the tasks is raised unchanged, not wrapped in a group as by ``asyncio.TaskGroup``.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Progress:
                 future.set_result(None)
 
     async def until(self, done: Callable[[], bool], timeout: float | None = None, missing: Callable[[], str] | None = None) -> None:
-        """Return when ``done()``; whatever ``done`` raises is raised here. ``timeout`` in seconds of the clock.
+        """Wait until ``done()`` returns true. Exceptions of ``done`` propagate. ``timeout`` is in seconds of the clock.
 
         Raises:
-            DeadlineError: not in time; the text is what ``missing()`` says then.
+            DeadlineError: the timeout expired; ``missing()`` supplies the message.
         """
         late = False
 
@@ -64,22 +64,22 @@ class Progress:
 
 
 class Syncing(Protocol):
-    """An ``Informers``, a ``Registration``, or anything made of such."""
+    """An ``Informers``, a ``Registration``, or another object with ``wait_synced``."""
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
-        """Return when it has synced. Seconds.
+        """Wait until it has synced. ``timeout`` is in seconds.
 
         Raises:
-            DeadlineError: not in time; the text names the missing parts.
+            DeadlineError: the timeout expired; the message names the missing parts.
         """
 
 
 async def all_synced(*parts: Syncing, timeout: float = 120.0) -> None:
-    """Return when all of them have synced. Seconds.
+    """Wait until all parts have synced. ``timeout`` is in seconds.
 
     Raises:
-        DeadlineError: some have not in time; the text is that of each of them.
-        Whatever one of them raises else, at once.
+        DeadlineError: some have the timeout expired; the message is that of each of them.
+        Any other error of a part, immediately.
     """
     await _all(part.wait_synced(timeout) for part in parts)
 
@@ -88,18 +88,18 @@ class Draining(Protocol):
     """A handler's registration."""
 
     async def wait_drained(self, timeout: float = 120.0) -> None:
-        """Return when the handler has returned from every event that it was offered before this call. Seconds.
+        """Wait until the handler has returned from every event that was offered before this call. ``timeout`` is in seconds.
 
         Raises:
-            DeadlineError: not in time; the text says how many events wait.
+            DeadlineError: the timeout expired; the message says how many events wait.
         """
 
 
 async def all_drained(registrations: Iterable[Draining], timeout: float = 120.0) -> None:
-    """Return when each handler has returned from every event that it was offered before this call. Seconds.
+    """Wait until each handler has returned from every event that was offered before this call. ``timeout`` is in seconds.
 
     Raises:
-        DeadlineError: not in time; the text says how many events wait for each handler.
+        DeadlineError: the timeout expired; the message says how many events wait for each handler.
     """
     await _all(registration.wait_drained(timeout) for registration in registrations)
 
@@ -116,27 +116,27 @@ async def _all(waits: Iterable[Awaitable[None]]) -> None:
     finally:
         for task in tasks:
             task.cancel()
-        # Waits change nothing: after the first error, which is raised, those of the others tell nothing more.
+        # The first error is raised; the errors of the other waits add nothing, and waits have no side effects.
         await asyncio.gather(*tasks, return_exceptions=True)
     if late:
         raise DeadlineError("; ".join(dict.fromkeys(late)))
 
 
-#: A task that goes on although it was cancelled is cancelled again after so many seconds ...
+#: Seconds after which a task that ignored its cancellation is cancelled again ...
 PATIENCE = 5.0
-#: ... so often, and then abandoned, so that the caller's stop can go on.
+#: ... and how many times, before it is abandoned so that the caller can continue to stop.
 ATTEMPTS = 3
 
 _log = logger_with_context("kubeloop.cache")
 
 
 async def end(tasks: Iterable[asyncio.Task[None]], clock: Clock) -> None:
-    """Cancel the tasks and wait for their ends, also when the caller is cancelled meanwhile.
+    """Cancel the tasks and wait until they have ended, even if the caller is cancelled meanwhile.
 
-    A task that ends itself, as a handler does that removes its own informer, is not waited for: its cancellation is raised here.
+    The current task (a handler that removes its own informer) is not waited for: its cancellation is raised here.
 
     Not guaranteed
-        That a task ends which swallows every cancellation: after ``ATTEMPTS`` times ``PATIENCE`` seconds it is logged and abandoned.
+        The end of a task that swallows every cancellation: after ``ATTEMPTS`` times ``PATIENCE`` seconds it is logged and abandoned.
     """
     left = {task for task in tasks if not task.done()}
     if asyncio.current_task() in left:
@@ -161,8 +161,8 @@ class Tasks:
     """Background tasks of one block.
 
     Guarantees
-        After ``close`` none of them runs. If one fails, which only a defect does, the block is cancelled and ``close`` raises that error:
-        a program never runs on with a cache that stands still. (For a task that ignores its cancellation see ``end``.)
+        After ``close`` none of the tasks runs. If a task fails, which only a bug causes, the block is cancelled and ``close`` raises the
+        error, so that a program never continues with a stale cache. (For a task that ignores its cancellation see ``end``.)
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -23,7 +23,7 @@ def controllers_at(target: str) -> list[ControllerBase[Any]]:
     """Return the controllers of ``module:attribute``; classes are called without arguments. ``Webhooks`` beside them are left out.
 
     Raises:
-        ConfigError: there is no such module or attribute, it fails, or it has another type; the text names the expected types.
+        ConfigError: there is no such module or attribute, it fails, or it has another type; the message names the expected types.
     """
     found = named(target, _WANTED)
     if inspect.isfunction(found):

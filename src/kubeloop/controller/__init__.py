@@ -1,4 +1,4 @@
-"""Controllers: say what an object wants of the world in ``reconcile``; informers, queue, workers and retries are done for you."""
+"""Controllers: implement the desired state in ``reconcile``; informers, queue, workers and retries are provided."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ __all__ = [
     "wait_for_children",
 ]
 
-#: Loaded when first asked for: what only some programs use costs the others no start-up.
+#: Loaded at the first access, so that rarely used modules do not slow down the start of other programs.
 _LATER = {
     "Unhealthy": "kubeloop.controller.manager.endpoints",
     "OnEachCluster": "kubeloop.controller.manager.clusters",

@@ -1,4 +1,4 @@
-"""Errors of a manager itself, beside those of what it runs."""
+"""Errors of a manager itself."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ log = logger_with_context("kubeloop.controller.manager")
 
 
 class DeclarationError(KubeloopError, TypeError):
-    """A class declares something that cannot work, or omits something that it must declare; the text names the class and the fix."""
+    """A class declares something that cannot work, or omits something that it must declare; the message names the class and the fix."""
 
 
 class ManagerError(KubeloopError):
-    """The manager cannot do this now."""
+    """The manager cannot perform the call in its present state."""
 
 
 class GraceExceeded(ManagerError):
-    """Work had not ended within the grace, and was cancelled. ``names`` lists it."""
+    """Work had not ended within the grace period, and was cancelled. ``names`` lists it."""
 
     def __init__(self, seconds: float, names: list[str]) -> None:
         super().__init__(f"not ended within {seconds:g} s, cancelled: {', '.join(names)}")
@@ -28,7 +28,7 @@ class GraceExceeded(ManagerError):
 
 
 class ErrorCollector:
-    """All that went wrong, to be raised together at the end."""
+    """Collects the errors of several steps, to raise them together at the end."""
 
     def __init__(self) -> None:
         self._errors: list[BaseException] = []
@@ -45,7 +45,7 @@ class ErrorCollector:
             self.add(error)
 
     def raise_all(self) -> None:
-        """Raise the collected errors: a single one as it is, also out of nested groups; several as one ``ExceptionGroup``."""
+        """Raise the collected errors: a single one unwrapped, even from nested groups; several as one ``ExceptionGroup``."""
         if not self._errors:
             return
         together = BaseExceptionGroup("several things failed", self._errors)

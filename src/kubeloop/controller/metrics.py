@@ -1,7 +1,7 @@
 """Prometheus metrics of elections, of recorded events and of requests to webhooks. Loaded only by programs that show metrics.
 
 Names are client-go's and controller-runtime's. Elections and events are not counted here: a scrape reads the electors and the recorders.
-A registry accepts each metric once, so there is one collector of each sort for each registry.
+A registry accepts each metric once, so there is one collector of each type for each registry.
 Source: component-base metrics/prometheus/clientgo/leaderelection; controller-runtime pkg/webhook/internal/metrics.
 """
 
@@ -65,7 +65,7 @@ class ElectionMetrics(Collector):
     """Collects the leader electors of one registry, one series for each name of a lease. May be scraped in any thread.
 
     Guarantees
-        The counter does not fall when an elector is no longer shown: what it counted stays.
+        The counter does not fall when an elector is no longer shown: its counts stay.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -85,7 +85,7 @@ class ElectionMetrics(Collector):
             self._past[name] = self._past.get(name, 0) + elector.slow_renewals
 
     def describe(self) -> Iterable[Metric]:
-        """Return the metrics without values, with which the registry checks for duplicates."""
+        """Return the metrics without values, which the registry uses to detect duplicates."""
         return _election_families({}, {})
 
     def collect(self) -> Iterable[Metric]:
@@ -155,7 +155,7 @@ class EventMetrics(Collector):
     """Collects the event recorders of one registry, one series for each component and API. Recorders of one component are added up.
 
     Guarantees
-        Counters do not fall when a recorder ends: what it counted stays. May be scraped in any thread.
+        Counters do not fall when a recorder ends: its counts stay. May be scraped in any thread.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -177,7 +177,7 @@ class EventMetrics(Collector):
             self._closed.add(recorder)
 
     def describe(self) -> Iterable[Metric]:
-        """Return the metrics without values, with which the registry checks for duplicates."""
+        """Return the metrics without values, which the registry uses to detect duplicates."""
         return _event_families(_Totals())
 
     def collect(self) -> Iterable[Metric]:
@@ -220,7 +220,7 @@ def _counter(name: str, text: str, labels: _Labels, values: Counter[_Labels]) ->
     return family
 
 
-#: controller-runtime's begin at 10 ns; below 100 us nothing is answered here.
+#: controller-runtime's buckets begin at 10 ns; here no response takes less than 100 us.
 _BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 

@@ -1,4 +1,4 @@
-"""Who owns an object: reading and writing owner references, under the rules that the garbage collector relies on.
+"""Ownership: reads and writes owner references under the rules that the garbage collector relies on.
 
 Source: Kubernetes documentation, "Owners and Dependents"; controller-runtime pkg/controller/controllerutil.
 """
@@ -13,23 +13,24 @@ class OwnershipError(KubeloopError):
 
 
 def controller_of(obj: Resource | ObjectMeta) -> OwnerReference | None:
-    """Return the owner that manages ``obj``; None if there is none."""
+    """Return the owner reference with ``controller: true``, or None."""
     metadata = obj if isinstance(obj, ObjectMeta) else obj.metadata
     return next((owner for owner in metadata.owner_references if owner.controller), None)
 
 
 def is_controlled_by(obj: Resource, owner: Resource) -> bool:
-    """Whether ``owner``, this very one and not a namesake, is the controller of ``obj``."""
+    """Return whether ``owner`` (by uid) is the controller of ``obj``."""
     reference = controller_of(obj)
     return reference is not None and reference.uid == owner.metadata.uid
 
 
 def set_controller_reference(owner: Resource, obj: Resource, *, block_owner_deletion: bool = True) -> None:
-    """Make ``owner`` the controller of ``obj``, which is changed in place and not written. Doing so twice changes nothing.
+    """Make ``owner`` the controller of ``obj``, which is changed in memory only. Repeating it changes nothing.
 
     Raises:
         OwnershipError: ``obj`` has another controller; or the owner is in another namespace, or namespaced while ``obj`` is not (the
-            garbage collector would take it for missing and delete ``obj``); or the owner has no uid, not having been created yet.
+            garbage collector would consider the owner missing and delete ``obj``); or the owner has no uid, because it has not been created
+            yet.
     """
     other = controller_of(obj)
     if other is not None and not _names(other, owner):
@@ -44,7 +45,7 @@ def set_owner_reference(owner: Resource, obj: Resource) -> None:
     """Make ``obj`` a dependent of ``owner``, deleted after it, without making it the controller.
 
     Raises:
-        OwnershipError: as for ``set_controller_reference``, but for another controller.
+        OwnershipError: as for ``set_controller_reference``, except that another controller is allowed.
     """
     _put(owner, obj, OwnerReference())
 
@@ -75,7 +76,7 @@ def _check(owner: Resource, obj: Resource) -> None:
 
 
 def _names(reference: OwnerReference, owner: Resource) -> bool:
-    """Group, kind and name, as controller-runtime compares: a recreated owner replaces the reference to its predecessor."""
+    """Return whether a reference names ``owner``, by group, kind and name: a recreated owner replaces the reference to its predecessor."""
     if reference.kind != owner.kind or reference.name != owner.metadata.name:
         return False
     try:

@@ -1,6 +1,6 @@
-"""What the controllers of a program may have to do, as RBAC says it: derived from what their classes declare.
+"""RBAC permissions that the controllers of a program need, derived from the declarations of their classes.
 
-Source: Kubernetes documentation, "Using RBAC Authorization"; verbs of informers, owner references and events as client-go asks for them.
+Source: Kubernetes documentation, "Using RBAC Authorization"; verbs of informers, owner references and events as client-go requires them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from kubeloop.controller.builder.controller import ControllerBase
 from kubeloop.meta import Resource, UnknownKind, kind_info
 
 READ = ("get", "list", "watch")
-#: Of children: applied, updated, and deleted when they are wanted no more.
+#: Verbs for children: they are applied, updated, and deleted when they are no longer desired.
 WRITE = ("create", "delete", "patch", "update")
 _VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Permission:
-    """Verbs on one resource, for all names. ``resource`` may have a subresource (``foos/status``). ``why``: the reason, for people.
+    """Verbs on one resource, for all names. ``resource`` may have a subresource (``foos/status``). ``why`` is the reason, for people.
 
     ``namespaced``: the kind lives in namespaces, so that a Role can grant it.
     """
@@ -38,7 +38,7 @@ class Permission:
 
     @property
     def name(self) -> str:
-        """``pods``, ``foos.example.com``, ``foos.example.com/status``."""
+        """Name of the resource: ``pods``, ``foos.example.com``, ``foos.example.com/status``."""
         plural, slash, subresource = self.resource.partition("/")
         return f"{plural}.{self.group}{slash}{subresource}" if self.group else self.resource
 
@@ -48,13 +48,14 @@ def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBa
 
     Informers: get, list and watch of the main kind and of kinds in ``owns``, ``watches`` and ``reads``. Writes: the main kind (finalizers,
     annotations) with its status, its finalizers subresource where it owns children (which an API server that enforces blockOwnerDeletion
-    asks for), children in ``owns``, and kinds in ``writes``. ``events``: of both APIs.
+    asks for), children in ``owns``, and kinds in ``writes``. ``events``: include events of both APIs.
 
     Not known
-        What ``reconcile`` asks of the client beyond that; say it in ``writes`` and ``reads``.
+        Other requests of ``reconcile`` through the client: declare their kinds in ``writes`` and ``reads``.
 
     Raises:
-        UnknownKind: a kind whose plural or scope only a server knows (``Unstructured``); names the controller and the way out.
+        UnknownKind: only a server knows the plural or scope of a kind (``Unstructured``); the message names the controller and says what to
+            do.
     """
     found = _Found()
     for controller in controllers:
@@ -82,7 +83,7 @@ def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBa
 
 
 def kinds_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBase[Any]]]) -> list[type[Resource]]:
-    """All kinds that these controllers declare, each once, their own first."""
+    """Return all kinds that these controllers declare, each once, their main kinds first."""
     declared = [(one if isinstance(one, type) else type(one))._declaration() for one in controllers]
     kinds = [one.kind for one in declared]
     for one in declared:
@@ -97,7 +98,7 @@ def lease_permissions(*, sharding: bool = False) -> list[Permission]:
 
 
 def rules_of(permissions: Iterable[Permission]) -> list[dict[str, list[str]]]:
-    """``rules`` of a Role or ClusterRole: resources of one group that need the same verbs share a rule."""
+    """Return the ``rules`` of a Role or ClusterRole. Resources of one group with the same verbs share a rule."""
     together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for one in sorted(permissions):
         together.setdefault((one.group, one.verbs), []).append(one.resource)
@@ -108,7 +109,7 @@ def rules_of(permissions: Iterable[Permission]) -> list[dict[str, list[str]]]:
 
 
 class _Found:
-    """Verbs by resource, while controllers are gone through."""
+    """The permissions collected so far, by resource."""
 
     def __init__(self) -> None:
         self.name = ""

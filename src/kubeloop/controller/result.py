@@ -1,4 +1,4 @@
-"""What a reconcile says when it ends: nothing more to do, come back later, or give up."""
+"""The results of a reconcile: nothing more to do, reconcile again later, or give up."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class PartlyFailed(Result):
-    """Part of it failed, and ``requeue_after`` is the time of the next try: counted as an error, without back-off."""
+    """The result of a reconcile that failed partly. ``requeue_after`` delays the retry; it counts as an error, without back-off."""
 
     error: BaseException = field(default_factory=RuntimeError)
     text: str = ""
@@ -61,5 +61,5 @@ class PartlyFailed(Result):
 class TerminalError(KubeloopError):
     """Raised by a reconcile that cannot succeed until its object is changed: logged and counted, not retried.
 
-    The key's back-off is forgotten: whatever the next change brings is a first try.
+    The key's back-off is reset, so that the next change starts without a delay.
     """

@@ -1,6 +1,6 @@
-"""Threads for plain reconcilers: one for each call that is under way, used again, and none that keeps the program from ending.
+"""Threads for synchronous reconciles: reused, one per running call, and daemonic so that they do not keep the program from ending.
 
-``concurrent.futures`` waits for its threads when the interpreter ends; a reconcile that never returns would keep the process for ever.
+``concurrent.futures`` waits for its threads at the exit of the interpreter; a reconcile that never returns would block the exit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _Job: TypeAlias = tuple[Callable[[Any], Any], Any, contextvars.Context, "asyncio
 
 
 class ThreadExecutor:
-    """As many threads as there are calls at once. They inherit the caller's context variables."""
+    """Runs functions in threads, as many as there are concurrent calls. They inherit the caller's context variables."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -40,7 +40,7 @@ class ThreadExecutor:
 
     @property
     def busy(self) -> int:
-        """How many are at work."""
+        """Number of threads that run a call."""
         return self._made - self._idle
 
     def close(self) -> None:
@@ -60,9 +60,9 @@ class ThreadExecutor:
                 failure = error
             try:
                 loop.call_soon_threadsafe(self._tell, future, result, failure)
-            except RuntimeError:  # The loop has ended, and with it the caller.
+            except RuntimeError:  # The loop has ended, so there is no caller.
                 return
-            del job, function, argument, context, future, result, failure  # Waiting for the next job keeps nothing alive.
+            del job, function, argument, context, future, result, failure  # The wait for the next job must keep no object alive.
 
     def _tell(self, future: asyncio.Future[Any], result: Any, failure: BaseException | None) -> None:
         self._idle += 1
@@ -70,7 +70,7 @@ class ThreadExecutor:
             return
         if failure is None:
             future.set_result(result)
-        elif isinstance(failure, StopIteration | GeneratorExit):  # A future takes no former, and the latter would close who waits for it.
+        elif isinstance(failure, StopIteration | GeneratorExit):  # Neither can be set as a future's exception.
             future.set_exception(RuntimeError(f"raised {failure!r}"))
         else:
             future.set_exception(failure)

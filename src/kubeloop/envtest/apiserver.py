@@ -1,6 +1,6 @@
-"""The ``kube-apiserver`` that envtest starts: it takes kube-apiserver's flags and runs ``kubeloop server`` by them.
+"""The ``kube-apiserver`` that envtest starts: it accepts kube-apiserver's flags and runs ``kubeloop server`` with the equivalent options.
 
-What stands before ``_run`` imports the standard library alone, so that ``--help`` and refusals are quick.
+Everything before ``_run`` imports only the standard library, so that ``--help`` and errors are quick.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ _OFF: Final = frozenset(_OFF_NAMES.split())
 
 
 def check_feature_gates(values: Sequence[str]) -> None:
-    """Accepts gates that are set to their default, which is how the embedded server behaves.
+    """Check ``--feature-gates``: a gate may only be set to its default, which is the behaviour of the embedded server.
 
     Raises:
-        FlagError: An unknown gate, a value that is no boolean, or a gate that is set to another value; names the gate.
+        FlagError: An unknown gate, a value that is not a boolean, or a gate that is set to another value; the message names the gate.
     """
     for key, value in key_values(values, "feature-gates").items():
         component, colon, name = key.rpartition(":")
@@ -118,7 +118,7 @@ def check_feature_gates(values: Sequence[str]) -> None:
 _DEFAULTS: Final = {"authorization-mode": "AlwaysAllow", "secure-port": "6443"}
 _AUDIT_DEFAULTS: Final = {"audit-log-maxage": "366", "audit-log-maxbackup": "100", "audit-log-maxsize": "100"}
 
-#: Flags that this program handles; all other implemented ones are flags of ``kubeloop server`` with the same name and meaning.
+#: Flags that this program handles itself; all other implemented ones are flags of ``kubeloop server`` with the same meaning.
 _OWN: Final = frozenset(
     (
         "bind-address",
@@ -138,12 +138,12 @@ _STORE: Final = "kubeloop"
 _PREFIX: Final = "/registry"
 _CERTIFICATE, _KEY = "apiserver.crt", "apiserver.key"
 _CERTIFICATES: Final = "/var/run/kubernetes"
-#: Seconds for which the etcd launcher may take to say where the store is.
+#: Seconds within which the etcd launcher must return the folder of the store.
 _PATIENCE: Final = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs until SIGTERM, SIGINT or the end of the parent process.
+    """Run until SIGTERM, SIGINT or the end of the parent process.
 
     Returns:
         0, or 1 with the reason on stderr, as kube-apiserver.
@@ -167,13 +167,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def server_arguments(line: CommandLine) -> list[str]:
-    """The arguments for ``kubeloop server`` that do not depend on files or on etcd."""
+    """Return the arguments for ``kubeloop server`` that do not depend on files or on etcd."""
     given = {name: values for name, values in line.values.items() if name not in _OWN}
     defaults = {**_DEFAULTS, **(_AUDIT_DEFAULTS if line.last("audit-log-path") else {})}
     for name, value in defaults.items():
         given.setdefault(name, (value,))
     if _allows_everybody(given["authorization-mode"]) and parse_bool(given.get("anonymous-auth", ("true",))[-1]):
-        # As kube-apiserver, which says so in its log.
+        # As kube-apiserver, which logs it.
         _log("anonymous requests are refused, since --authorization-mode=AlwaysAllow would allow them everything")
         given["anonymous-auth"] = ("false",)
     found = ["--no-controllers", "--no-kubeconfig", "--exit-with-parent", f"--bind-address={_bind_address(line)}"]
@@ -189,7 +189,7 @@ def server_arguments(line: CommandLine) -> list[str]:
 
 
 def _run(line: CommandLine, arguments: list[str]) -> int:
-    """Raises FlagError, OSError."""
+    """Run the server. Raises FlagError or OSError."""
     folder, synced = _store(line)
     arguments = [*arguments, f"--data={folder}", *([] if synced else ["--unsafe-no-fsync"])]
 
@@ -214,7 +214,7 @@ def _run(line: CommandLine, arguments: list[str]) -> int:
 
 
 def _store(line: CommandLine) -> tuple[Path, bool]:
-    """The folder of the objects, in the data directory of the etcd launcher, and whether a write waits for the disk.
+    """Return the folder of the objects, in the data directory of the etcd launcher, and whether a write waits for the disk.
 
     Raises:
         FlagError: There is no etcd launcher of kubeloop at ``--etcd-servers``.
@@ -249,7 +249,7 @@ def _store(line: CommandLine) -> tuple[Path, bool]:
 
 
 def _bind_address(line: CommandLine) -> str:
-    """kube-apiserver listens everywhere by default; kubeloop on loopback only.
+    """Return the address to listen on: loopback only, although kube-apiserver listens on all interfaces by default.
 
     Raises:
         FlagError: the address can be reached from other machines.
@@ -268,7 +268,7 @@ def _bind_address(line: CommandLine) -> str:
 
 
 def _serving_certificate(line: CommandLine) -> list[str]:
-    """The certificate of the flags, else that in ``--cert-dir``, which is made if it is not there, as by kube-apiserver."""
+    """Return the arguments for the certificate: that of the flags, else that in ``--cert-dir``, which is made if it is missing."""
     certificate, key = line.last("tls-cert-file"), line.last("tls-private-key-file")
     if not certificate and not key:
         folder = Path(line.last("cert-dir", _CERTIFICATES))
@@ -294,12 +294,12 @@ def _make_certificate(folder: Path, address: str) -> None:
 
 
 def check_runtime_config(values: Sequence[str]) -> None:
-    """Accepts versions that are served when they are switched on, and versions that are not served when they are switched off.
+    """Check ``--runtime-config``: it may only state the present behaviour, a served version as on and an unserved version as off.
 
     ``api/all``, ``api/beta`` and ``api/alpha`` are accepted too, with a line in the log.
 
     Raises:
-        FlagError: Anything else; names the key.
+        FlagError: Any other entry; the message names its key.
     """
     wanted = key_values(values, "runtime-config")
     if not wanted:
@@ -314,7 +314,7 @@ def check_runtime_config(values: Sequence[str]) -> None:
         if key == "api/legacy" or (key == "api/ga" and on) or (key in ("api/alpha", "api/beta") and not on):
             continue
         if key in ("api/all", "api/alpha", "api/beta") and on:
-            # Many suites enable all versions to get a version that has become generally available since. Others are missing visibly: 404.
+            # Many suites enable all versions to get a version that is generally available by now. Versions that are not served return 404.
             _log(f"--runtime-config={key}={text}: accepted, but no alpha or beta version is switched on by it")
             continue
         parts = key.split("/")

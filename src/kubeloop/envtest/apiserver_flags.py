@@ -1,7 +1,7 @@
-"""Every flag of kube-apiserver 1.36, and what kubeloop's launcher does with it.
+"""Every flag of kube-apiserver 1.36, and how kubeloop's launcher treats it.
 
-Names, types and defaults are those of ``kube-apiserver --help``, but ``--allow-privileged`` has the value that the embedded server
-behaves by. A test compares the names with the recorded list of the real program.
+Names, types and defaults are those of ``kube-apiserver --help``, except ``--allow-privileged``, which has the value of the embedded
+server's behaviour. A test compares the names with the recorded list of the real program.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import click
 
 PROGRAMS: Final = ("etcd", "kube-apiserver", "kubectl")
 _MODULES: Final = {"etcd": "etcd", "kube-apiserver": "apiserver", "kubectl": "kubectl"}
-#: A line of each launcher, by which it is known again.
+#: A line of each launcher that identifies it.
 _MARK: Final = "# A launcher of kubeloop (kubeloop envtest-assets). It is replaced when that command runs again."
 #: Seconds within which a launcher must answer --version.
 _TRIAL: Final = 60.0
@@ -45,14 +45,15 @@ def envtest_assets(directory: Path) -> None:
 
 
 def launcher(name: str, directory: Path, interpreter: str) -> str:
-    """The text of a launcher. ``exec`` leaves one process, which gets the signals that envtest sends; ``-P`` keeps the Go project's own
-    folder out of Python's path."""
+    """Return the text of a launcher. ``exec`` leaves one process, which gets the signals of envtest; ``-P`` keeps the Go project's folder
+    out of Python's path.
+    """
     arguments = f"{shlex.quote(str(directory))} " if name == "kubectl" else ""
     return f'#!/bin/sh\n{_MARK}\nexec {shlex.quote(interpreter)} -P -m kubeloop.envtest.{_MODULES[name]} {arguments}"$@"\n'
 
 
 def _check_replaceable(path: Path) -> None:
-    """Raises ClickException for a file that this command did not write, such as a real binary."""
+    """Check that a file may be replaced. Raises ClickException for a file that this command did not write, such as a real binary."""
     if path.is_dir() or (path.exists() and _MARK.encode() not in path.read_bytes()[:4096]):
         raise click.ClickException(f"{path} exists and is no launcher of kubeloop, so it is left as it is; name another directory")
 
@@ -71,7 +72,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _try(path: Path) -> None:
-    """Raises ClickException: the launcher does not find this Python environment again, or the server's libraries are not installed."""
+    """Run a launcher. Raises ClickException if it does not find this Python environment, or the server's libraries are not installed."""
     command = [str(path), "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TRIAL)  # noqa: S603 - written just now
     if done.returncode:

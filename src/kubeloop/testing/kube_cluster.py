@@ -47,7 +47,7 @@ class KubeCluster(ABC):
         """Return a new client, closed after the test; by default an administrator in the test's namespace.
 
         Raises:
-            ConfigError: another ``user`` on a shared server, which has only one.
+            ConfigError: ``user`` is set on a shared server, which has only one user.
         """
 
     @property
@@ -83,7 +83,7 @@ class KubeCluster(ABC):
         """Install custom kinds: apply their CustomResourceDefinitions, made from the classes, and wait until they are served.
 
         Raises:
-            ConfigError: a class has no schema; the text names it.
+            ConfigError: a class has no schema; the message names it.
             Invalid: the server refuses a definition.
         """
         from kubeloop.api.apiextensions.v1 import CustomResourceDefinition

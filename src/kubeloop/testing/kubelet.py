@@ -43,12 +43,12 @@ class ScriptedKubelet(KubeletServer):
     """A node for tests of code that runs commands in pods, reads logs, forwards ports and copies files.
 
     Guarantees
-        Clients reach it as they reach a kubelet: through the API server, by WebSocket and SPDY, kubectl included.
+        Clients reach it like a real kubelet: through the API server, by WebSocket and SPDY, kubectl included.
         A pod's files are a folder of this machine (``files``): ``tar`` and ``test`` work on it, so that cp does.
         When the block ends, its node and the pods of ``run_pod`` are gone.
 
     Not guaranteed
-        Pods do not behave as containers do: commands without a script fail with a message that says how to script them. Pods that something
+        Behaviour of real containers: commands without a script fail with a message that says how to script them. Pods that something
         else binds to the node are served, but get no status; name the node of simulated pods, ``node="kubeloop-node"``, for those of
         Deployments.
 
@@ -57,7 +57,7 @@ class ScriptedKubelet(KubeletServer):
         node: Name of the node. An existing node is served from now on, and gets its former status back at the end; else one is made. None:
             a
             new name.
-        namespace: Of pods that are named without one (``"web-0"`` instead of ``"shop/web-0"``).
+        namespace: Namespace of pods that are named without one (``"web-0"`` instead of ``"shop/web-0"``).
 
     Raises:
         KubeloopError: From entering, when the node cannot be made or changed.
@@ -99,17 +99,17 @@ class ScriptedKubelet(KubeletServer):
         await self._stack.__aexit__(kind, error, trace)
 
     async def run_pod(self, pod: str | Pod, *, containers: Sequence[str] = ("main",)) -> Pod:
-        """Creates a pod on the node, running and ready.
+        """Create a pod on the node, running and ready.
 
         Args:
             pod: Its name, ``namespace/name``, or a whole pod, which gets this node's name.
-            containers: Names of its containers; of a whole pod its own count.
+            containers: Names of its containers; ignored for a whole pod.
 
         Returns:
             The pod as the server stored it, with its status.
 
         Raises:
-            ApiError: The server refuses the pod.
+            ApiError: The server rejects the pod.
         """
         client = self._running()
         if isinstance(pod, str):
@@ -143,7 +143,7 @@ class ScriptedKubelet(KubeletServer):
 
         Args:
             pod: Its name, or ``namespace/name``.
-            exit_code: Of every container; 0 makes the phase Succeeded, else Failed.
+            exit_code: Exit code of every container; 0 makes the phase Succeeded, else Failed.
 
         Returns:
             The pod with its new status.
@@ -171,13 +171,13 @@ class ScriptedKubelet(KubeletServer):
         exit_code: int = 0,
         run: CommandHandler | None = None,
     ) -> None:
-        """Set the response to a command in a pod. The newest matching script counts.
+        """Set the response to a command in a pod. The newest matching script applies.
 
         Args:
             pod: Its name, or ``namespace/name``.
             command: The whole command; None: any.
-            stdout: What it prints.
-            stderr: What it prints as errors.
+            stdout: Its standard output.
+            stderr: Its error output.
             exit_code: Its exit code.
             run: Called instead with the command and its streams (``Terminal``); returns the exit code. ``run_process`` runs it for real.
         """

@@ -37,7 +37,7 @@ class Terminal:
         await self.write(stream, text.encode() if isinstance(text, str) else text)
 
     async def input(self) -> bytes:
-        """The next bytes of standard input; empty at its end and from then on."""
+        """Return the next bytes of standard input; ``b""`` at its end and afterwards."""
         data = await self.stdin.get()
         if data is None:
             self.stdin.put_nowait(None)
@@ -49,7 +49,7 @@ CommandHandler = Callable[[list[str], Terminal], Awaitable[int]]
 
 
 async def run_process(command: Sequence[str], terminal: Terminal, cwd: Path | None = None) -> int:
-    """Runs the command as a process of this machine; returns its exit code. The process has ended when this returns or raises."""
+    """Run the command as a process of this machine and return its exit code. The process has ended when this returns or raises."""
     # A second cancellation while asyncio starts the process would leave the process behind.
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
@@ -89,7 +89,7 @@ async def _copy(reader: asyncio.StreamReader, terminal: Terminal, name: str) -> 
 
 
 async def _ended(starting: asyncio.Future[asyncio.subprocess.Process], tasks: Sequence[asyncio.Future[None]]) -> None:
-    """Ends the process and its tasks. Pipes are read to their end, because unread data keeps them open."""
+    """End the process and its tasks. Pipes are read to their end, because unread data keeps them open."""
     await asyncio.wait((starting,))
     if starting.exception() is not None:
         return
@@ -115,7 +115,7 @@ class ContainerLog:
     """
 
     def __init__(self, lines: Iterable[str] = ()) -> None:
-        #: When each line was written, and its text without the newline.
+        #: Time and text (without the newline) of each line.
         self.lines: list[tuple[datetime, str]] = []
         #: The query of each request, oldest first.
         self.queries: list[dict[str, list[str]]] = []
@@ -125,7 +125,7 @@ class ContainerLog:
             self.write(line)
 
     def write(self, text: str, at: datetime | None = None) -> None:
-        """Adds a line.
+        """Add a line.
 
         Args:
             text: Its text without the newline.
@@ -186,5 +186,5 @@ def _says(query: dict[str, list[str]], name: str) -> bool:
 
 
 def _stamp(moment: datetime) -> str:
-    """With nine digits of a second, as kubelets write it."""
+    """Return the time in RFC 3339 with nine fractional digits, as kubelets write it."""
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06}000Z "

@@ -21,12 +21,12 @@ from kubeloop.tasks import end_tasks
 from kubeloop.testing.kubelet_containers import CommandHandler, Terminal
 
 _LOG = logging.getLogger("kubeloop.testing")
-#: Exceptions of connections that the other side breaks off.
+#: Exceptions of connections that the other side closes.
 _ENDS = (OSError, KubeloopError)
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
-#: The feature by which a node declares that its kubelet speaks WebSocket.
+#: The feature that a node declares if its kubelet supports WebSocket.
 WEBSOCKETS = "ExtendWebSocketsToKubelet"
 
 
@@ -58,11 +58,11 @@ class KubeletRequest:
 class KubeletServer:
     """Serves logs, exec, attach and port-forward as a kubelet does: TLS, SPDY/3.1 and WebSocket. Subclasses define the responses.
 
-    ``async with`` it; then ``port`` is open. ``requests`` has every request, oldest first.
+    ``async with`` starts it; then ``port`` is open. ``requests`` has every request, oldest first.
     """
 
     def __init__(self, *, host: str = "127.0.0.1", client_authority: bytes = b"") -> None:
-        """``client_authority``: PEM of who may sign clients' certificates; they are asked for, and recorded, not required."""
+        """Make a server. ``client_authority`` (PEM) may sign clients' certificates, which are requested and recorded, but not required."""
         authority = CertificateAuthority.create("kubelet-ca")
         own = authority.issue("kubelet", ip_addresses=("127.0.0.1",), server=True)
         #: PEM, for ``--kubelet-certificate-authority``.
@@ -98,7 +98,7 @@ class KubeletServer:
         """Open a connection to a pod's port.
 
         Raises:
-            OSError: Nothing listens there; the client reads the text.
+            OSError: Nothing listens there; the client gets the message.
         """
         raise NotImplementedError
 
@@ -108,7 +108,7 @@ class KubeletServer:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        # kube-apiserver leaves connections open that were not upgraded, and would not answer to a polite end.
+        # kube-apiserver leaves connections without an upgrade open, and would not respond to a graceful close.
         self._listener.abort()
         await self._listener.close()
 
@@ -208,7 +208,7 @@ class KubeletServer:
         return Hijack(lambda duplex: self._ports(duplex, seen), headers)
 
     async def _ports(self, duplex: Duplex, seen: KubeletRequest) -> None:
-        """Each data stream is a connection to that port; its failure is written to the error stream."""
+        """Connect each data stream to its port; write a failure to the error stream."""
         errors: dict[str, SpdyStream] = {}
         tasks: set[asyncio.Task[None]] = set()
 

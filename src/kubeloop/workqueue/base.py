@@ -1,4 +1,4 @@
-"""What both queues share: workers that wait for an item, delays and retries, stopping and draining. Which item comes next is theirs."""
+"""The common part of the queues: waiting workers, delays and retries, stopping and draining. Subclasses define the order of items."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from kubeloop.workqueue.protocol import QueueFigures, QueueMetrics, QueueShutDow
 
 T = TypeVar("T", bound=Hashable)
 
-#: Entries that an earlier time made void are swept out when they outnumber the live ones by this many.
+#: Obsolete entries are removed when they outnumber the valid ones by this many.
 _SLACK = 64
 
 
 class Delays(Generic[T]):
-    """Calls ``release`` for each item when it is due, in the order of time; of two times for one item the earlier counts."""
+    """Calls ``release`` for each item when it is due, in the order of time; if an item has two times, the earlier one applies."""
 
     __slots__ = ("_clock", "_due", "_heap", "_order", "_release", "_timer", "_timer_due")
 
@@ -39,7 +39,7 @@ class Delays(Generic[T]):
         return len(self._due)
 
     def put(self, item: T, seconds: float) -> None:
-        """Release ``item`` after ``seconds``.
+        """Schedule ``item`` for release after ``seconds``.
 
         Raises:
             ValueError: ``seconds`` is not a number.
@@ -58,11 +58,11 @@ class Delays(Generic[T]):
         self._arm()
 
     def discard(self, item: T) -> None:
-        """``item`` will not be released."""
+        """Remove ``item``, so that it is not released."""
         self._due.pop(item, None)
 
     def clear(self) -> None:
-        """Forget every item; none is released."""
+        """Remove every item; none is released."""
         self._due.clear()
         self._heap.clear()
         if self._timer is not None:
@@ -88,19 +88,19 @@ class Delays(Generic[T]):
                 if live.get(item) == due:
                     del live[item]
                     self._release(item)
-        finally:  # An item that cannot be released must not keep the others.
+        finally:  # An item whose release fails must not block the others.
             if heap:
                 self._arm()
 
 
 class BaseQueue(ABC, Generic[T]):
-    """Base of the queues without their order. ``protocol.Queue`` says what the methods guarantee.
+    """Base of the queues, without an order of items. See ``protocol.Queue`` for the guarantees of the methods.
 
     Args:
         limiter: Delays of retries.
         clock: Clock of delays. None: the system's monotonic clock.
         cap: Rate of all queues that share it. None: no limit.
-        metrics: Receives the times of items. None: not measured.
+        metrics: Receives the times of items. None: times are not measured.
     """
 
     __slots__ = (
@@ -142,16 +142,16 @@ class BaseQueue(ABC, Generic[T]):
 
     @abstractmethod
     def _release(self, item: T) -> None:
-        """The time of ``item`` has come."""
+        """Make ``item`` available, because its delay has ended."""
 
     @abstractmethod
     def _available(self) -> bool:
-        """Whether a worker that comes now is given an item."""
+        """Return whether an item is available for another worker."""
 
     @property
     @abstractmethod
     def _idle(self) -> bool:
-        """Nothing waits and nothing is being worked on."""
+        """Whether no item waits or is in work."""
 
     @property
     @abstractmethod
@@ -170,18 +170,18 @@ class BaseQueue(ABC, Generic[T]):
         self._limiter.forget(item)
 
     def retries(self, item: T) -> int:
-        """How many failures of ``item`` have been counted since it was last forgotten."""
+        """Return the number of failures of ``item`` since it was last forgotten."""
         return self._limiter.retries(item)
 
     def shut_down(self) -> None:
-        """Take nothing more in. A ``drain`` under way ends at once. May be called again."""
+        """Accept no more items. A ``drain`` in progress ends immediately. May be called again."""
         self._stop()
         self._end_drain()
 
     async def drain(self) -> None:
         """Shut down, and return when all waiting items have been taken and all taken items are done.
 
-        It needs workers that go on taking; ``shut_down`` from elsewhere ends it before its time.
+        Workers must continue to take items. ``shut_down`` in another task ends it early.
         """
         self._stop()
         if self._idle:
@@ -208,14 +208,14 @@ class BaseQueue(ABC, Generic[T]):
 
     @abstractmethod
     def _depths(self) -> Mapping[int, int] | int:
-        """Items that are to be handed out (again)."""
+        """Return the number of items that wait for a worker, by priority if the queue has priorities."""
 
     @abstractmethod
     def _started(self) -> list[float]:
-        """When each item that is being worked on was taken."""
+        """Return the time at which each item in work was taken."""
 
     async def _until_available(self) -> None:
-        """Return when ``get`` can take an item without waiting, and may; raises QueueShutDown if there will be none."""
+        """Wait until ``get`` can take an item and the rate cap allows it. Raises QueueShutDown if no item will follow."""
         cap = self._cap
         while True:
             if not self._available():
@@ -235,7 +235,7 @@ class BaseQueue(ABC, Generic[T]):
         try:
             await waiter
         except BaseException:
-            # Cancelled: a wake-up that was meant for this worker must reach another one, or an item would wait with workers idle.
+            # Cancelled: pass a wake-up on to another worker, or an item would wait while workers are idle.
             if waiter.done() and not waiter.cancelled():
                 self._wake_one()
             else:
@@ -244,13 +244,13 @@ class BaseQueue(ABC, Generic[T]):
             raise
 
     async def _line_up(self, cap: RateCap) -> bool:
-        """Whether this worker's turn has come; False: something else has happened."""
+        """Wait for this worker's turn at the rate cap. Return True if it came, False if the wait was ended for another reason."""
         waiter = cap.line_up()
         self._lined_up.add(waiter)
         try:
             return await waiter
         except BaseException:
-            # Cancelled: the turn is the next one's, and so is the item for which this worker lined up.
+            # Cancelled: the next worker gets the turn, and the item for which this worker waited.
             if waiter.done() and not waiter.cancelled() and waiter.result():
                 cap.give_back()
             else:

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 from kubeloop.timing import Clock, SystemClock, Timer, TokenBucket
 
-#: A timer that is set for less would not move a clock.
+#: Shortest timer in seconds: a shorter one would not advance a clock.
 _SHORTEST = 1e-6
 
 
@@ -75,7 +75,7 @@ class RateCap:
         """Change the rate and the burst; waiting workers pass at the new rate.
 
         Raises:
-            ValueError: as at first; nothing is changed then.
+            ValueError: as in the constructor; nothing is changed then.
         """
         self._bucket = TokenBucket(rate, burst, self._clock)
         if self._timer is not None:
@@ -112,13 +112,13 @@ class Limiter(Protocol[T_contra]):
     """Decides the delay of a retry."""
 
     def delay(self, item: T_contra) -> float:
-        """Count one more failure of ``item``; seconds until it should be tried again."""
+        """Count a failure of ``item``, and return the seconds until it should be retried."""
 
     def forget(self, item: T_contra) -> None:
-        """Reset the failures of ``item``, after a success or when it is given up."""
+        """Reset the failures of ``item``, after a success or when it is abandoned."""
 
     def retries(self, item: T_contra) -> int:
-        """How many failures are counted for ``item``."""
+        """Return the number of failures that are counted for ``item``."""
 
 
 class ExponentialLimiter(Generic[T]):
@@ -174,7 +174,7 @@ class BucketLimiter(Generic[T]):
         return self._bucket.reserve()
 
     def forget(self, item: T) -> None:
-        """Nothing is remembered."""
+        """Do nothing, since failures are not counted."""
 
     def retries(self, item: T) -> int:  # noqa: ARG002  # the bucket is shared by all items
         return 0

@@ -1,6 +1,6 @@
-"""Orders in which items wait: first come, first served is an ``OrderedDict``; here is the one in which tenants take turns.
+"""``FairOrder``: an order of waiting items in which tenants take turns. (For first in, first out, the queues use an ``OrderedDict``.)
 
-Each item is kept with the time at which it was added; an item may leave from the middle.
+Each item has the time at which it was added, and can be removed from the middle.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ class FairOrder(Generic[T]):
     """Order in which tenants take turns, one item each; within a tenant first in, first out.
 
     Guarantees
-        With n tenants waiting, an item that is the first of its tenant is at most n turns away, however many items others have.
+        With n waiting tenants, the first item of a tenant is at most n turns away, even if the others have many items.
         A new tenant has its turn after all waiting ones. Tenants without items are forgotten.
 
-    ``tenant`` gives the tenant of an item (``lambda key: key.namespace``). It is asked once, when the item comes; that answer holds as long
-    as the item waits, whatever it would say later.
+    ``tenant`` returns the tenant of an item (``lambda key: key.namespace``). It is called once, when the item is added; the result applies
+    as long as the item waits.
     """
 
     __slots__ = ("_lines", "_tenant", "_tenants")
 
     def __init__(self, tenant: Callable[[T], Hashable]) -> None:
         self._tenant = tenant
-        self._lines: OrderedDict[Hashable, OrderedDict[T, float]] = OrderedDict()  # In the order of their turns; none of them is empty.
-        self._tenants: dict[T, Hashable] = {}  # Of each item that waits.
+        self._lines: OrderedDict[Hashable, OrderedDict[T, float]] = OrderedDict()  # Tenants in the order of their turns; no line is empty.
+        self._tenants: dict[T, Hashable] = {}  # Tenant of each waiting item.
 
     def __setitem__(self, item: T, added: float) -> None:
         """Append an item to the line of its tenant. It must not wait already."""
@@ -69,7 +69,7 @@ class FairOrder(Generic[T]):
         """Remove a waiting ``item``. Its tenant keeps its turn if other items of it wait.
 
         Raises:
-            KeyError: it does not wait.
+            KeyError: the item does not wait.
         """
         tenant = self._tenants.pop(item)
         line = self._lines[tenant]

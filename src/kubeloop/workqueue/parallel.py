@@ -1,4 +1,4 @@
-"""Independent pieces of work, some at a time."""
+"""Runs independent pieces of work with limited concurrency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A work queue in which the most important item comes first: what a person changed overtakes what a restart or a resync brings up."""
+"""A work queue that returns the most important item first, so that changes overtake the objects of a restart or a resync."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kubeloop.workqueue.protocol import QueueMetrics, QueueStats
 
 T = TypeVar("T", bound=Hashable)
 
-#: What controllers give to objects of the first list and to resyncs. Source: controller-runtime pkg/handler, LowPriority.
+#: Priority of objects of the first list and of resyncs. Source: controller-runtime pkg/handler, LowPriority.
 LOW_PRIORITY = -100
 
-#: Levels that became empty are swept out when they outnumber those in use by this many.
+#: Empty levels are removed when they outnumber those in use by this many.
 _SLACK = 64
 
 
@@ -30,12 +30,12 @@ class PriorityQueue(BaseQueue[T]):
         priority never falls. An item whose priority rises goes to the end of its new level.
         An item in work is not returned a second time. If it is added meanwhile, ``get`` returns it once more after ``done``, from the place
         in its level that this addition gave it.
-        An item whose delay ends, or that is added without delay before that, joins its level at the end.
+        An item whose delay ends, or that is added without delay before that, is appended to its level.
         After ``shut_down`` additions are ignored and ``get`` raises at once: ready items are dropped. During ``drain`` ready items are
         still returned (controller-runtime's ShutDownWithDrain does not do that).
 
     Not guaranteed
-        That a low level is ever reached while higher ones always have items.
+        Progress of low levels while higher ones always have items.
 
     Cost
         About a microsecond for ``add``, ``get`` and ``done`` together, however many items and however many priorities in use.
@@ -47,7 +47,7 @@ class PriorityQueue(BaseQueue[T]):
         clock: Clock of delays. None: the system's monotonic clock.
         tenant: Returns the tenant of an item. Tenants take turns within each level (``FairOrder``). None: no tenants.
         cap: Rate of all queues that share it. None: no limit.
-        metrics: Receives the waiting and working times of items (``QueueTimes``). None: not measured.
+        metrics: Receives the waiting and working times of items (``QueueTimes``). None: times are not measured.
 
     Example:
         >>> queue = PriorityQueue[str]()
@@ -72,12 +72,12 @@ class PriorityQueue(BaseQueue[T]):
     ) -> None:
         super().__init__(limiter or ExponentialLimiter(), clock, cap, metrics)
         self._tenant = tenant
-        self._ready: dict[T, int] = {}  # To be handed out (again), with priority.
-        self._processing: dict[T, tuple[int, float]] = {}  # With the priority at which it was handed out; since when, if there are metrics.
-        self._held: set[T] = set()  # Both of these: not given out before done.
-        self._later: dict[T, int] = {}  # Not due yet, with priority; none of them is ready.
-        self._levels: dict[int, OrderedDict[T, float] | FairOrder[T]] = {}  # Ready items; since when, if there are metrics.
-        self._heap: list[int] = []  # Each level, negated; entries of levels that are gone remain until they are met.
+        self._ready: dict[T, int] = {}  # Items that wait for a worker, with their priority.
+        self._processing: dict[T, tuple[int, float]] = {}  # Items in work, with the priority and (with metrics) time of their get.
+        self._held: set[T] = set()  # Items that are in work and wait again: not returned before ``done``.
+        self._later: dict[T, int] = {}  # Items that are not due yet, with their priority; none of them is ready.
+        self._levels: dict[int, OrderedDict[T, float] | FairOrder[T]] = {}  # Ready items by level, with (for metrics) the time of addition.
+        self._heap: list[int] = []  # Heap of the negated levels; removed levels stay in it until they are popped.
         self._draining = False
 
     def add(self, item: T, *, priority: int = 0) -> None:
@@ -90,9 +90,10 @@ class PriorityQueue(BaseQueue[T]):
         self._make_ready(item, priority)
 
     def add_after(self, item: T, seconds: float, *, priority: int = 0) -> None:
-        """Add ``item`` after ``seconds``, at once if not above zero. Of several times for one item the earliest counts.
+        """Add ``item`` after ``seconds``, immediately if ``seconds`` is not above zero. If it is called several times for an item, the
+        earliest time applies.
 
-        An item that is ready stays so; it is raised if ``priority`` is higher.
+        An item that is ready stays ready; its priority is raised if ``priority`` is higher.
         """
         if self._stopped:
             return
@@ -107,7 +108,7 @@ class PriorityQueue(BaseQueue[T]):
             self._later[item] = max(priority, self._later.get(item, priority))
 
     async def get(self) -> T:
-        """The item of the highest priority that has waited longest; waits for one if need be.
+        """Remove and return the item of the highest priority that has waited longest. Wait for an item if there is none.
 
         Raises:
             QueueShutDown: the queue was shut down; or it was drained, and nothing is left.
@@ -147,7 +148,7 @@ class PriorityQueue(BaseQueue[T]):
             self._end_drain()
 
     def priority_of(self, item: T) -> int:
-        """The priority with which ``item``, now being worked on, was handed out.
+        """Return the priority with which ``item``, which is in work, was taken.
 
         Raises:
             ValueError: ``item`` is not being worked on.
@@ -158,14 +159,14 @@ class PriorityQueue(BaseQueue[T]):
             raise ValueError(f"priority_of({item!r}) without a get of it") from None
 
     def shut_down(self) -> None:
-        """Take nothing more in and hand nothing more out. A ``drain`` under way ends at once. May be called again."""
+        """Accept no more items, and return none. A ``drain`` in progress ends immediately. May be called again."""
         self._draining = False
         super().shut_down()
 
     async def drain(self) -> None:
         """Ignore further additions; return when all ready items have been taken and all taken items are done.
 
-        It needs workers that go on taking; ``shut_down`` from elsewhere ends it before its time. After ``shut_down`` it returns at once.
+        Workers must continue to take items. ``shut_down`` in another task ends it early. After ``shut_down`` it returns immediately.
         """
         if self._stopped and not self._draining:
             return
@@ -217,7 +218,7 @@ class PriorityQueue(BaseQueue[T]):
         if known is not None and isinstance(level, FairOrder):
             level.put(item, added, tenant)
         else:
-            level[item] = added  # First, for it asks the caller's function for the tenant, which may raise.
+            level[item] = added  # First, because it calls the caller's function of the tenant, which may raise.
         ready[item] = priority
         if known is None:
             self._adds += 1
@@ -227,7 +228,7 @@ class PriorityQueue(BaseQueue[T]):
             self._wake_one()
 
     def _leave(self, item: T, priority: int) -> tuple[Hashable, float]:
-        """Its tenant, if there are any, and when it came."""
+        """Remove a waiting item. Return its tenant, if there are tenants, and the time at which it was added."""
         level = self._levels[priority]
         tenant = level.tenant_of(item) if isinstance(level, FairOrder) else None
         added = level.pop(item)
@@ -239,7 +240,7 @@ class PriorityQueue(BaseQueue[T]):
         return tenant, added
 
     def _first_free(self) -> tuple[T, float]:
-        """The next item that is not held; there is one."""
+        """Remove and return the next item that is not in work. There must be one."""
         for priority in sorted(self._levels, reverse=True):
             level = self._levels[priority]
             for item in level:

@@ -1,6 +1,7 @@
-"""Work queues as Prometheus metrics, under client-go's names. Nothing is measured here: a scrape reads what queues keep anyway.
+"""Work queues as Prometheus metrics, under client-go's names. Nothing is measured here: a scrape reads the statistics that queues maintain
+anyway.
 
-One collector for a registry, however many queues it shows. Source: component-base metrics/prometheus/workqueue; labels ``controller`` and
+A registry has one collector for any number of queues. Source: component-base metrics/prometheus/workqueue; labels ``controller`` and
 ``priority``: controller-runtime pkg/internal/metrics/workqueue.go.
 """
 
@@ -29,8 +30,8 @@ class QueueCollector(Collector):
     """Collects the figures of all queues that one registry shows.
 
     Guarantees
-        Unfinished work is that of the moment of the scrape, for no timer brings it up to date; none is left behind by a queue that has shut
-        down. A queue that was given no ``QueueTimes`` shows no durations. May be scraped in any thread.
+        Unfinished work is computed at the scrape, without a timer, so a queue that was shut down leaves no outdated value. A queue without
+        ``QueueTimes`` shows no durations. Any thread may scrape it.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -38,10 +39,10 @@ class QueueCollector(Collector):
         self._queues: dict[tuple[str, str], _Shown] = {}
 
     def add(self, name: str, queue: Queue[Any], *, controller: str = "") -> None:
-        """Show ``queue`` from now on; ``controller`` defaults to ``name``.
+        """Add a queue to the metrics; ``controller`` defaults to ``name``.
 
         Raises:
-            ValueError: no name, or another queue has it.
+            ValueError: the name is empty, or another queue has it.
         """
         if not name:
             raise ValueError("metrics need a name that is not empty")
@@ -56,12 +57,12 @@ class QueueCollector(Collector):
         self._queues[labels] = _Shown(queue, times if isinstance(times, QueueTimes) else None, PriorityLabels())
 
     def remove(self, name: str, *, controller: str = "") -> None:
-        """Show it no longer; the name is free again."""
+        """Remove a queue from the metrics. The name can then be used again."""
         if self._queues.pop((name, controller or name), None) is not None and not self._queues:
             self._registry.unregister(self)
 
     def describe(self) -> Iterable[Metric]:
-        """Return the metrics without values, with which the registry checks for duplicates."""
+        """Return the metrics without values, which the registry uses to detect duplicates."""
         return _families([])
 
     def collect(self) -> Iterable[Metric]:
@@ -69,7 +70,7 @@ class QueueCollector(Collector):
 
 
 def metrics_of(registry: CollectorRegistry | None = None) -> QueueCollector:
-    """The collector of a registry, None for prometheus_client's default one."""
+    """Return the collector of a registry; None stands for prometheus_client's default registry."""
     registry = REGISTRY if registry is None else registry
     found = _COLLECTORS.get(registry)
     if found is None:
@@ -77,7 +78,7 @@ def metrics_of(registry: CollectorRegistry | None = None) -> QueueCollector:
     return found
 
 
-# Belongs to the registries, which have no place for it: several queues can be shown by one registry only through one collector.
+# The collector of each registry: several queues can share a registry only through one collector.
 _COLLECTORS: weakref.WeakKeyDictionary[CollectorRegistry, QueueCollector] = weakref.WeakKeyDictionary()
 
 _Rows = list[tuple[tuple[str, str], _Shown, QueueFigures]]

@@ -1,4 +1,4 @@
-"""The protocol of queues that controllers work on, and the times that a queue measures."""
+"""The protocol of the queues of controllers, and the times that a queue measures."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class QueueMetrics(Protocol):
     """Receives the times of a queue's items, when an item is taken and when it is done. Must be quick and must not raise."""
 
     def waited(self, seconds: float) -> None:
-        """An item was taken after it waited ``seconds`` since it was added, or since its delay or its former work ended."""
+        """Record that an item was taken ``seconds`` after it was added, or after its delay or its previous work ended."""
 
     def worked(self, seconds: float) -> None:
-        """An item is done after ``seconds`` of work."""
+        """Record that an item is done after ``seconds`` of work."""
 
 
 class DurationHistogram:
-    """How many values lie at or below each bound, and their sum."""
+    """Histogram of durations: the number of values at or below each bound, and their sum."""
 
     __slots__ = ("_bounds", "counts", "total")
 
     def __init__(self, bounds: tuple[float, ...] = BOUNDS) -> None:
         self._bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)  # Of each bucket by itself; the last one has no bound.
+        self.counts = [0] * (len(bounds) + 1)  # Count of each bucket, not cumulative; the last bucket has no bound.
         self.total = 0.0
 
     def observe(self, value: float) -> None:
@@ -40,7 +40,7 @@ class DurationHistogram:
         self.total += value
 
     def buckets(self) -> list[tuple[str, int]]:
-        """Bounds as Prometheus writes them, with cumulated counts."""
+        """Return the bounds as Prometheus writes them, with cumulative counts."""
         found: list[tuple[str, int]] = []
         sum_ = 0
         for bound, count in zip((*map(str, self._bounds), "+Inf"), list(self.counts), strict=True):
@@ -124,7 +124,7 @@ class QueueStats(NamedTuple):
 
 
 class QueueFigures(NamedTuple):
-    """The figures of a queue at one moment that metrics show, with client-go's meanings.
+    """The statistics of a queue at one moment for metrics, with client-go's meanings.
 
     ``depths``: number of ready items, by priority where the queue has priorities. ``unfinished``: total seconds that the items in work have
     been in work; ``longest_running``: the longest of these.
@@ -154,19 +154,19 @@ class Queue(Protocol[T]):
     """
 
     def add(self, item: T, *, priority: int = 0) -> None:
-        """Have ``item`` worked on, if it does not wait for that already. Ignored after ``shut_down``."""
+        """Add ``item``, unless it waits already. Ignored after ``shut_down``."""
 
     def add_after(self, item: T, seconds: float, *, priority: int = 0) -> None:
-        """Add ``item`` after ``seconds``, at once if not above zero. Of several times for one item the earliest counts."""
+        """Add ``item`` after ``seconds``, immediately if that is not above zero. If there are several calls, the earliest time counts."""
 
     def add_rate_limited(self, item: T, *, priority: int = 0) -> float:
         """Count a failure of ``item`` and add it after the limiter's delay; returns that delay in seconds."""
 
     async def get(self) -> T:
-        """The next item; waits for one if need be.
+        """Remove and return the next item. Wait for an item if there is none.
 
         Raises:
-            QueueShutDown: the queue was shut down, and gives nothing more out.
+            QueueShutDown: the queue was shut down, and returns no more items.
         """
 
     def done(self, item: T) -> None:
@@ -177,7 +177,7 @@ class Queue(Protocol[T]):
         """
 
     def priority_of(self, item: T) -> int:
-        """The priority with which ``item``, now being worked on, was handed out; always 0 where there are no priorities.
+        """Return the priority with which ``item``, which is in work, was taken; 0 if the queue has no priorities.
 
         Raises:
             ValueError: ``item`` is not being worked on (queues with priorities).
@@ -187,10 +187,10 @@ class Queue(Protocol[T]):
         """Reset the back-off of ``item`` after a success. The item stays in the queue if it waits there."""
 
     def retries(self, item: T) -> int:
-        """How many failures of ``item`` have been counted since it was last forgotten."""
+        """Return the number of failures of ``item`` since it was last forgotten."""
 
     def shut_down(self) -> None:
-        """Take nothing more in. A ``drain`` under way ends at once. May be called again."""
+        """Accept no more items. A ``drain`` in progress ends immediately. May be called again."""
 
     async def drain(self) -> None:
         """Shut down, and return when all waiting items have been taken and all taken items are done."""
@@ -206,6 +206,6 @@ class Queue(Protocol[T]):
 
     @property
     def metrics(self) -> QueueMetrics | None:
-        """Measures each item's times; None: not measured."""
+        """Receiver of the times of items; None if they are not measured."""
 
     def __len__(self) -> int: ...

@@ -1,6 +1,6 @@
 """The queue between event handlers and reconcilers: waiting items, items in work, and items that are not due yet.
 
-It must never hand one item to two workers at a time, nor lose a change that arrives while its item is being worked on.
+It never returns one item to two workers at a time, and does not lose a change that arrives while its item is in work.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class WorkQueue(BaseQueue[T]):
         clock: Clock of delays. None: the system's monotonic clock.
         tenant: Returns the tenant of an item. Tenants take turns (``FairOrder``). None: no tenants.
         cap: Rate of all queues that share it, during the shutdown too. None: no limit.
-        metrics: Receives the waiting and working times of items (``QueueTimes``). None: not measured.
+        metrics: Receives the waiting and working times of items (``QueueTimes``). None: times are not measured.
 
     Example:
         >>> queue = WorkQueue[str]()
@@ -68,7 +68,7 @@ class WorkQueue(BaseQueue[T]):
         clock = clock or SystemClock()
         super().__init__(limiter or default_limiter(clock), clock, cap, metrics)
         self._order: deque[T] | FairOrder[T] = deque() if tenant is None else FairOrder(tenant)
-        # Each item that is in the order, that is being worked on, and that was added while it was; since when, if there are metrics.
+        # Waiting items, items in work, and items that were added while in work; with metrics, the time of each.
         self._waiting: dict[T, float] = {}
         self._working: dict[T, float] = {}
         self._again: dict[T, float] = {}
@@ -84,14 +84,14 @@ class WorkQueue(BaseQueue[T]):
             self._again[item] = 0.0 if self._metrics is None else self._clock.now()
             self._adds += 1
             return
-        self._order.append(item)  # First, for it asks the caller's function for the tenant, which may raise.
+        self._order.append(item)  # First, because it calls the caller's function of the tenant, which may raise.
         waiting[item] = 0.0 if self._metrics is None else self._clock.now()
         self._adds += 1
         if self._waiters:
             self._wake_one()
 
     async def get(self) -> T:
-        """The item that has waited longest; waits for one if need be.
+        """Remove and return the item that has waited longest. Wait for an item if there is none.
 
         Raises:
             QueueShutDown: the queue was shut down, and nothing is left.
@@ -129,11 +129,12 @@ class WorkQueue(BaseQueue[T]):
             self._end_drain()
 
     def priority_of(self, item: T) -> int:  # noqa: ARG002  # there are none here
-        """0: this queue has no priorities."""
+        """Return 0, since this queue has no priorities."""
         return 0
 
     def add_after(self, item: T, seconds: float, *, priority: int = 0) -> None:  # noqa: ARG002  # ignored, so that both queues are called alike
-        """Add ``item`` after ``seconds``, at once if not above zero. Of several times for one item the earliest counts.
+        """Add ``item`` after ``seconds``, immediately if ``seconds`` is not above zero. If it is called several times for an item, the
+        earliest time applies.
 
         Source: client-go util/workqueue/delaying_queue.go.
         """

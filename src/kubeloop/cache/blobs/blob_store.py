@@ -1,7 +1,7 @@
-"""BlobStore: compresses the documents of one cache, and decides when to train a dictionary and which one to use.
+"""BlobStore: compresses the documents of one cache, and decides when to train a dictionary and which dictionary to use.
 
-It holds documents until there is something to train on and compresses each once, unless its dictionary retires. Training runs in a
-thread, and held documents are compressed in slices: neither blocks the event loop. Why this policy: docs/decisions.md.
+It holds documents uncompressed until they are enough to train a dictionary on. It compresses each document once, unless its dictionary
+retires. Training runs in a thread and held documents are compressed in slices, so neither blocks the event loop. Why: docs/decisions.md.
 """
 
 from __future__ import annotations
@@ -17,56 +17,56 @@ from typing import Protocol, TypeVar
 
 from kubeloop.cache.blobs.compression import PLAIN, Codec, CompressedObject, RecentDocuments, better, trained
 
-#: Documents held while a list comes in, in bytes; what the first dictionary can see of the list, and what a list needs beside its result.
+#: Maximum bytes of documents held during a list: the sample for the first dictionary, and the temporary memory of a list.
 HOLD_LISTING = 20 << 20
-#: The same while watching: enough to train on.
+#: Maximum bytes of documents held during a watch: enough to train on.
 HOLD_WATCHING = 2 << 20
 #: Training on more samples takes longer (0.2 ms each) and gains nothing measurable.
 SAMPLES = 256
 #: Each dictionary takes about 300 KiB, and those in use compete for the processor's cache: eight cost 8 us more an event.
-#: Another one replaces a dictionary that is hardly used.
+#: A dictionary that a smaller share of the documents uses is replaced by the next one.
 MAX_DICTIONARIES = 3
 #: A dictionary that more than this share of the cache uses does not retire: recompressing so many documents costs more than it saves.
 SPARE = 0.03
-#: Documents that are looked at to see which ones that are.
+#: Number of documents that are sampled to count the use of each dictionary.
 CENSUS = 10_000
-#: After a training in vain so many misfits are let pass before the next one; four times as many each time.
+#: Number of misfits between a training that gained nothing and the next training; four times as many each time.
 PATIENCE = 1024
 #: ``POOR`` for an update of an object that the dictionary fitted: the new state has new identifiers and times in it.
 POOR_UPDATE = 2.0
-#: After so many of them in a row the next ones are not tried.
+#: After so many misfits in a row, the next documents are held without trying the dictionary.
 STREAK = 16
-#: Documents that were held are compressed so many at a time, about 2 ms.
+#: Number of held documents that are compressed in one slice, about 2 ms.
 SLICE = 256
-#: Documents of a retired dictionary that are recompressed at a time, and documents that are checked for that: about 3 ms.
+#: Number of documents recompressed in one slice after their dictionary retired, and number checked for it: about 3 ms.
 MOVE = 128
 LOOK = 4096
 
 
 class Holder(Protocol):
-    """An object that refers to a packed document: a head."""
+    """An object that refers to a compressed document, such as a head."""
 
     @property
     def packed(self) -> CompressedObject:
-        """The document."""
+        """The compressed document."""
 
     def packed_anew(self, packed: CompressedObject) -> None:
-        """The same document, packed otherwise."""
+        """Replace the stored form of the same document."""
 
 
 class BlobStore:
-    """Packs the documents of one cache.
+    """Compresses the documents of one cache.
 
     Guarantees
-        ``unpack(pack(document)) == document``. Documents held uncompressed never exceed the hold by more than what comes while a
-        dictionary is trained, about 0.1 s.
-        A document of an object seen before is packed with the dictionary that fitted its last state; one of a new object with that of
-        its neighbour (lists come in namespace order, and the pods of a namespace resemble each other).
-        When what comes no longer fits, as after a rollout, a dictionary is trained on it; if that was in vain, seldomer and seldomer.
-        At most ``MAX_DICTIONARIES``, and a retiring one, whose documents are recompressed in slices before it is freed.
+        ``unpack(pack(document)) == document``. The held, uncompressed documents exceed the limit at most by the documents that arrive while
+        a dictionary is trained, about 0.1 s. A new state of a known object is compressed with the dictionary of its last state. A new
+        object is compressed with the dictionary of the preceding object, because lists are in namespace order and the pods of a namespace
+        resemble each other. When new documents no longer fit the dictionaries, as after a rollout, a dictionary is trained on them. Each
+        training that gains nothing quadruples the time to the next one. At most ``MAX_DICTIONARIES`` are in use. A retiring dictionary is
+        freed after its documents have been recompressed in slices.
 
     Cost
-        About 8 us for a Pod of 8 KB at one thirteenth of its size; 70 ms of a thread for each training. Reading about 13 us.
+        About 8 us for a Pod of 8 KB at one thirteenth of its size; each training takes 70 ms in a thread. Reading takes about 13 us.
     """
 
     def __init__(self, rng: random.Random | None = None) -> None:
@@ -81,16 +81,16 @@ class BlobStore:
         self._waiting_namespaces: set[str] = set()
         self._poor = 0
         self._training = False
-        #: Held documents of objects that have changed since: one object that changes often is no population.
+        #: Held documents of objects that have changed since then: many states of one object are a poor sample.
         self._superseded = 0
         self._patience = PATIENCE
         self._ignored = 0
-        #: Returns the objects of the cache; None: unknown, and then no dictionary ever retires.
+        #: Returns the objects of the cache. If it is None, no dictionary ever retires.
         self.population: Callable[[], Iterable[Holder]] | None = None
         self._moving: Iterator[Holder] | None = None
-        #: The documents of the last changes; None: they are not kept.
+        #: The uncompressed documents of the last changes; None if they are not cached.
         self.recent: RecentDocuments | None = None
-        #: How many of those held are still to be compressed; what comes meanwhile waits for the next dictionary.
+        #: Number of held documents that are still to be compressed. Documents that arrive meanwhile wait for the next dictionary.
         self._releasing = 0
 
     @property
@@ -99,7 +99,7 @@ class BlobStore:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of documents that wait, uncompressed, for a dictionary."""
+        """Bytes of documents that are held uncompressed until a dictionary is trained."""
         return self._held_bytes
 
     def pack(self, document: bytes | memoryview, namespace: str = "", before: CompressedObject | None = None) -> CompressedObject:
@@ -109,7 +109,7 @@ class BlobStore:
                 self._superseded += 1
             elif not codec.retired:
                 blob = codec.compress(document)
-                # What fits no worse than its last state did is no sign of a change: only that would be worth a dictionary.
+                # A document that fits as well as its last state is no misfit: only changed documents justify a new dictionary.
                 if len(blob) <= POOR_UPDATE * codec.limit * len(document) or 2 * len(blob) <= 3 * len(before.blob):
                     if self.recent is not None:
                         codec.recent = self.recent
@@ -126,13 +126,13 @@ class BlobStore:
         self._poor += 1
         if self._ignored:
             self._ignored -= 1
-            # The best of them is not looked for again for each of its neighbours.
+            # The best dictionary is not searched again for each of the following documents.
             self._by_namespace[namespace] = codec
             return CompressedObject(codec, blob)
         return self._wait(document, namespace)
 
     def adopt(self, codecs: Iterable[Codec]) -> None:
-        """Documents that were packed with these, by an archive of the past, are in the cache."""
+        """Register the dictionaries of documents that were restored from a saved state."""
         for codec in codecs:
             if codec is not PLAIN:
                 self._live.append(codec)
@@ -144,14 +144,14 @@ class BlobStore:
         self._listing = True
 
     def settle(self) -> None:
-        """End a list: compress the waiting documents if they are enough to train on, or fit an existing dictionary.
+        """End a list: compress the held documents if there are enough of them to train on, or if a dictionary exists.
 
-        What the list needed beside its result is then given back to the system.
+        The memory that the list needed temporarily is then returned to the operating system.
         """
         self._hold = HOLD_WATCHING
         self._listing = False
         if self._releasing or self._training:
-            return  # it is done when they are
+            return  # the end of the training or of the release does the rest
         if len(self._held) >= SAMPLES or self._held_bytes > HOLD_WATCHING:
             self._train()
         elif self._held and self._current is not None:
@@ -191,9 +191,9 @@ class BlobStore:
         return self._moving is None and (len(self._live) < MAX_DICTIONARIES or self._spare() is not None)
 
     def _spare(self) -> Codec | None:
-        """Return the oldest dictionary that hardly any document uses; None if all are in use, or the use is unknown.
+        """Return the oldest dictionary that hardly any document uses; None if all are in use or the use is unknown.
 
-        So while a list comes in: what it brings is not in the cache yet.
+        The use is unknown while a list is read, because its objects are not in the cache yet.
         """
         if self.population is None or self._listing:
             return None
@@ -266,13 +266,13 @@ class BlobStore:
         return left > 0
 
 
-# Work that would block the event loop: in a thread, or in slices between other tasks. Without a running loop it is done at once.
+# Work that would block the event loop runs in a thread or in slices. Without a running loop it runs immediately.
 
 T = TypeVar("T")
 
 
 def in_thread(work: Callable[[], T], done: Callable[[T], None]) -> None:
-    """Run ``work`` in a thread and call ``done`` with its result on the event loop. For work that releases the interpreter's lock.
+    """Run ``work`` in a thread and call ``done`` with its result on the event loop. Meant for work that releases the interpreter's lock.
 
     Not guaranteed
         That ``done`` is called: the loop may end first. ``work`` must not raise.
@@ -291,7 +291,7 @@ def in_thread(work: Callable[[], T], done: Callable[[T], None]) -> None:
 
 
 def in_slices(some: Callable[[], bool]) -> None:
-    """Call ``some`` until it returns False, with other tasks in between. The first call is made at once."""
+    """Call ``some`` until it returns False, and let other tasks run between the calls. The first call is made immediately."""
     loop = _loop()
     while some():
         if loop is not None:
@@ -300,7 +300,7 @@ def in_slices(some: Callable[[], bool]) -> None:
 
 
 def give_back_memory() -> None:
-    """Return free memory of this process to the system, where the C library can (malloc_trim(3)). Takes some milliseconds."""
+    """Return free memory of this process to the operating system, if the C library can (malloc_trim(3)). Takes some milliseconds."""
     import ctypes
 
     with suppress(OSError, AttributeError):

@@ -12,9 +12,9 @@ else:
     from backports import zstd
 
 DICTIONARY_SIZE = 110 << 10
-#: A new dictionary must make of its samples less than this share of what the present one does, or it is not taken.
+#: A new dictionary is used only if it compresses its samples to less than this share of their size under the present one.
 GAIN = 0.8
-#: A document that comes out this many times larger than the dictionary's own samples did is of another sort.
+#: A document is a misfit if its compression ratio is this many times worse than that of the dictionary's own samples.
 POOR = 1.75
 LEVEL = 3
 #: Tables that the compressor searches, as powers of two entries. Of level 3 itself they are six times as large, and a program that does
@@ -30,9 +30,9 @@ _WITH_DICTIONARY = _ALONE | {int(zstd.CompressionParameter.hash_log): TABLE_LOG,
 
 
 class RecentDocuments:
-    """Cache of unpacked documents, by blob, without the oldest. ``limit`` in bytes; a document of more than a quarter of it is not cached.
+    """Cache of the documents decompressed last, by blob. ``limit`` is in bytes; a document larger than a quarter of it is not cached.
 
-    Written by one thread, read from any.
+    One thread writes it; any thread may read it.
     """
 
     __slots__ = ("_bytes", "_documents", "_limit")
@@ -60,11 +60,11 @@ class RecentDocuments:
 
 
 class Codec:
-    """How one blob was made, and how to read it: plain bytes, zstd alone, or zstd with one dictionary."""
+    """Compresses and decompresses documents with one method: plain bytes, zstd alone, or zstd with one dictionary."""
 
     __slots__ = ("__weakref__", "_compressor", "_dictionary", "limit", "recent", "retired")
 
-    #: What was packed last, in its archive; None: that is not kept.
+    #: The documents compressed last in the blob store; None if they are not cached.
     recent: RecentDocuments | None
 
     def __init__(self, dictionary: zstd.ZstdDict | None) -> None:
@@ -73,17 +73,17 @@ class Codec:
             self._compressor = zstd.ZstdCompressor(options=_ALONE)
         else:
             self._dictionary = dictionary.as_digested_dict
-            # Not digested: that would be with the level's own tables. The compressor digests it once, for itself.
+            # Not digested: that would use the level's own tables. The compressor digests it once itself.
             self._compressor = zstd.ZstdCompressor(options=_WITH_DICTIONARY, zstd_dict=dictionary.as_undigested_dict)
         self.recent = None
         #: A blob that is a larger share of its document than this is a misfit.
         self.limit = POOR
-        #: Nothing is packed with it any more.
+        #: True if no new document is compressed with it.
         self.retired = False
 
     @property
     def expected(self) -> float:
-        """Size of a blob as a share of its document, as the samples came out."""
+        """The expected ratio of compressed to raw size, as measured on the samples."""
         return self.limit / POOR
 
     @expected.setter
@@ -92,12 +92,12 @@ class Codec:
 
     @classmethod
     def of(cls, content: bytes | None, expected: float) -> Codec:
-        """Return the codec for a saved dictionary (None: without one).
+        """Return the codec for a saved dictionary, or for zstd without a dictionary if ``content`` is None.
 
         ``expected``: the expected ratio of compressed to raw size.
 
         Raises:
-            ValueError: that is no dictionary.
+            ValueError: ``content`` is not a dictionary.
         """
         try:
             codec = cls(None if content is None else zstd.ZstdDict(content))
@@ -108,26 +108,26 @@ class Codec:
 
     @property
     def content(self) -> bytes | None:
-        """The dictionary; None if it works without."""
+        """The compression dictionary, or None if the codec uses none."""
         return None if self._dictionary is None else bytes(self._dictionary[0].dict_content)
 
     def compress(self, document: bytes | memoryview) -> bytes:
-        # The answer has its exact size (unlike zstandard's, which pins the worst case): it can be kept as it is.
+        # The result has its exact size (that of the zstandard package has the worst-case size), so it can be stored as it is.
         return self._compressor.compress(document, zstd.ZstdCompressor.FLUSH_FRAME)
 
     def decompress(self, blob: bytes) -> bytes:
         if self.recent is not None and (document := self.recent.get(blob)) is not None:
             return document
-        # Every blob is one frame, so zstd.decompress, which looks for more, would only cost another microsecond.
+        # Every blob is one frame; zstd.decompress also searches for further frames, which takes another microsecond.
         return zstd.ZstdDecompressor(zstd_dict=self._dictionary).decompress(blob)
 
     def size(self, blob: bytes) -> int:
-        """Bytes of the document, read off the blob's first bytes. Source: RFC 8878, section 3.1.1.1.4."""
+        """Return the size of the document in bytes, read from the header of the blob. Source: RFC 8878, section 3.1.1.1.4."""
         return zstd.get_frame_info(blob).decompressed_size or 0
 
 
 class RawObject(Codec):
-    """Keeps the document as it is."""
+    """Codec that stores the document unchanged."""
 
     __slots__ = ()
 
@@ -148,13 +148,13 @@ PLAIN = RawObject()
 
 
 class CompressedObject(msgspec.Struct, gc=False):
-    """A stored document. It may be packed more tightly later; its content never changes."""
+    """A stored document. Its compressed form may be replaced by a smaller one later; its content never changes."""
 
     codec: Codec
     blob: bytes
 
     def document(self) -> bytes:
-        # Read from any thread while it is packed tighter: the codec is set before the blob, and only a document begins with a brace.
+        # Other threads may read during the replacement: the codec is set before the blob, and only a raw document begins with a brace.
         blob = self.blob
         return blob if blob[:1] == b"{" else self.codec.decompress(blob)
 
@@ -168,7 +168,10 @@ def better(new: Codec, current: Codec | None, samples: list[bytes]) -> Codec:
 
 
 def trained(samples: list[bytes]) -> Codec:
-    """A dictionary needs about ten times its size of samples; too few, or too unlike each other, and there is none: zstd alone."""
+    """Return a codec with a dictionary trained on the samples, or zstd alone if training fails.
+
+    Training needs samples of about ten times the dictionary's size, and fails if the samples are too few or too different.
+    """
     size = min(DICTIONARY_SIZE, sum(map(len, samples)) // 10)
     try:
         codec = Codec(zstd.train_dict(samples, size))

@@ -1,4 +1,4 @@
-"""Head: what the cache keeps decoded of an object, beside its packed document. Immutable; shared between store and events."""
+"""Head: the decoded part of a cached object, stored with its compressed document. Immutable; shared between store and events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Owner(Struct, frozen=True, gc=False, rename="camel"):
-    """An owner reference of a head, read only. Source: k8s.io/apimachinery pkg/apis/meta/v1/types.go (OwnerReference).
+    """A read-only owner reference of a head. Source: k8s.io/apimachinery pkg/apis/meta/v1/types.go (OwnerReference).
 
     Example:
         >>> Owner(api_version="apps/v1", kind="ReplicaSet", name="web", uid="7c9e", controller=True).kind
@@ -38,14 +38,14 @@ class Owner(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Head(Struct, frozen=True, gc=False, eq=False):
-    """Identity, labels, owners and chosen fields of one state of one object, without decoding the object.
+    """Identity, labels, owners and chosen fields of one state of one object, readable without decoding the object.
 
     Guarantees
         It never changes; an update of the object makes a new head. Reading a field decodes nothing.
         ``labels`` is read-only, empty rather than None; equal label sets of several objects are one mapping.
 
-    ``value`` reads a path that the informer was asked for (an index, or ``paths=``).
-    Two heads are equal only if they are the same; compare ``uid`` and ``resource_version``.
+    ``value`` returns the value at a path that the informer was told to read by an index or by ``paths=``.
+    Heads compare by identity. To compare states, compare ``uid`` and ``resource_version``.
 
     Example:
         >>> web = await client.create(ConfigMap(metadata=ObjectMeta(name="web", labels={"team": "shop"})))
@@ -75,7 +75,7 @@ class Head(Struct, frozen=True, gc=False, eq=False):
 
     @property
     def controller(self) -> Owner | None:
-        """The owner that manages this object, if it has one."""
+        """The owner reference with ``controller: true``, or None."""
         return next((owner for owner in self.owner_references if owner.controller), None)
 
     @property
@@ -84,7 +84,7 @@ class Head(Struct, frozen=True, gc=False, eq=False):
 
     @property
     def packed(self) -> CompressedObject:
-        """Its document at rest."""
+        """The compressed document."""
         return self._packed
 
     def packed_anew(self, packed: CompressedObject) -> None:
@@ -98,9 +98,9 @@ class Head(Struct, frozen=True, gc=False, eq=False):
 
     @property
     def raw_bytes(self) -> int:
-        """Size of the unpacked document; it unpacks nothing."""
+        """Size of the decompressed document, read without decompressing it."""
         packed = self._packed
-        blob = packed.blob  # first, as in ``CompressedObject.document``: it may be packed tighter meanwhile
+        blob = packed.blob  # read first, as in ``CompressedObject.document``: the blob may be replaced meanwhile
         return len(blob) if blob[:1] == b"{" else packed.codec.size(blob)
 
     @property
@@ -108,10 +108,10 @@ class Head(Struct, frozen=True, gc=False, eq=False):
         return bool(self._deletion)
 
     def value(self, path: str) -> Any:
-        """Return the value at ``path``: a scalar, list or map; None if there is none; a tuple for a path with ``[*]``.
+        """Return the value at ``path``: a scalar, list or map; None if the object lacks it; a tuple for a path with ``[*]``.
 
         Raises:
-            KeyError: the informer was not asked to read this path.
+            KeyError: the informer does not read this path.
         """
         name = self.paths.get(path)
         if name is None:
@@ -120,7 +120,7 @@ class Head(Struct, frozen=True, gc=False, eq=False):
         return getattr(self, name)
 
     def document(self) -> bytes:
-        """The whole object as JSON. Unpacks it (13 us for a Pod)."""
+        """Return the whole object as JSON. Decompresses it (13 us for a Pod)."""
         return self._packed.document()
 
 
@@ -133,10 +133,10 @@ def _read_owners(raw: bytes) -> tuple[Owner, ...]:
 
 
 class StringInterner:
-    """Shares values that many objects have: label sets, owner lists, namespaces.
+    """Shares equal label sets, owner lists and namespaces between the heads of many objects.
 
-    A value is found by its bytes as the server wrote them, so that equal sets are not even decoded twice. What no object uses any more
-    is swept out when the tables have doubled, so that objects with unique labels do not make it grow without bound.
+    A value is looked up by the bytes that the server wrote, so that equal sets are decoded only once. When the tables have doubled, values
+    that no object uses are removed, so that objects with unique labels do not make the tables grow without bound.
     """
 
     __slots__ = ("_labels", "_limit", "_owners", "_strings")
@@ -163,11 +163,11 @@ class StringInterner:
 
     @property
     def full(self) -> bool:
-        """Time to sweep."""
+        """Whether the tables have grown so much that ``sweep`` is due."""
         return len(self._labels) + len(self._owners) + len(self._strings) > self._limit
 
     def sweep(self, heads: list[Head]) -> None:
-        """Forget values that none of these heads uses."""
+        """Remove values that none of these heads uses."""
         labels = {id(head.labels) for head in heads}
         self._labels = {raw: value for raw, value in self._labels.items() if id(value) in labels}
         self._owners = {raw: raw for raw in {head._owners for head in heads}}
@@ -197,7 +197,7 @@ class HeadReader:
         keep: The parts of objects to store.
 
     Raises
-        ValueError: a path is malformed, or names a part that ``keep`` does not store (constructor).
+        ValueError: a path is malformed, or names a part that ``keep`` does not store. Raised by the constructor.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class HeadReader:
         self.shared = shared
         self.api_version = api_version
         self.kind = kind
-        #: Path to the attribute of a head that holds its value. Stays valid when paths are added behind these.
+        #: Path -> attribute of a head with its value. Stays valid when further paths are added.
         self.attributes = names = {path: f"value{number}_" for number, path in enumerate(self.projection.paths)}
         head_class = defstruct(
             "Head", [(name, Any) for name in names.values()], bases=(Head,), namespace={"paths": names}, frozen=True, gc=False, eq=False
@@ -224,7 +224,9 @@ class HeadReader:
         return [share(value) if type(value) is str else value for value in self.projection.values(projected)]
 
     def head(self, projected: Projected, document: memoryview, before: Head | None) -> Head:
-        """Return the head of a projected object. ``before``: its previous state in the store; unchanged strings are shared with it."""
+        """Return the head of a projected object. ``before`` is the object's previous state in the store, whose unchanged strings are
+        shared.
+        """
         stored = self.keeper.document(projected, document)
         if self._transforms:
             projected = self.projection.object(stored)
@@ -251,15 +253,15 @@ class HeadReader:
         )
 
     def made_of(self, rows: Iterable[tuple[Any, ...]]) -> list[Head]:
-        """Heads of their fields' values in order, those of the paths last."""
+        """Return heads made of rows of field values: the fixed fields in their order, then the values of the paths."""
         return list(starmap(self._make, rows))
 
     def is_current(self, head: Head) -> bool:
-        """Whether the head has this reader's paths."""
+        """Return whether the head was made with the present paths of this reader."""
         return type(head) is self._class
 
     def again(self, head: Head) -> Head:
-        """The same state, read with this reader's paths."""
+        """Return a head of the same state with the present paths of this reader."""
         projected = self.projection.object(head.document())
         return self._make(
             head.namespace,

@@ -1,1 +1,1 @@
-"""Numbers, tables, metrics and warnings about informers."""
+"""Diagnostics of informers: statistics, tables, Prometheus metrics and warnings."""

@@ -1,6 +1,6 @@
-"""What informers have and do, for people: a table on a terminal, as text, or in a notebook; and all numbers as JSON.
+"""Shows informers to people as a table (terminal, plain text, notebook), and all their numbers as JSON.
 
-Shows no object's contents. ``rich`` is imported only where a table is drawn.
+Contents of objects are never shown. ``rich`` is imported only when a table is drawn.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _HEADINGS = ("KIND", "SCOPE", "OBJECTS", "STORED", "EVENTS", "LAG", "STATE", "LISTS", "RESTARTS", "HANDLERS")
 _NUMERIC = frozenset({"OBJECTS", "EVENTS", "LAG", "LISTS", "RESTARTS"})
-#: Columns beside the kind's where not all of them fit.
+#: Columns that are shown after KIND if not all columns fit.
 _SHORT = ("OBJECTS", "LAG", "STATE")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-#: Seconds without a sign of the server after which a watch is worth a look: three bookmarks have not come.
+#: Seconds without an event or bookmark after which a watch is highlighted: three bookmarks are missing.
 STALE = 180.0
-#: An event that waits longer than this, in seconds, has a slow handler.
+#: Seconds: if an event waits longer, its handler is slow.
 LATE = 10.0
 
 
@@ -45,18 +45,18 @@ class Description:
     def __init__(self, stats: Sequence[InformerStats]) -> None:
         self.stats = tuple(stats)
         several = len({each.cluster for each in self.stats}) > 1
-        #: Names of the columns; that of the cluster only where there are several.
+        #: Names of the columns; CLUSTER is included only if there are several clusters.
         self.headings = ("CLUSTER", *_HEADINGS) if several else _HEADINGS
 
     def rows(self) -> list[tuple[str, ...]]:
-        """One row of texts for each informer, in the order of ``headings``."""
+        """Return one row of strings for each informer, in the order of ``headings``."""
         several = len(self.headings) > len(_HEADINGS)
         marks = self._marks()
         cells = [_row(stats, f" [{marks[at]}]" if at in marks else "") for at, stats in enumerate(self.stats)]
         return [(stats.cluster, *row) if several else row for stats, row in zip(self.stats, cells, strict=True)]
 
     def notes(self) -> list[str]:
-        """The footnotes: the full error of each informer whose last request failed; the STATE column has its number."""
+        """Return the footnotes: the full error of each informer whose last request failed. The STATE column refers to them by number."""
         several = len(self.headings) > len(_HEADINGS)
         tree = []
         for at, mark in self._marks().items():
@@ -66,7 +66,7 @@ class Description:
         return tree
 
     def _marks(self) -> dict[int, int]:
-        """Place of an informer to the number of its note."""
+        """Map the index of each failing informer to the number of its footnote."""
         noted = (at for at, stats in enumerate(self.stats) if stats.failure and not stats.stopped)
         return {at: mark for mark, at in enumerate(noted, 1)}
 
@@ -76,7 +76,9 @@ class Description:
     __repr__ = __str__
 
     def _blocks(self, width: int) -> list[list[str]]:
-        """The headings, each informer and each note as lines of ``width`` characters: few columns, and the rest in sentences below."""
+        """Return the headings, each informer and each footnote as lines of ``width`` characters: few columns, with the rest in sentences
+        below.
+        """
         rows = [dict(zip(self.headings, row, strict=True)) for row in self.rows()]
         several = "CLUSTER" in self.headings
         headings = ("CLUSTER/KIND" if several else "KIND", *_SHORT)
@@ -85,7 +87,7 @@ class Description:
         blocks = [heading]
         for row, first_lines in zip(rows, lines, strict=True):
             counts = f"events {row['EVENTS']}; lists {row['LISTS']}; restarts {row['RESTARTS']}"
-            scope = re.sub(r",(?=\S)", ", ", row["SCOPE"])  # a selector's parts may go over several lines
+            scope = re.sub(r",(?=\S)", ", ", row["SCOPE"])  # so that a long selector can be wrapped
             details = [f"scope {scope}; stored {row['STORED']}; {counts}", f"handlers: {row['HANDLERS']}"]
             blocks.append([*first_lines, *(line for text in details for line in folded(text, width, "  "))])
         return [*blocks, *(folded(note, width) for note in self.notes())]
@@ -126,12 +128,15 @@ class Description:
 
 
 def dump(stats: Sequence[InformerStats]) -> dict[str, Any]:
-    """All numbers as a tree that ``json`` can write. No object's contents; the name of an object only where a handler is at it."""
+    """Return all numbers as a tree that ``json`` can write.
+
+    It holds no object's contents; the name of an object appears only while a handler processes the object.
+    """
     return {"informers": [_tree(each) for each in stats]}
 
 
 def size(count: float) -> str:
-    """Bytes in words: ``1.5 MiB``."""
+    """Return a number of bytes in words: ``1.5 MiB``."""
     for unit in _UNITS[:-1]:
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
@@ -140,7 +145,7 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words: ``0.3 s``, ``12 s``, ``5 min``, ``3 h``."""
+    """Return a number of seconds in words: ``0.3 s``, ``12 s``, ``5 min``, ``3 h``."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:
@@ -149,7 +154,7 @@ def duration(seconds: float) -> str:
 
 
 def state(stats: InformerStats) -> str:
-    """In a word whether it works, else why not."""
+    """Return the state of an informer in a few words; if it does not work, why."""
     if stats.stopped:
         return "stopped"
     prefix = "synced" if stats.synced else "not synced"
@@ -178,7 +183,7 @@ def _row(stats: InformerStats, mark: str) -> tuple[str, ...]:
 
 
 def _by_reason(counts: Mapping[str, int]) -> str:
-    """``3 (2 expired)``: the first one of all needs no reason."""
+    """Return a total with its reasons, such as ``3 (2 expired)``. The first list and the regular end of a watch need no reason."""
     reasons = ", ".join(f"{number} {why}" for why, number in sorted(counts.items()) if why not in ("first", "ended"))
     return f"{sum(counts.values())} ({reasons})" if reasons else str(sum(counts.values()))
 

@@ -1,7 +1,7 @@
-"""Informers as Prometheus metrics. Nothing is measured here: at each scrape the numbers that the parts keep anyway are read.
+"""Informers as Prometheus metrics. Nothing is measured here: each scrape reads the statistics that informers maintain anyway.
 
-One collector for a registry, however many informers it shows, as a metric may be declared once only. What each metric means and when to
-worry: docs/observability.md. Names that client-go has are client-go's.
+A registry has one collector for any number of informers, since a metric may be declared only once. Meanings and alert thresholds:
+docs/observability.md. Metrics that client-go has carry client-go's names.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from prometheus_client.registry import Collector
 
 from kubeloop.cache.diagnostics.stats import HandlerStats, InformerStats
 
-#: What tells one informer from another. client-go's four, and what it lacks.
+#: Labels that identify an informer: client-go's four, and further ones.
 LABELS = ("name", "cluster", "group", "version", "resource", "namespace", "selector")
-#: A selector longer than this stands as its beginning and a hash.
+#: A selector longer than this is shortened to its beginning and a hash.
 LONGEST = 80
-#: As many digits of a version as a float holds; client-go cuts off the same.
+#: Number of digits of a resourceVersion that a float holds; client-go truncates to the same.
 DIGITS = 15
 
 
 class StatsSource(Protocol):
-    """Provides the figures of informers."""
+    """Provides the statistics of informers."""
 
     def measure(self) -> Sequence[InformerStats]: ...
 
 
 class InformerMetrics(Collector):
-    """Collects the figures of all informers that one registry shows.
+    """Collector of the statistics of all informers that one registry shows.
 
     Guarantees
-        No two series have the same labels, whatever their informers are called. May be scraped in any thread.
+        No two series have the same labels, whatever the names of the informers. Any thread may scrape it.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -43,10 +43,10 @@ class InformerMetrics(Collector):
         self._sources: dict[tuple[str, str], StatsSource] = {}
 
     def add(self, name: str, cluster: str, source: StatsSource) -> None:
-        """Show ``source`` from now on.
+        """Add the informers of ``source`` to the metrics.
 
         Raises:
-            ValueError: no name, or another has it.
+            ValueError: the name is empty, or other informers of the same cluster use it.
         """
         if not name:
             raise ValueError("metrics need a name that is not empty")
@@ -60,12 +60,12 @@ class InformerMetrics(Collector):
         self._sources[name, cluster] = source
 
     def remove(self, name: str, cluster: str) -> None:
-        """Show it no longer; the name is free again."""
+        """Remove the informers with this name from the metrics. The name can then be used again."""
         if self._sources.pop((name, cluster), None) is not None and not self._sources:
             self._registry.unregister(self)
 
     def describe(self) -> Iterable[Metric]:
-        """Return the metrics without values, with which the registry checks for duplicates."""
+        """Return the metrics without values. The registry uses them to detect duplicates."""
         return _families([])
 
     def collect(self) -> Iterable[Metric]:
@@ -76,7 +76,7 @@ class InformerMetrics(Collector):
 
 
 def metrics_of(registry: CollectorRegistry | None) -> InformerMetrics:
-    """The collector of a registry, None for prometheus_client's default one."""
+    """Return the collector of a registry; None stands for prometheus_client's default registry."""
     registry = REGISTRY if registry is None else registry
     measured = _COLLECTORS.get(registry)
     if measured is None:
@@ -84,7 +84,7 @@ def metrics_of(registry: CollectorRegistry | None) -> InformerMetrics:
     return measured
 
 
-# Belongs to the registries, which have no place for it: several informers can be shown by one registry only through one collector.
+# The collector of each registry: several informers can share a registry only through one collector.
 _COLLECTORS: weakref.WeakKeyDictionary[CollectorRegistry, InformerMetrics] = weakref.WeakKeyDictionary()
 
 _Rows = Sequence[tuple[tuple[str, ...], InformerStats]]
@@ -97,7 +97,7 @@ def _labelled(name: str, stats: Sequence[InformerStats]) -> Iterator[tuple[tuple
         selector = _short(each.selection)
         labels = (name, each.cluster, each.group, each.version, each.resource, ",".join(each.namespaces), selector)
         number = 1
-        while labels in taken:  # they differ in what no label shows, such as the function of a transform
+        while labels in taken:  # they differ in a property that no label shows, such as the transform
             number += 1
             labels = (*labels[:-1], f"{selector}#{number}")
         taken.add(labels)

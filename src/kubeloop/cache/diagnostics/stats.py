@@ -1,6 +1,6 @@
-"""A moment of one informer in numbers: what ``describe``, ``dump`` and ``metrics`` show. Reads what the parts count, changes nothing.
+"""Statistics of one informer at one moment, which ``describe``, ``dump`` and ``metrics`` show. Reads counters, changes nothing.
 
-May be taken in any thread; counts that change meanwhile may then be of moments microseconds apart.
+They may be read in any thread; counters that change meanwhile may then be microseconds apart.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kubeloop.cache.scope import InformerScope
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.meta import kind_info
 
-#: Caches of more than twice so many objects are measured by about so many of them: adding up a million would take a second.
+#: Sample size for caches of more than twice so many objects: adding up a million would take a second.
 SAMPLE = 5_000
 
 
@@ -49,7 +49,7 @@ class FeedStats:
 
 @dataclass(frozen=True, slots=True)
 class HandlerStats:
-    """Figures of one handler: its waiting events and the times of its calls, in seconds.
+    """Statistics of one handler: its waiting events and the times of its calls, in seconds.
 
     ``pending``: number of waiting events; ``oldest``: how long the first of them has waited. ``running``: duration so far of the current
     call, with the object ``key``. ``slow``: number of calls of a plain function that blocked the event loop for more than
@@ -80,7 +80,7 @@ class HandlerStats:
 
 @dataclass(frozen=True, slots=True)
 class InformerStats:
-    """Figures of one informer at one moment, as ``informer.stats`` returns them.
+    """Statistics of one informer at one moment, as ``informer.stats`` returns them.
 
     Attributes:
         stored_bytes: Memory of the stored objects, without heads and indexes.
@@ -111,7 +111,7 @@ class InformerStats:
     kind: str
     resource: str
     namespaces: tuple[str, ...]
-    #: Selectors and stored parts of objects, in short; "" for everything.
+    #: Selectors and stored parts of objects in short form; "" if the informer caches everything.
     selection: str
     description: str
     objects: int
@@ -141,12 +141,12 @@ class InformerStats:
 
     @property
     def pending(self) -> int:
-        """Events that wait for the slowest handler."""
+        """Number of events that wait for the slowest handler."""
         return max((handler.pending for handler in self.handlers), default=0)
 
     @property
     def ratio(self) -> float:
-        """How many times smaller objects are at rest; 1 for an empty cache."""
+        """Ratio of the raw to the stored size of the objects; 1 for an empty cache."""
         return self.raw_bytes / self.stored_bytes if self.stored_bytes else 1.0
 
     @property
@@ -156,27 +156,27 @@ class InformerStats:
 
     @property
     def restarts(self) -> Mapping[str, int]:
-        """Watches that ended and were opened again, by reason."""
+        """Number of watches that ended and were opened again, by reason."""
         return sum((Counter(feed.restarts) for feed in self.feeds), Counter[str]())
 
     @property
     def reconnects(self) -> int:
-        """How many watches ended and were opened again."""
+        """Number of watches that ended and were opened again."""
         return sum(self.restarts.values())
 
     @property
     def failure(self) -> str:
-        """Why the last request of a list or watch failed; "" after successes."""
+        """Error of the last request of a list or watch; "" if it succeeded."""
         return next((feed.failure for feed in self.feeds if feed.failure), "")
 
     @property
     def reason(self) -> str:
-        """``failure`` in a word: ``Forbidden``."""
+        """``failure`` in one word, such as ``Forbidden``."""
         return next((feed.reason for feed in self.feeds if feed.failure), "")
 
 
 class Measured(Protocol):
-    """A handler's registration."""
+    """The part of a handler's registration that is measured."""
 
     @property
     def name(self) -> str: ...
@@ -208,7 +208,7 @@ def identity(scope: InformerScope[Any], cluster: str, description: str) -> dict[
 
 
 def sizes(snapshot: Snapshot, archive: BlobStore) -> dict[str, Any]:
-    """The fields of ``InformerStats`` about objects and bytes."""
+    """Return the fields of ``InformerStats`` about objects and bytes."""
     count = len(snapshot)
     sample = snapshot.sample(SAMPLE)
     share = count / len(sample) if sample else 1.0
@@ -258,7 +258,7 @@ def handler_stats(handler: Measured, now: float) -> HandlerStats:
 def _oldest(handler: Measured, now: float) -> float:
     try:
         return handler.oldest(now)
-    except (RuntimeError, IndexError):  # asked in another thread, while events came and went
+    except (RuntimeError, IndexError):  # another thread changed it meanwhile
         return 0.0
 
 

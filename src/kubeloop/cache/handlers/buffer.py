@@ -1,4 +1,4 @@
-"""Buffer: the events that wait for one handler. Unbounded, since a cache must not wait for its readers; measured, so that it is noticed."""
+"""Buffer: the events that wait for one handler. It is unbounded, since a cache must not wait for its readers; its size is measured."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def merge(first: Event[R], second: Event[R]) -> tuple[Event[R], ...]:
     The rules
         added + updated is added with the new state; added + deleted is nothing: the handler never knew of it.
         updated + updated is one, from the first's old state to the second's new one; updated + deleted is deleted.
-        A resync adds nothing to what waits already, and gives way to what follows.
-        What concerns two objects (another uid under the same name) stays two, as does deleted + added.
+        A resync after a waiting event is dropped; a resync before a later event is replaced by it.
+        Events of two objects with one name (different uids) are not merged, nor is deleted + added.
     """
     before, after = first.type, second.type
     if after is EventType.RESYNC:
@@ -48,7 +48,8 @@ ADDED, RESYNC = EventType.ADDED, EventType.RESYNC
 
 
 class Replay(Generic[R]):
-    """All objects of one moment as events, which are made when they are handled: a replay of a million objects costs as much as of one.
+    """All objects of one moment as events. The events are made when they are handled, so a replay of a million objects is as cheap as of
+    one.
 
     States of that moment that have since been replaced stay in memory until the replay ends.
 
@@ -80,62 +81,62 @@ class Replay(Generic[R]):
 
 
 class _Place(Generic[R]):
-    """The place of one event in a merging buffer; ``event`` None: it was taken, or there is nothing left to tell."""
+    """The place of one event in a merging buffer. ``event`` is None if it was taken, or if merging left no event."""
 
     __slots__ = ("before", "event")
 
     def __init__(self, event: Event[R], before: _Place[R] | None) -> None:
         self.event: Event[R] | None = event
-        #: The place before it of the same object.
+        #: The preceding place of the same object.
         self.before = before
 
 
 class Buffer(Generic[R]):
-    """First in, first out.
+    """First-in, first-out buffer of events, which can merge the events of one object.
 
     Guarantees
-        Every event is taken once, in the order of its coming; a replay stands where it was put, what came after it comes after it.
-        With ``merging`` a change of an object whose last change still waits becomes one with it where that loses nothing but states in
-        between (see ``merge``): at most two changes of an object wait then, unless it was recreated or a replay stands between. The
-        order of the changes of one object holds, that between different objects does not.
+        Every event is taken once, in the order of arrival. The events of a replay come before all events that were put after the replay.
+        With ``merging``, a change is merged with the waiting change of the same object (see ``merge``). At most two changes of an object
+        wait then, unless it was recreated or a replay lies between them. The changes of one object stay in order, those of different
+        objects may not.
     """
 
     def __init__(self, *, merging: bool = False) -> None:
         self._entries: deque[Event[R] | _Place[R] | Replay[R] | None] = deque()
         self._last: dict[tuple[str, str], _Place[R]] | None = {} if merging else None
-        #: Events in replays, less one for each replay; places with nothing left to tell; marks.
+        #: Number of events in replays, less one for each replay; number of empty places; number of marks.
         self._replaying = 0
         self._empty = 0
         self._marks = 0
         self._resyncs = 0
-        #: How many changes became one with another, or nothing.
+        #: Number of changes that were merged away.
         self.merged = 0
 
     def __len__(self) -> int:
-        """Number of waiting events, those of replays included."""
+        """Return the number of waiting events, including those of replays."""
         return len(self._entries) + self._replaying - self._empty - self._marks
 
     def __bool__(self) -> bool:
-        """Whether there is anything to take, marks included."""
+        """Return whether an event or a mark waits."""
         return len(self._entries) > self._empty
 
     @property
     def changes(self) -> int:
-        """Events of changes that wait, without replays: the number by which a slow handler differs from a new one."""
+        """Number of waiting changes, without replays. It shows how slow a handler is, since new handlers have long replays too."""
         return len(self._entries) - self._empty - self._marks
 
     @property
     def alone(self) -> bool:
-        """Whether one event waits, and nothing else: no mark, no replay."""
+        """Whether exactly one event waits, and neither a mark nor a replay."""
         return len(self._entries) == 1 and not self._marks and not isinstance(self._entries[0], Replay)
 
     @property
     def resyncing(self) -> bool:
-        """A resync waits or is under way."""
+        """Whether a resync waits or is being handled."""
         return self._resyncs > 0
 
     def oldest(self) -> float | None:
-        """When the event at the front came; None if none waits."""
+        """Return when the first waiting event was received; None if no event waits."""
         for entry in self._entries:
             event = entry.event if isinstance(entry, _Place) else entry
             if event is not None:
@@ -143,7 +144,7 @@ class Buffer(Generic[R]):
         return None
 
     def put(self, event: Event[R]) -> int:
-        """Answers ``changes``, as it is then."""
+        """Append an event, and return the new value of ``changes``."""
         if self._last is None:
             self._entries.append(event)
         else:
@@ -158,7 +159,7 @@ class Buffer(Generic[R]):
         self._replaying += len(replay) - 1
         self._resyncs += replay.kind is RESYNC
         if self._last:
-            # Merged with a place before the replay, a later state would be told before the replay's older one.
+            # If it were merged with a place before the replay, a newer state would be sent before the older one of the replay.
             self._last.clear()
 
     def mark(self) -> None:
@@ -167,10 +168,10 @@ class Buffer(Generic[R]):
         self._marks += 1
 
     def take(self) -> Event[R] | None:
-        """The oldest event, or None at a mark.
+        """Remove and return the oldest event, or None at a mark.
 
         Raises:
-            IndexError: nothing waits.
+            IndexError: the buffer is empty.
         """
         entries = self._entries
         while True:

@@ -65,7 +65,7 @@ class Event(Struct, Generic[R], frozen=True, gc=False):
 
     @property
     def object(self) -> R:
-        """The object as ``head`` has it.
+        """The object in the state of ``head``, decoded at each access.
 
         Raises:
             DecodeError: the object does not fit its type.
@@ -78,15 +78,15 @@ class Event(Struct, Generic[R], frozen=True, gc=False):
 
     @property
     def old_object(self) -> R | None:
-        """The object as ``old`` has it.
+        """The object in the state of ``old``, decoded at each access; None for an added object.
 
         Raises:
-            DecodeError: as ``object``.
+            DecodeError: the object does not fit its type.
         """
         return None if self.old is None else self.view.decode(self.old)
 
 
-#: Sees heads, so that nothing is decoded; fields that a head lacks come with ``paths=`` (``head.value("spec.nodeName")``).
+#: Called with heads, so that nothing is decoded. ``paths=`` adds further fields to heads (``head.value("spec.nodeName")``).
 Predicate = Callable[[Head], bool]
 
 
@@ -95,12 +95,12 @@ class EventFilter(Generic[R]):
 
     Guarantees
         An object that begins to match is "added" (not ``initial``); an object that ceases to match is "deleted", with the state before as
-        ``head`` (the state that the handler knows); the handler gets no event of other objects. The filter compares with the events that
-        this handler got, not with the predicate's present answer for an old state: a predicate may change its answer, or raise, and still
-        no object is added twice, and none is deleted that was not added. A new answer shows with the object's next change or resync.
+        ``head`` (the state that the handler knows); the handler gets no event of other objects. The filter remembers which objects the
+        handler knows and does not apply the predicate to old states: even if the predicate changes its result, or raises, no object is
+        added twice and none is deleted that was not added. A changed result takes effect with the object's next change or resync.
 
     Raises
-        Whatever the predicate raises. The object then counts as it did before: a known one stays known, an unknown one unknown.
+        The exceptions of the predicate. The object then counts as it did before: a known one stays known, an unknown one unknown.
 
     Cost
         One call for each event, and one set entry for each object that matches.
@@ -114,7 +114,7 @@ class EventFilter(Generic[R]):
         self._shown: dict[str, set[str]] = {}
 
     def __call__(self, event: Event[R]) -> Event[R] | None:
-        """The event as the handler must see it; None: not at all."""
+        """Return the event to send to the handler, or None to send no event."""
         head = event.head
         names = self._shown.get(head.namespace)
         known = names is not None and head.name in names
@@ -125,7 +125,7 @@ class EventFilter(Generic[R]):
             return event
         if self._matches(head):
             if known:
-                # Never twice: a replay shows what it has to show as added.
+                # Known objects are not added twice: a replay sends every object as added.
                 return event if event.type is not EventType.ADDED else msgspec.structs.replace(event, type=EventType.MODIFIED, old=head)
             self._shown.setdefault(head.namespace, set()).add(head.name)
             return event if event.type is EventType.ADDED else msgspec.structs.replace(event, type=EventType.ADDED, old=None)

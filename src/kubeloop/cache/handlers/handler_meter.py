@@ -1,56 +1,56 @@
-"""What one handler's calls cost, in plain numbers; says so when a plain function has kept the whole loop waiting.
+"""Measures the calls of one handler, and logs a warning when a synchronous handler has blocked the event loop.
 
-Read by ``describe``, ``metrics`` and ``leaks``; never decides anything.
+``describe``, ``metrics`` and ``leaks`` read the measurements; no decision depends on them.
 """
 
 from __future__ import annotations
 
 from kubeloop.transport import logger_with_context
 
-#: A plain handler that takes longer than this, in seconds, held up everything else on the loop: worth a warning.
+#: Seconds: a synchronous handler that takes longer is logged, because it blocks the event loop.
 SLOW = 0.1
-#: Seconds between two such warnings about one handler.
+#: Minimum seconds between two warnings about one handler.
 WARN_EVERY = 60.0
 
 _log = logger_with_context("kubeloop.cache")
 
 
 class HandlerMeter:
-    """Calls of one handler: how many, how long.
+    """Counts and times the calls of one handler.
 
     Guarantees
-        ``seconds`` and ``longest`` are times of the informer's clock from call to return; of an ``async`` handler waiting included.
-        A plain handler that takes longer than ``limit`` seconds is named in the log with object and duration, at most once a minute;
-        the next warning says how many were passed over.
+        ``seconds`` and ``longest`` are measured from call to return on the informer's clock, including the time that an ``async`` handler
+        waits. A synchronous handler that takes longer than ``limit`` seconds is named in the log with object and duration, at most once a
+        minute; the next warning includes the number of suppressed warnings.
 
     Not guaranteed
-        To notice an ``async`` handler that blocks between its awaits: asyncio's debug mode does (``loop.slow_callback_duration``).
+        Detection of an ``async`` handler that blocks between its awaits: use asyncio's debug mode (``loop.slow_callback_duration``).
     """
 
     __slots__ = ("_last_warning", "_passed_over", "began", "calls", "failures", "key", "limit", "longest", "name", "seconds", "slow")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        #: Seconds after which a plain call is worth a warning; ``math.inf`` for never.
+        #: Seconds after which a synchronous call is logged; ``math.inf`` for never.
         self.limit = SLOW
         self.calls = 0
         self.failures = 0
         self.seconds = 0.0
         self.longest = 0.0
-        #: How many plain calls took longer than ``limit``.
+        #: Number of synchronous calls that took longer than ``limit``.
         self.slow = 0
-        #: The object that is being handled now, "" if none, and since when.
+        #: Key of the object in the current call ("" if there is no call), and when the call began.
         self.key = ""
         self.began = 0.0
         self._last_warning = -WARN_EVERY
         self._passed_over = 0
 
     def running(self, now: float) -> float:
-        """Seconds since the call that runs now began; 0 if none does."""
+        """Return the duration of the current call in seconds; 0 if there is none."""
         return now - self.began if self.key else 0.0
 
     def done(self, now: float, plain: bool) -> None:
-        """Record the end of the current call. ``plain``: it blocked the event loop."""
+        """Record the end of the current call. ``plain``: the handler is synchronous, so it blocked the event loop."""
         took = now - self.began
         self.calls += 1
         self.seconds += took

@@ -22,7 +22,7 @@ R = TypeVar("R", bound=Resource)
 Create = Callable[[Coroutine[object, object, None], str], "asyncio.Task[None]"]
 """Starts a task with a name."""
 
-#: The shortest resync period in seconds. A handler that asks for a shorter one gets this one.
+#: The shortest resync period in seconds. It replaces a shorter one.
 MIN_RESYNC = 1.0
 
 _log = logger_with_context("kubeloop.cache")
@@ -56,7 +56,7 @@ class Processor(Generic[R]):
 
     @property
     def pending(self) -> int:
-        """Events that wait for the slowest handler."""
+        """Number of events that wait for the slowest handler."""
         return max((registration.pending for registration in self.audience), default=0)
 
     def add(self, callbacks: Callbacks[R]) -> Registration[R]:
@@ -102,12 +102,12 @@ class Processor(Generic[R]):
             self._start(create, registration)
 
     def stop(self) -> None:
-        """Drop the events that wait, and remove all handlers."""
+        """Drop the waiting events and remove all handlers."""
         for registration in self.audience:
             registration.remove()
 
     def offer(self, event: Event[R], handler: object = None) -> None:
-        """Put an event into the buffer of one handler, or of all; ``deliver`` wakes them."""
+        """Put an event into the buffer of one handler, or of all handlers. ``deliver`` wakes them afterwards."""
         for registration in self.audience:
             if handler is None or handler is registration:
                 registration.offer(event)

@@ -19,17 +19,17 @@ from kubeloop.timing import Clock, Timer
 from kubeloop.transport import log_field, logger_with_context
 
 R = TypeVar("R", bound=Resource)
-#: A plain function runs on the loop and should return soon; an ``async`` one is awaited, in both cases one event after the other.
-#: (A plain function gets a single event before the watch is read on; several events, and all others, in a task.)
+#: A synchronous function runs on the loop and should return soon; an ``async`` one is awaited. Both get one event after the other.
+#: (A synchronous function gets a single event directly, before the watch is read further; all other events are handled in a task.)
 Handler = Callable[[Event[R]], object]
 
-#: More waiting changes than this are worth a warning: the handler is slower than the changes come. Another one each time they double.
+#: Number of waiting changes above which the slow handler is logged; logged again each time the number doubles.
 WARN_AT = 10_000
-#: An ``async`` handler that has not returned from one event after this, in seconds, is worth a warning ...
+#: Seconds after which an ``async`` call that has not returned is logged ...
 STUCK = 30.0
-#: ... and again after each of these.
+#: ... and the seconds after which it is logged again.
 STUCK_AGAIN = 300.0
-#: Events handled before other tasks get their turn, and seconds after which they get it sooner.
+#: Number of events, or seconds, after which a handler yields to other tasks.
 TURN = 100
 TURN_SECONDS = 0.005
 
@@ -37,7 +37,7 @@ _log = logger_with_context("kubeloop.cache")
 
 
 class HandlerFailed(KubeloopError):
-    """A handler raised on an initial object: it has not seen everything, and never will."""
+    """A handler raised on an initial object, so it will never have handled the complete initial state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class Registration(Generic[R]):
         self.resync = callbacks.resync
         self.synced = False
         self.meter = HandlerMeter(callbacks.name)
-        #: What makes its resyncs; ends with it.
+        #: The timer of its resyncs; it ends with the registration.
         self.timer: asyncio.Task[None] | None = None
         self._clock = clock
         self._progress = progress
@@ -114,11 +114,11 @@ class Registration(Generic[R]):
         self._filter = None if callbacks.where is None else EventFilter[R](callbacks.where)
         self._buffer = Buffer[R](merging=callbacks.coalesce)
         self._wake = asyncio.Event()
-        #: No handler is ``async``; as far as one can tell before it is called.
+        #: Whether no function is ``async``, as far as can be known before a call.
         self._plain = not any(map(inspect.iscoroutinefunction, self._handlers.values()))
         #: The task waits for ``_wake``, and no handler runs.
         self._resting = False
-        #: What a handler that looked plain has left to be awaited.
+        #: The awaitable that a seemingly synchronous handler returned.
         self._begun: tuple[Event[R], Awaitable[object]] | None = None
         self._context: Context | None = None
         self._log_key: Callable[[str], None] = log_field("key")
@@ -126,7 +126,7 @@ class Registration(Generic[R]):
         self._task: asyncio.Task[None] | None = None
         self._warn_at = WARN_AT
         self._watchdog: Timer | None = None
-        #: Marks in the buffer: how many were put, how many taken, and which one ends the initial state.
+        #: Marks in the buffer: number put, number taken, and the number of the mark that ends the initial state.
         self._marks = 0
         self._marks_taken = 0
         self._initial_mark = -1
@@ -136,22 +136,22 @@ class Registration(Generic[R]):
 
     @property
     def pending(self) -> int:
-        """Events that wait for the handler."""
+        """Number of events that wait for the handler."""
         return len(self._buffer)
 
     @property
     def merged(self) -> int:
-        """How many waiting changes became one with a later one (``coalesce=True``)."""
+        """Number of waiting changes that were merged into a later one (``coalesce=True``)."""
         return self._buffer.merged
 
     def oldest(self, now: float) -> float:
-        """Seconds that the event at the front has waited; 0 if none waits."""
+        """Return the seconds that the first waiting event has waited; 0 if no event waits."""
         received = self._buffer.oldest()
         return 0.0 if received is None else max(0.0, now - received)
 
     @property
     def failed(self) -> str:
-        """The key of the initial object that the handler failed on, "" if none."""
+        """Key of the initial object on which the handler failed; "" if there is none."""
         return self._failed
 
     @property
@@ -171,37 +171,40 @@ class Registration(Generic[R]):
         self._progress.notify()
 
     async def wait_removed(self, timeout: float | None = None) -> None:
-        """Wait until the last callback has returned. Seconds; None for ever. Returns at once if none runs.
+        """Wait until the last call of the handler has returned; return immediately if none runs.
+
+        ``timeout`` is in seconds; None waits for ever.
 
         Raises:
             RuntimeError: called from within the handler itself, which would wait for its own end.
-            DeadlineError: not in time; the text says which object it is at.
+            DeadlineError: the timeout expired; the message says which object it is at.
         """
         if self._task is not None and self._task is asyncio.current_task():
             raise RuntimeError(f"handler {self.name} waits for its own end; let it return, and wait elsewhere")
         await self._progress.until(lambda: self._task is None, timeout, lambda: f"handler {self.name} is still at {self.meter.key}")
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
-        """Wait until the handler has seen every object that was there at its beginning. Seconds.
+        """Wait until the handler has returned from every object that was cached when it was added. ``timeout`` is in seconds.
 
         Raises:
-            HandlerFailed: at once: it raised on an initial object. InformerStopped: it was removed, or its informer ended, before.
-            Unauthorized, Forbidden, UntrustedCertificate: at once, if its informer has not synced and waiting does not help.
-            DeadlineError: not in time; the text says how much waits.
+            HandlerFailed: it raised on an initial object (raised immediately). InformerStopped: the handler was removed, or its informer
+                ended, too early.
+            Unauthorized, Forbidden, UntrustedCertificate: its informer cannot sync (raised immediately).
+            DeadlineError: the timeout expired; the message says how many events wait.
         """
         await self._progress.until(self.check, timeout, self.waiting_for)
 
     async def wait_drained(self, timeout: float = 120.0) -> None:
-        """Wait until the handler has returned from everything that was offered before this call, or was removed. Seconds.
+        """Wait until the handler has returned from every event offered before this call, or was removed. ``timeout`` is in seconds.
 
         Raises:
-            DeadlineError: not in time; the text says how much waits.
+            DeadlineError: the timeout expired; the message says how many events wait.
         """
         mark = self._mark()
         await self._progress.until(lambda: self._marks_taken >= mark or self._removed, timeout, self.waiting_for)
 
     def check(self) -> bool:
-        """Whether it has synced; raises as ``wait_synced`` does."""
+        """Return whether it has synced. Raises the errors of ``wait_synced``."""
         if self._failed:
             raise HandlerFailed(f"handler {self.name} failed on {self._failed}: {self._failure}")
         if self._removed and not self.synced:
@@ -215,7 +218,7 @@ class Registration(Generic[R]):
     # ------------------------------------------------------------------------------------------------- the informer's side
 
     def offer(self, event: Event[R]) -> None:
-        """Put it behind all others; ``deliver`` follows when there are no more for now."""
+        """Append an event to the buffer. The caller calls ``deliver`` after the last event of a batch."""
         if self._removed:
             return
         changes = self._buffer.put(event)
@@ -227,7 +230,7 @@ class Registration(Generic[R]):
     def deliver(self, *, at_once: bool = False) -> None:
         """Handle the offered events. ``at_once``: one event may be handled in this call, if the handler is idle.
 
-        That saves a turn of the loop and a change of tasks, which cost as much as all else that is done for such an event.
+        That saves a turn of the loop and a task switch, which take as long as the rest of the work for one event.
         """
         if not self._buffer or self._wake.is_set():
             return
@@ -241,7 +244,7 @@ class Registration(Generic[R]):
             self._resting = True
 
     def replay(self, replay: Replay[R]) -> None:
-        """Offer every object of one moment. A resync is skipped while the previous one still waits."""
+        """Offer every object of a snapshot. A resync is skipped while the previous one still waits."""
         if not self._removed and not (replay.kind is EventType.RESYNC and self._buffer.resyncing):
             self._buffer.replay(replay)
             self._wake.set()
@@ -331,7 +334,7 @@ class Registration(Generic[R]):
         return None
 
     async def _finish(self, event: Event[R], work: Awaitable[object]) -> None:
-        """Await what a handler has begun."""
+        """Await the awaitable that a handler returned."""
         if self._watchdog is None:
             self._watchdog = self._clock.call_later(STUCK, self._look)
         try:
@@ -355,7 +358,7 @@ class Registration(Generic[R]):
         return self._marks
 
     def _look(self) -> None:
-        """Is the call that runs now stuck? One timer for many calls: setting one for each would cost more than most calls."""
+        """Log the current call if it is stuck. One timer serves many calls, since a timer for each would cost more than most calls."""
         self._watchdog = None
         running = self.meter.running(self._clock.now())
         if not running:
@@ -367,9 +370,9 @@ class Registration(Generic[R]):
         self._watchdog = self._clock.call_later(STUCK - running if running < STUCK else STUCK_AGAIN, self._look)
 
     def _contain(self, event: Event[R], error: BaseException) -> None:
-        """A handler raised: the next event follows. Raises what ends this task, and not only something that the handler waited for."""
+        """Record and log an error of the handler, so that the next event follows. Re-raise the cancellation of this task."""
         if isinstance(error, asyncio.CancelledError):
-            # Of something else the handler would vanish without a word.
+            # If another task was cancelled, the handler would otherwise end silently.
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise error

@@ -1,1 +1,1 @@
-"""Reading the cache: listers, this process's own writes, what changed since."""
+"""Listers and what they read: the cache, the process's own writes, and the recorded deletions."""

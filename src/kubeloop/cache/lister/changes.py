@@ -1,4 +1,4 @@
-"""Changes since a version: what an informer can say to somebody who comes by now and then instead of listening."""
+"""The changes of a cache since a version, for programs that read it from time to time instead of adding a handler."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from kubeloop.cache.blobs.head import Head
 from kubeloop.meta import KubeloopError
 from kubeloop.meta.strconv import decimal
 
-#: Deletions that are remembered, about 200 bytes each.
+#: Number of recorded deletions, about 200 bytes each.
 MAX_DELETIONS = 10_000
 
 
 class ChangesForgotten(KubeloopError):
-    """The version is older than the remembered deletions, or ahead of the cache.
+    """The version is older than the recorded deletions, or newer than the cache.
 
-    The way out: list everything, and go on from ``lister.resource_version``.
+    To continue, list everything and use ``lister.resource_version`` for the next call.
     """
 
 
 class Deletion(Struct, frozen=True, gc=False):
     """The deletion of one object.
 
-    ``resource_version`` is the version of the deletion, or of the list that found the object gone: then the deletion happened at or before
-    it.
+    ``resource_version`` is the version of the deletion, or of the list that lacked the object: then the deletion happened at or before that
+    version.
 
     Example:
         >>> Deletion(namespace="shop", name="web-0", uid="7c9e", resource_version="42").name
@@ -64,10 +64,10 @@ class ChangeSet(Struct, frozen=True):
 
 
 class Deletions:
-    """The last ``MAX_DELETIONS`` deletions, and from which version on they are all.
+    """The last ``MAX_DELETIONS`` deletions, and the version from which on they are complete.
 
     Guarantees
-        ``since`` gives every deletion after a version, or raises.
+        ``since`` returns every deletion after a version, or raises.
     """
 
     __slots__ = ("_begun", "_dropped", "_limit", "_lost", "_ring", "_uids")
@@ -76,7 +76,7 @@ class Deletions:
         self._limit = limit
         self._ring: deque[tuple[int, Deletion]] = deque()
         self._uids: dict[str, int] = {}
-        #: The version of the first list, of several namespaces the lowest; None before it.
+        #: resourceVersion of the first list (with several namespaces, the lowest); None before it.
         self._begun: int | None = None
         #: The highest version of a deletion that was dropped from the ring.
         self._dropped = 0
@@ -85,10 +85,10 @@ class Deletions:
         return len(self._ring)
 
     def add(self, head: Head, version: str) -> None:
-        """An object was deleted, at or before ``version``."""
+        """Record the deletion of an object at or before ``version``."""
         number = decimal(version)
         if number is None:
-            return  # then no version can be compared with it
+            return  # the version cannot be compared
         self._ring.append((number, Deletion(head.namespace, head.name, head.uid, version)))
         self._uids[head.uid] = self._uids.get(head.uid, 0) + 1
         if len(self._ring) > self._limit:
@@ -97,7 +97,7 @@ class Deletions:
             self._release(oldest.uid)
 
     def knows(self, uid: str) -> bool:
-        """Whether this object's deletion is remembered."""
+        """Return whether the deletion of the object with this uid is recorded."""
         return uid in self._uids
 
     def listed(self, before: str, version: str) -> None:
@@ -116,8 +116,8 @@ class Deletions:
         """Return the deletions after ``version``; the cache is at ``now``.
 
         Raises:
-            ChangesForgotten: some of them are not remembered, or it is a version that the cache has not reached.
-            ValueError: versions that are no numbers have no order.
+            ChangesForgotten: some of them are not recorded, or the cache has not reached the version.
+            ValueError: a version is not a number, so versions cannot be compared.
         """
         asked, current = decimal(version), decimal(now)
         if asked is None or (current is None and now):
@@ -146,7 +146,7 @@ class Deletions:
 
 
 def newer(heads: Iterable[Head], version: str) -> list[Head]:
-    """Return the heads that changed after ``version``, a number in decimal without leading zeros, as theirs are."""
-    # Texts of one length compare like the numbers that they are, and faster.
+    """Return the heads that changed after ``version``, a decimal number without leading zeros."""
+    # Strings of equal length compare like their numbers, and faster.
     size = len(version)
     return [head for head in heads if (at > version if len(at := head.resource_version) == size else len(at) > size)]

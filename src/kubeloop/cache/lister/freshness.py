@@ -19,19 +19,19 @@ class Reached(Protocol):
 
     @property
     def namespace(self) -> str | None:
-        """The watched namespace; None: all."""
+        """The watched namespace; None for all."""
 
     @property
     def version(self) -> str:
-        """The version that it has shown."""
+        """The resourceVersion that it has reached."""
 
     @property
     def moved(self) -> float:
-        """When it last may have got there, on the clock of ``Write.sent``."""
+        """Latest time at which ``version`` may have changed, on the clock of ``Write.sent``."""
 
     @property
     def failure(self) -> Exception | None:
-        """Why its last request failed."""
+        """Error of its last request, or None."""
 
 
 class Freshness:
@@ -53,17 +53,17 @@ class Freshness:
         self._stopped = False
 
     def moved(self) -> None:
-        """The cache was changed."""
+        """Record that the cache has changed."""
         if self._waiting:
             self._progress.notify()
 
     def stop(self) -> None:
-        """Nothing changes any more."""
+        """Record that the informer has stopped, and wake the waiting tasks."""
         self._stopped = True
         self._progress.notify()
 
     async def wait(self, version: str | None, timeout: float) -> None:
-        """See ``Lister.fresh``."""
+        """Wait until the cache has reached a version, or shows all earlier writes of this process. See ``Lister.fresh``."""
         if version is None:
             writes = self._overlay.unconfirmed()
             done, missing = self._writes(writes)
@@ -101,10 +101,10 @@ class Freshness:
         return done, missing
 
     def _running(self) -> bool:
-        """False: go on waiting.
+        """Return False while the informer runs.
 
         Raises:
-            InformerStopped: there is nothing to wait for.
+            InformerStopped: the informer has stopped, so the wait would never end.
         """
         if self._stopped:
             raise InformerStopped(f"the informer of {self._description} has stopped; its cache changes no more")

@@ -1,4 +1,4 @@
-"""Lister: reads the cache. Never asks the server; waits only in ``fresh``, and gives way to others only in ``stream``."""
+"""Lister: reads the cache. It never sends a request, waits only in ``fresh``, and yields to other tasks only in ``stream``."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["Labels", "Lister", "OutsideScope"]
 
 R = TypeVar("R", bound=Resource)
 
-#: Seconds of work after which ``stream`` lets others run.
+#: Seconds of work after which ``stream`` yields to other tasks.
 SLICE = 0.005
-#: Heads that ``stream`` looks at between two looks at the clock.
+#: Number of heads that ``stream`` checks before it reads the clock again.
 STRIDE = 64
 
 
@@ -42,11 +42,11 @@ class Lister(Generic[R]):
     Guarantees
         Each read decodes new objects, which belong to the caller: changing them does not change the cache.
         One call reads one moment of the cache. Only returned objects are decoded: queries read indexes, labels and heads.
-        After a write through the informers' client has returned, no result is older than that write (``MutationCache`` has the limits).
+        After a write through the informers' client has returned, no result is older than that write (limits: see ``MutationCache``).
         Every method that is not ``async`` may be called from any thread.
 
     Queries
-        ``namespace``: one namespace; None: all that are cached. ``label_selector``: a selector. ``where``: values at paths that heads
+        ``namespace``: one namespace, or None for all that are cached. ``label_selector``: a selector. ``where``: values at paths that heads
         carry,
         all of which must match (``{"status.phase": "Running"}``), or a predicate of the head. A query uses an index over a label or path
         if there is one.
@@ -61,11 +61,11 @@ class Lister(Generic[R]):
     Raises
         OutsideScope: a namespace that the informer does not watch. UnreadPath: a path that heads do not carry.
         UnknownIndex: no index of that name. ValueError: a malformed selector or path.
-        TypeError: an argument has a wrong type; names the argument and valid values.
+        TypeError: an argument has a wrong type; the message names the argument and valid values.
 
     Args:
         view: The cache.
-        scope: The namespaces that the informer watches; empty: all.
+        scope: The namespaces that the informer watches. Empty: all.
         version: Returns the resourceVersion of the cache.
         deletions: The recorded deletions, for ``changed_since``.
         freshness: Waits until the cache reaches a version.
@@ -96,7 +96,7 @@ class Lister(Generic[R]):
         """Return one object; None if it is not cached. Cluster-scoped kinds and informers of one namespace need no ``namespace``.
 
         Raises:
-            DecodeError: it does not fit its type.
+            DecodeError: the object does not fit its type.
         """
         head = self.head(name, namespace)
         return None if head is None else self._view.decode(head)
@@ -107,21 +107,21 @@ class Lister(Generic[R]):
         return None if head is None else self._view.unstructured(head)
 
     def by_key(self, key: ObjectKey) -> R | None:
-        """The object that a key names; the key's cluster is not looked at."""
+        """Return the object with this key; None if it is not cached. The cluster of the key is ignored."""
         if not isinstance(key, ObjectKey):
             raise TypeError(f"key={described_word(key)} is no ObjectKey; give one, as event.key is, or use get(name, namespace)")
         return self.get(key.name, key.namespace)
 
     def decoded(self, head: Head) -> R:
-        """The object as a head of this lister has it.
+        """Return the object in the state of a head of this lister.
 
         Raises:
-            DecodeError: it does not fit its type.
+            DecodeError: the object does not fit its type.
         """
         return self._view.decode(head)
 
     def list(self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None) -> builtins.list[R]:
-        """All objects that match."""
+        """Return all objects that match."""
         return self._decoded(self.heads(namespace, label_selector, where))
 
     def each(self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None) -> Iterator[R]:
@@ -131,9 +131,9 @@ class Lister(Generic[R]):
     async def stream(
         self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None
     ) -> AsyncIterator[R]:
-        """As ``each``, and the loop gets to run others after each 5 ms of work, the caller's between two objects included.
+        """Iterate like ``each``, but yield to other tasks after each 5 ms of work, including the caller's work between two objects.
 
-        All objects are of the moment at which the first was asked for, however long it takes and whatever happens meanwhile.
+        All objects are in their state at the request for the first one, however long the iteration takes.
         """
         decodable = self._view.decodable
         async for head in self.stream_heads(namespace, label_selector, where):
@@ -170,7 +170,7 @@ class Lister(Generic[R]):
     def range(
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
     ) -> builtins.list[R]:
-        """Return objects in the order of a ``Sorted`` index, at least ``low`` and below ``high``.
+        """Return objects in the order of a ``Sorted`` index, from ``low`` (included) to ``high`` (excluded).
 
         Args:
             name: Name of the index.
@@ -184,18 +184,18 @@ class Lister(Generic[R]):
 
         Raises:
             UnknownIndex: no index of that name, or one without order. ValueError: a negative limit.
-            TypeError: the bounds do not compare with each other, or with any value of the index; or a bound or the limit has a wrong type.
+            TypeError: the bounds cannot be compared with each other or with the values of the index, or an argument has a wrong type.
         """
         return self._decoded(self.heads_in_range(name, low, high, reverse=reverse, limit=limit))
 
     # ------------------------------------------------------------------------------------------------------ without decoding
 
     def head(self, name: str, namespace: str | None = None) -> Head | None:
-        """Return the decoded head of one object.
+        """Return the head of one object; None if it is not cached.
 
         Raises:
-            ValueError: the kind is namespaced, the informer watches several namespaces, and none is given.
-            TypeError: the name or the namespace is no text.
+            ValueError: the kind is namespaced, the informer watches several namespaces, and ``namespace`` is missing.
+            TypeError: the name or the namespace is not a string.
         """
         if not isinstance(name, str):
             raise TypeError(f"name={described(name)} is no name; give the text that names the object, as head.name is")
@@ -231,11 +231,11 @@ class Lister(Generic[R]):
         """Return heads as ``range`` does, without decoding the objects.
 
         Args:
-            name: As of ``range``.
-            low: As of ``range``.
-            high: As of ``range``.
-            reverse: As of ``range``.
-            limit: As of ``range``.
+            name: See ``range``.
+            low: See ``range``.
+            high: See ``range``.
+            reverse: See ``range``.
+            limit: See ``range``.
 
         Raises:
             UnknownIndex, ValueError, TypeError: as ``range``.
@@ -254,15 +254,15 @@ class Lister(Generic[R]):
 
         Args:
             path: The path, such as ``status.phase``.
-            namespace: As of ``list``.
-            label_selector: As of ``list``.
-            where: As of ``list``.
+            namespace: See ``list``.
+            label_selector: See ``list``.
+            where: See ``list``.
         """
         read = field(path, self._view.attributes)
         return builtins.list(map(read, self.heads(namespace, label_selector, where)))
 
     def index_values(self, name: str) -> builtins.list[str]:
-        """The values of an index that at least one object has."""
+        """Return the values of an index that at least one object has."""
         return self._view.index_values(name)
 
     def __len__(self) -> int:
@@ -272,7 +272,7 @@ class Lister(Generic[R]):
 
     @property
     def resource_version(self) -> str:
-        """The version that the watch has reached; "" before the first list. Own writes may be newer."""
+        """The resourceVersion that the watch has reached; "" before the first list. Own writes may be newer."""
         return self._version()
 
     def changed_since(self, version: str) -> ChangeSet:
@@ -281,35 +281,41 @@ class Lister(Generic[R]):
         The result has ``heads`` of new and changed objects, in their present state; ``deleted`` objects with their uids; and
         ``version``, the argument of the next call.
 
-        No change is left out, but a change may be returned again: own writes that the watch has not shown yet are returned once more after
-        it has; and with several namespaces ``version`` is the lowest of theirs, so that changes of the others are returned each time until
-        all namespaces have reached a later version, which a quiet one does with its bookmark each minute. Versions and uids show news.
+        No change is left out, but a change may be returned again. Own writes are returned before and after the watch shows them. With
+        several namespaces ``version`` is the lowest of theirs, so that changes of the others are returned until the slowest namespace has
+        advanced, at the latest with its bookmark each minute. Compare versions and uids to detect repetitions.
 
-        Looks at every head (30 ms for 100,000).
+        It checks every head (30 ms for 100,000).
 
         Raises:
-            ChangesForgotten: too many deletions lie between (10,000 are remembered), or the cache is not that far, because the version is
-            from elsewhere or the server lost its history: list everything. A server that lost it and has caught up is not noticed.
-            ValueError: the version, or the server's, is no number, so that they have no order. TypeError: it is no text.
+            ChangesForgotten: more than the 10,000 recorded deletions lie between, or the cache has not reached the version, because it is
+                of another cache or the server lost its history. List everything. A server that lost its history and has caught up is not
+                detected.
+            ValueError: the version, or that of the server, is not a number, so they cannot be compared. TypeError: it is not a string.
         """
         if not isinstance(version, str):
             raise TypeError(
                 f"version={described(version)} is no text; give the version of a lister or ChangeSet (resourceVersions are texts)"
             )
         now = self._version()
-        # What left the selector and came back is not gone.
+        # An object that left the selector and returned is not deleted.
         deleted = [each for each in self._deletions.since(version, now) if not self._shows(each)]
         return ChangeSet(newer(self._view.heads(None), str(int(version))), deleted, now)
 
     async def fresh(self, min_resource_version: str | None = None, timeout: float = 10.0) -> None:
-        """Wait until the watch has brought the cache to a version at least; None: to all own writes that were made up to now. Seconds.
+        """Wait until the cache has reached ``min_resource_version`` or, if it is None, contains all earlier writes of this process.
 
-        Reads show own writes at once, without this. It is for what only the watch brings: handlers, indexes of other programs, or a version
-        that another process names. A watch tells its version with each event, and once a minute where nothing happens.
+        Readers see own writes immediately without this method. Use it for a version that another process names, and before reading
+        something that only the watch updates, such as handlers. The version advances with each event, and without events once a minute
+        (bookmark).
+
+        Args:
+            min_resource_version: The lowest version to wait for. None: the versions of this process's own writes.
+            timeout: Seconds.
 
         Raises:
-            DeadlineError: not in time; the text names what it waits for. InformerStopped: the informer has ended.
-            ValueError: the version is no number. TypeError: it is no text.
+            DeadlineError: the timeout expired; the message names the missing version or writes. InformerStopped: the informer has stopped.
+            ValueError: the version is not a number. TypeError: it is not a string.
         """
         if min_resource_version is not None and not isinstance(min_resource_version, str):
             raise TypeError(
@@ -326,7 +332,9 @@ class Lister(Generic[R]):
     def _candidates(
         self, namespace: str | None, label_selector: Labels | None, where: Where | None
     ) -> tuple[Iterable[Head], Predicate | None]:
-        """The heads of one moment among which the wanted are, few of them where an index helps; and what says which."""
+        """Return heads of one moment that include all matches, and a predicate for the matches (None: all match). Uses an index if
+        possible.
+        """
         self._check_text(namespace)
         if where is not None and not isinstance(where, Mapping) and not callable(where):
             raise TypeError(
@@ -347,7 +355,7 @@ class Lister(Generic[R]):
         return heads, matches
 
     def _indexed(self, selector: Selector | None, where: Where | None) -> builtins.list[Head] | None:
-        """What an index finds; None if none fits."""
+        """Return the heads that an index yields for the query; None if no index fits."""
         if isinstance(where, Mapping):
             for path, value in where.items():
                 name = self._view.index_over(path)

@@ -1,4 +1,4 @@
-"""The process's own writes, applied over a store until the watch has returned them. After client-go's mutation cache.
+"""Overlay: the process's own writes, shown on top of the store until the watch confirms them. Modelled on client-go's mutation cache.
 
 It decides which state is newer, and never hides later writes of others. ``view.py`` merges store and overlay for readers.
 """
@@ -16,8 +16,8 @@ from kubeloop.meta.strconv import decimal
 from kubeloop.timing import Clock, Timer
 from kubeloop.transport import logger_with_context
 
-#: Seconds after which a write that the watch never confirmed is forgotten. Servers send a bookmark each minute even when nothing happens
-#: (KEP-956), so a watch that works has passed any version by then.
+#: Seconds after which an unconfirmed write is dropped. Servers send a bookmark each minute even if there are no events
+#: (KEP-956), so a working watch has passed the version by then.
 PATIENCE = 120.0
 
 _log = logger_with_context("kubeloop.cache")
@@ -28,9 +28,9 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """An unconfirmed write and its object. ``head`` None: by its labels or fields the object does not belong to this cache.
+    """An unconfirmed write and its object. ``head`` is None if the selector of this cache does not match the object.
 
-    ``version`` None: not a number, so that it has no order.
+    ``version`` is None if it is not a number and cannot be compared.
     """
 
     namespace: str
@@ -39,11 +39,11 @@ class PendingWrite:
     version: int | None
     head: Head | None
     since: float
-    #: Whether the watch will speak of it: it will not of an object that it neither showed before nor shows now.
+    #: Whether the watch will report it: it does not report an object that the selector excludes before and after the write.
     expected: bool
 
     def over(self, head: Head | None) -> Head | None:
-        """Return the state to show where the store has ``head``."""
+        """Return the newer of this write and the store's state ``head``."""
         if head is not None and self.version is not None:
             there = decimal(head.resource_version)
             if there is not None and there >= self.version:
@@ -55,7 +55,7 @@ class PendingWrite:
 class PendingDelete:
     """An object that an unconfirmed write deleted.
 
-    ``floor``: a version that it had; its end is later. ``last``: the version of its last state, if the server's answer said it.
+    ``floor``: a version of the object before its deletion. ``last``: the version of its last state, if the server's response has it.
     """
 
     namespace: str
@@ -69,34 +69,34 @@ class PendingDelete:
 
 @dataclass(slots=True)
 class _Feed:
-    """One watch: what it has reached, and the writes that wait for it, by version."""
+    """One watch: the version that it has reached, and the writes that it has not confirmed yet, ordered by version."""
 
     reached: int = 0
-    #: Where it stands in a history that the server has lost; None: it has not, for all that is known.
+    #: Version reached in a history that the server has lost; None if no loss is known.
     lost: int | None = None
     waiting: list[tuple[int, Key]] = field(default_factory=list)
 
 
 class MutationCache:
-    """Own writes that the watch has not shown yet, laid over the store.
+    """Own writes that the watch has not shown yet, shown on top of the store.
 
     Guarantees
-        A write is laid over until the watch of its namespace has reached its version, in whatever way: an event of any object, a bookmark,
-        or a list. Versions of one resource are compared as numbers (KEP-5504). A write that comes late, when the watch is past it,
-        changes nothing; so it hides neither a later state nor an object recreated under the name.
-        A deleted object is known by its uid, and stays hidden until the watch saw the deletion. An object that still exists, against what
-        the server's answer looked like, is shown again with its next state.
-        A server that lost its history (a list at a lower version than was seen) ends all of it. So does a creation that was sent when the
-        watch had shown a version already, and is answered with a lower one: no server that goes on answers so. It and later writes
-        are laid over, above any state of the lost history, until the watch moves again; the other objects of that history are still shown.
+        A write is shown until the watch of its namespace has reached its version by an event of any object, a bookmark or a list. Versions
+        of one resource are compared as numbers (KEP-5504). If the watch is already past the version of a write, the write changes nothing,
+        so it hides neither a later state nor an object that was recreated under the name.
+        A deleted object is identified by its uid and hidden until the watch has reported the deletion. If the object still exists, although
+        the response looked as if it did not, it is shown again with its next state.
+        If the server has lost its history (a list at a lower version than before), all writes are dropped. The same happens if a creation
+        that was sent after the watch reached a version gets a response with a lower version. That creation and later writes are shown
+        instead of the states of the lost history until the watch advances; the other objects of that history are still shown.
 
     Not guaranteed
-        Anything after ``PATIENCE`` seconds without confirmation: then the write is dropped, and logged if that is seen by readers.
-        That a deletion hides a predecessor of the deleted object, of the same name, whose own end the watch has not told yet: answers to
-        deletions carry no version, so that both have no order.
-        After the server lost its history: an update, patch or deletion that is answered before any creation and before the watch moves.
-        The answer to a write without changes has a low version, too, so it proves nothing, and counts as seen.
-        Much for versions that are no numbers (some aggregated servers): such a write is laid over until the next event of its object, which
+        Anything after ``PATIENCE`` seconds without confirmation: the write is dropped then, and logged if readers could see it.
+        A deletion hides a predecessor of the same name whose deletion the watch has not reported yet: responses to deletions have no
+        version, so the two cannot be ordered.
+        After the server lost its history: an update, patch or deletion before the first creation, and before the watch advances. The
+        response to a write without changes also has a low version, so it proves nothing and counts as confirmed.
+        Order of versions that are not numbers (some aggregated servers): such a write is shown until the next event of its object, which
         may be an older one, or the next list.
     """
 
@@ -109,22 +109,22 @@ class MutationCache:
             description: The informer's objects, for logs.
             store: The cache that the watch fills.
             shown: An empty store with the indexes of ``store``; it receives the written objects.
-            namespaces: The namespaces that are watched separately; empty: one watch of all.
+            namespaces: The namespaces that are watched separately. Empty: one watch of all namespaces.
             clock: Clock of the time limit of writes.
             selects: The informer has a selector, so that the watch reports an object that leaves the selection as deleted.
         """
         self.description = description
-        #: By key, the states that are newer than the store's.
+        #: Key -> state that is newer than the store's.
         self.written: dict[Key, PendingWrite] = {}
-        #: By uid, the deleted objects.
+        #: uid -> deleted object.
         self.dead: dict[str, PendingDelete] = {}
         self.shown = shown
-        #: Whether there is anything, for the hot path.
+        #: Whether there are any writes; read in the hot path.
         self.active = False
-        #: Whether events are to be told.
+        #: Whether events must be reported to the overlay.
         self.alert = False
         self._selects = selects
-        #: Of ``dead``, what the watch calls deleted. It may only have left the selection, and be put back before its end.
+        #: The objects of ``dead`` that the watch reported as deleted. They may only have left the selector, and return before they end.
         self._unselected: dict[str, PendingDelete] = {}
         self._store = store
         self._clock = clock
@@ -135,29 +135,29 @@ class MutationCache:
     # ------------------------------------------------------------------------------------------------------------------- reading
 
     def over(self, namespace: str, name: str) -> Head | None:
-        """Return the state to show under a name."""
+        """Return the state of an object to show to readers; None if there is none."""
         head = self._store.get(namespace, name)
         written = self.written.get((namespace, name))
         if written is not None:
-            # What the store has is of a history that no longer is, and its versions say nothing of this one's.
+            # The store is of a history that the server has lost; its versions cannot be compared with new ones.
             head = written.head if self._feed(namespace).lost is not None else written.over(head)
         return None if head is not None and head.uid in self.dead else head
 
     def places(self) -> set[Key]:
-        """Names whose shown state may differ from the store's."""
+        """Return the keys of the objects whose state may differ from the store's because of this process's own writes."""
         return {*self.written, *((dead.namespace, dead.name) for dead in self.dead.values())}
 
     # ---------------------------------------------------------------------------------------------------------------- own writes
 
     def stored(self, head: Head, member: bool | None, seen: Callable[[str], bool], *, new: bool = False) -> None:
-        """Record that the server answered a write with this state of the object.
+        """Record the state of an object that the server returned for a write.
 
         Args:
             head: The state.
-            member: Whether the object belongs to this cache by its labels and fields. None: unknown; then an object that the cache shows
+            member: Whether the selector of this cache matches the object. None: unknown; then an object that the cache shows
                 stays
                 in it, and no write is applied for other objects.
-            seen: Returns whether the watch reported the end of a uid.
+            seen: Returns whether the watch has reported the deletion of a uid.
             new: The write created the object, and was sent after the watch reached its current version.
         """
         key = (head.namespace, head.name)
@@ -172,19 +172,19 @@ class MutationCache:
             before = None
         if seen(head.uid) or self._known(there, before, head, version):
             return
-        # Answers may overtake each other: of an object that has ended meanwhile this says at least that its predecessor has, too.
+        # Responses may overtake each other: if the object has ended meanwhile, its predecessor has ended too.
         shows = member is not False and head.uid not in self.dead and head.uid not in self._unselected
         self._put(PendingWrite(*key, head.uid, version, head if shows else None, self._clock.now(), shows or there is not None))
 
     def ended(self, namespace: str, name: str, uid: str, version: str, seen: Callable[[str], bool]) -> None:
-        """Record that the server answered a deletion.
+        """Record a successful deletion.
 
         Args:
-            namespace: Of the object; empty for cluster-scoped kinds.
-            name: Of the object.
-            uid: Of the object. Empty: that of the object that is shown under this name.
-            version: resourceVersion of the answer; empty if it has none.
-            seen: Returns whether the watch reported the end of a uid.
+            namespace: Namespace of the object; empty for cluster-scoped kinds.
+            name: Name of the object.
+            uid: uid of the object. Empty: that of the object that is shown under this name.
+            version: resourceVersion of the response; empty if it has none.
+            seen: Returns whether the watch has reported the deletion of a uid.
         """
         there, current = self._store.get(namespace, name), self.over(namespace, name)
         before = self.written.get((namespace, name))
@@ -195,7 +195,7 @@ class MutationCache:
         floors = [decimal(head.resource_version) or 0 for head in (there, current) if head is not None and head.uid == uid]
         last, expected = decimal(version), bool(floors)
         if before is not None and before.uid == uid:
-            # What was there before it is not there again: that it was written at this version still holds.
+            # The previous object does not reappear: the write at this version remains valid.
             self._put(replace(before, head=None))
         self.dead[uid] = PendingDelete(namespace, name, uid, max([*floors, last or 0]), last, self._clock.now(), expected)
         self._wake()
@@ -275,19 +275,19 @@ class MutationCache:
         self._settle()
 
     def unconfirmed(self) -> list[PendingWrite | PendingDelete]:
-        """The own writes that the watch will show, and has not shown yet."""
+        """Return the own writes that the watch will report but has not reported yet."""
         return [each for each in self._all() if each.expected]
 
     def confirmed(self, write: PendingWrite | PendingDelete) -> bool:
-        """Return whether the watch has shown one of ``unconfirmed`` meanwhile."""
+        """Return whether the watch has reported a write that ``unconfirmed`` returned."""
         if isinstance(write, PendingDelete):
-            return write.uid not in self.dead  # nor is an object that has left the selection: no caller waits for its return
+            return write.uid not in self.dead  # an object that left the selector is confirmed too: no caller waits for its return
         if write.version is None:
             return self.written.get((write.namespace, write.name)) is not write
         return self._feed(write.namespace).reached >= write.version
 
     def reread(self, again: Callable[[Head], Head]) -> None:
-        """Make the heads again, because they carry other paths from now on."""
+        """Make the heads again because the paths that they carry have changed."""
         for key, written in list(self.written.items()):
             if written.head is not None:
                 self.written[key] = changed = replace(written, head=again(written.head))
@@ -305,13 +305,13 @@ class MutationCache:
         return [*self.written.values(), *self.dead.values()]
 
     def _leave(self, uid: str) -> None:
-        """To the watch a dead object is deleted."""
+        """Record that the watch reported the deletion of an object, which may only have left the selector."""
         dead = self.dead.pop(uid, None)
         if dead is not None and self._selects:
             self._unselected[uid] = dead
 
     def _return(self, head: Head) -> None:
-        """The watch shows a state of an object: one before its end, if it has ended, or the proof that it lives."""
+        """Record that the watch showed a state of a deleted object: a state before its deletion, or proof that it still exists."""
         dead = self.dead.get(head.uid) or self._unselected.pop(head.uid, None)
         if dead is None:
             return

@@ -1,4 +1,4 @@
-"""Query: which heads somebody asks for, by labels and fields. Pure: it reads heads, and decodes nothing."""
+"""Query: predicates of heads for label selectors and field values. They decode nothing and have no side effects."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _OWN: dict[tuple[Any, ...], Callable[[Head], Any]] = {
 
 
 class UnreadPath(KubeloopError):
-    """A query names a path that heads do not carry; the text says how to add it."""
+    """A query names a path that heads do not carry; the message says how to add it."""
 
 
 def field(path: str, attributes: Mapping[str, str]) -> Callable[[Head], Any]:
     """Return a function that reads ``path`` of a head. ``attributes``: the attributes of heads by path.
 
     Raises:
-        UnreadPath: they do not carry it. ValueError: it is no path.
+        UnreadPath: heads do not carry the path. ValueError: the path is malformed.
     """
     attribute = attributes.get(path)
     if attribute is not None:
@@ -60,10 +60,10 @@ def field(path: str, attributes: Mapping[str, str]) -> Callable[[Head], Any]:
 
 
 def selector_of(labels: Labels) -> Selector:
-    """The selector that is meant.
+    """Return the selector for any accepted form of a label selector.
 
     Raises:
-        ValueError: a malformed selector. TypeError: no selector.
+        ValueError: a malformed selector. TypeError: the value is not a selector.
     """
     if not isinstance(labels, str | Mapping | Selector | LabelSelector):
         raise TypeError(
@@ -77,7 +77,7 @@ def selector_of(labels: Labels) -> Selector:
 
 
 def by_labels(selector: Selector) -> Predicate:
-    """Whether a head's labels match. Equal label sets are one mapping, so each is looked at once in a query."""
+    """Return a predicate that matches the labels of heads. Equal label sets are one mapping, so each is checked once per query."""
     matches = selector.matches
     known: dict[int, bool] = {}
 
@@ -92,12 +92,12 @@ def by_labels(selector: Selector) -> Predicate:
 
 
 def by_field(path: str, value: Value, attributes: Mapping[str, str]) -> Predicate:
-    """Whether the head has this value at the path; for a path with ``[*]``, or a list, whether one of the items is it.
+    """Return a predicate: the head has this value at the path or, for a list or a path with ``[*]``, one of the items has it.
 
-    Values compare as indexes spell them: ``1`` and ``"1"`` are equal, absent is "".
+    Values compare as indexes spell them: ``1`` and ``"1"`` are equal, an absent value equals "".
 
     Raises:
-        TypeError: the value is none that a field can have. UnreadPath, ValueError: as ``field``.
+        TypeError: the value is neither a scalar nor None. UnreadPath, ValueError: see ``field``.
     """
     if value is not None and not isinstance(value, str | int | float):
         raise TypeError(f'"{path}" with {described(value)}: give one text, number or boolean to compare with, or None for absent fields')

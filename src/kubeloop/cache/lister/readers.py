@@ -1,4 +1,4 @@
-"""Readers: what one informer offers to those who read its cache: view and lister, own writes laid over, deletions remembered."""
+"""Readers: the view and the lister of one informer, with the overlay of own writes and the recorded deletions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from kubeloop.client import Write
 from kubeloop.codec.paths import parse_path
 from kubeloop.meta import FieldSelector, Resource, Selector, kind_info, parse_field_selector, parse_label_selector
 
-#: What a server compares where the document has nothing: it prints the zero value of the Go field, which is "" for all other fields.
+#: Values that a server compares if the field is absent: the printed zero value of the Go field, which is "" for all other fields.
 _ZERO = {
     "spec.hostNetwork": "false",
     "spec.unschedulable": "false",
     "status.replicas": "0",
 }
-#: Names that are no path into the document. Source: pkg/registry/*/strategy.go and pkg/apis/*/v1/conversion.go of Kubernetes.
+#: Field names that are not paths in the document. Source: pkg/registry/*/strategy.go and pkg/apis/*/v1/conversion.go of Kubernetes.
 _COMPUTED = frozenset({"source", "status.successful", "status.podIP", "status.podIPs"})
 
 
@@ -34,11 +34,11 @@ class DocumentSelector:
     """The selectors of one informer.
 
     Guarantees
-        ``of`` answers for labels as the server does, and for fields too where it answers at all.
+        The result of ``of`` equals the server's, or is None.
     """
 
     def __init__(self, labels: str | None, field_selector: str | None) -> None:
-        """Selectors as ``InformerScope`` has them: canonical texts, None for everything."""
+        """Parse selectors of an ``InformerScope``: canonical strings, or None to select everything."""
         self._labels: Selector | None = parse_label_selector(labels) if labels else None
         self._fields: FieldSelector | None = parse_field_selector(field_selector) if field_selector else None
 
@@ -67,14 +67,14 @@ def _selected(selector: FieldSelector, tree: Any) -> bool | None:
         if value is None:
             unknown = True
         elif not term.matches({term.field: value}):
-            return False  # whatever the fields that cannot be told
+            return False  # whatever the fields that only the server can evaluate
     return None if unknown else True
 
 
 def _text(tree: Any, field: str) -> str | None:
-    """What a server compares a field selector's value with; None if the document does not say it."""
+    """Return the string that a server compares a field selector's value with; None if the document does not determine it."""
     path = parse_path(field)
-    # Fields of another version of the kind, as Event has them, are not in this document at all; that does not make them empty.
+    # Fields of another version of the kind, which Event has, are missing in this document but not empty.
     if field in _COMPUTED or (path[0] not in tree and path[0] not in ("spec", "status")):
         return None
     value = tree
@@ -92,14 +92,14 @@ def _text(tree: Any, field: str) -> str | None:
 
 
 class WriteRecorder:
-    """The writes of a client, as they concern one informer.
+    """Records the client's writes that concern one informer in its overlay.
 
     Guarantees
         Applied writes have the informer's stored form (``fields``, ``transform``, metadata only), and its indexes.
 
     Not guaranteed
-        Writes through another version of the kind (``autoscaling/v1`` for an informer of ``autoscaling/v2``): their documents are of
-        another shape, and are left to the watch.
+        Writes through another version of the kind (``autoscaling/v1`` for an informer of ``autoscaling/v2``): their documents have another
+        schema; the watch reports them.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class WriteRecorder:
         projected = reader.projection.object(document)
         before = self._store.get(write.namespace, write.name)
         head = reader.head(projected, memoryview(document), before)
-        # Only a creation always gets a new version: the answer to a write without changes has the old one.
+        # Only a creation always gets a new version: the response to a write without changes has the old one.
         new = sent_afterwards and write.verb == "create"
         self._overlay.stored(head, self._membership.of(document), self._known, new=new)
 
@@ -153,7 +153,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class Readers(Generic[R]):
-    """View and lister of one informer. It records applied changes and the client's writes, so that readers see the newer state."""
+    """View and lister of one informer. It records applied changes and the client's writes, so that readers see the newer of both."""
 
     def __init__(
         self,
@@ -169,13 +169,13 @@ class Readers(Generic[R]):
         Args:
             scope: the objects of the informer.
             description: the objects in words, for logs and errors.
-            store: the objects that the watch has brought.
+            store: the cache that the watch fills.
             defaults: clock, progress and cluster of the informer.
             reader: returns the present maker of heads.
             version: returns the version that the cache is at.
         """
         self._store = store
-        # To a watch that selects, an object that leaves the selection is deleted; it may come back.
+        # A watch with a selector reports an object that leaves the selector as deleted; the object may return.
         selects = scope.label_selector is not None or scope.field_selector is not None
         self.overlay = MutationCache(description, store, Store(), scope.namespaces, defaults.clock, selects=selects)
         self._deletions = Deletions()
@@ -188,7 +188,7 @@ class Readers(Generic[R]):
     # --------------------------------------------------------------------------------------------------------------- preparing
 
     def watches(self, feeds: Sequence[Reached]) -> None:
-        """These fill the cache."""
+        """Set the watches that fill the cache."""
         self._feeds = feeds
 
     def add_index(self, make: Callable[[], SecondaryIndex]) -> None:
@@ -198,7 +198,7 @@ class Readers(Generic[R]):
             self.overlay.shown.add_index(make())
 
     def carry(self, reader: HeadReader) -> None:
-        """Make the heads of the overlay carry this reader's paths; those of the store do already."""
+        """Make the heads of the overlay again with this reader's paths. Those of the store have them already."""
         self.view.attributes = reader.attributes
         with self._store.lock:
             self.overlay.reread(reader.again)
@@ -227,24 +227,24 @@ class Readers(Generic[R]):
             self.overlay.listed(feed.namespace, version)
 
     def replaced(self, feed: Reached, version: str) -> None:
-        """The list is applied."""
+        """Record that a list was applied."""
         with self._store.lock:
             self.overlay.replaced(feed.namespace, version)
 
     def applied(self) -> None:
-        """A batch is applied."""
+        """Record that a batch was applied."""
         if self.overlay.active:
             with self._store.lock:
                 self._moved()
         self._freshness.moved()
 
     def close(self) -> None:
-        """Nothing changes any more."""
+        """Record that the cache does not change any more."""
         self.overlay.close()
         self._freshness.stop()
 
     def _sent_afterwards(self, write: Write) -> bool:
-        """Whether the watch was where it is before the write was sent."""
+        """Return whether the watch had reached its present version before the write was sent."""
         feeds = [feed for feed in self._feeds if feed.namespace in (None, write.namespace)]
         return write.sent is not None and all(feed.moved < write.sent for feed in feeds)
 

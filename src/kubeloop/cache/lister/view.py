@@ -1,7 +1,4 @@
-"""View: the one place through which everything reads the cache, and where bytes become typed objects.
-
-It puts together what the store has and what the overlay knows better.
-"""
+"""View: merges the store with the overlay of own writes for all readers, and decodes objects."""
 
 from __future__ import annotations
 
@@ -24,26 +21,26 @@ from kubeloop.meta.type_checks import described_word
 
 R = TypeVar("R", bound=Resource)
 
-#: So many objects that do not fit their type are remembered as reported; then all are forgotten, and reported once more.
+#: Number of undecodable objects that are remembered as logged; beyond it all are forgotten and logged again.
 MAX_REPORTED = 10_000
 
 log = logging.getLogger("kubeloop.cache")
 
 
 class _Corrections(NamedTuple):
-    """What the overlay changes at this moment: heads of the store that are not shown, and heads that are shown beside it."""
+    """Differences of the overlay from the store: heads of the store to hide, and heads to show in addition."""
 
     masked: set[Head]
     added: list[Head]
 
     def of(self, heads: Iterable[Head], added: Iterable[Head]) -> list[Head]:
-        """An answer of the store, and the same question's answer from the overlay, as one."""
+        """Merge the store's result of a query with the overlay's result of the same query."""
         masked, shown = self.masked, set(self.added)
         return [*(head for head in heads if head not in masked), *(head for head in added if head in shown)]
 
 
 class CacheView(Generic[R]):
-    """The objects that readers see: the store with the unconfirmed writes of this program laid over it.
+    """The objects that readers see: the store with the unconfirmed writes of this process on top.
 
     Guarantees
         Every query reads one moment, from any thread.
@@ -65,16 +62,16 @@ class CacheView(Generic[R]):
         self._store = store
         self._overlay = overlay
         self.kind = kind
-        #: What objects are read as: of metadata alone no object of the kind itself can be made.
+        #: Class to decode objects as: the kind, or ``PartialObject`` if only metadata is stored.
         self.model: type[R] = cast("type[R]", PartialObject) if keep.metadata_only else kind
-        #: The missing parts of objects, for a person; "" if objects may be used for an update.
+        #: Description of the missing parts of objects; "" if objects may be used for an update.
         self.partial = keep.partial
-        #: Where heads carry the paths that were asked for.
+        #: Path -> attribute of heads that carries its value.
         self.attributes: Mapping[str, str] = {}
         self._plain: type[Unstructured] | None = None
         self._reported: dict[tuple[str, str], tuple[str, str]] = {}
         self.cluster = cluster
-        #: Queries answered, and objects that did not fit their type when somebody read them.
+        #: Number of queries, and number of reads of objects that do not fit their type.
         self.reads = 0
         self.undecodable = 0
 
@@ -94,7 +91,7 @@ class CacheView(Generic[R]):
             return heads if corrections is None else corrections.of(heads, corrections.added)
 
     def moment(self, namespace: str | None) -> Iterator[Head]:
-        """As ``heads``, for long walks: it stays at this moment, and copies nothing."""
+        """Iterate over heads as of this moment, for long iterations: nothing is copied."""
         self.reads += 1
         with self._store.lock:
             snapshot = self._store.snapshot(namespace)
@@ -108,7 +105,7 @@ class CacheView(Generic[R]):
             overlay = self._overlay
             if overlay is None or not overlay.active:
                 return heads
-            # Each answer is asked about, not each own write: there may be thousands of those in flight, and few answers.
+            # Each result is looked up, not each own write: there may be thousands of writes in flight, and few results.
             both = chain(heads, overlay.shown.by_index(name, value))
             return [head for head in both if overlay.over(head.namespace, head.name) is head]
 
@@ -116,11 +113,11 @@ class CacheView(Generic[R]):
         """Return the heads in a range of a sorted index; see ``Lister.range``.
 
         Args:
-            name: As of ``Lister.range``.
-            low: As of ``Lister.range``.
-            high: As of ``Lister.range``.
-            reverse: As of ``Lister.range``.
-            limit: As of ``Lister.range``.
+            name: See ``Lister.range``.
+            low: See ``Lister.range``.
+            high: See ``Lister.range``.
+            reverse: See ``Lister.range``.
+            limit: See ``Lister.range``.
 
         Raises:
             UnknownIndex, ValueError, TypeError: as ``Lister.range``.
@@ -128,7 +125,7 @@ class CacheView(Generic[R]):
         self.reads += 1
         with self._store.lock:
             heads = self._range(name, low, high, reverse, limit)
-            # Looked at only where nothing was found: then it matters whether anything could have been.
+            # Only an empty result needs a check whether the bounds could match anything.
             bound = high if low is None else low
             if not heads and bound is not None:
                 stores = (self._store,) if self._overlay is None else (self._store, self._overlay.shown)
@@ -173,7 +170,7 @@ class CacheView(Generic[R]):
             return list(dict.fromkeys([*(value for value in values if value not in gone), *added]))
 
     def index_over(self, source: object) -> str | None:
-        """The name of an index that was made from ``source``, if there is one."""
+        """Return the name of an index that was made from ``source``, or None."""
         return next((name for name, index in self._store.indexes.items() if index.source == source), None)
 
     def __len__(self) -> int:
@@ -204,7 +201,7 @@ class CacheView(Generic[R]):
     # ------------------------------------------------------------------------------------------------------------------ decoding
 
     def decode(self, head: Head) -> R:
-        """A fresh object, the caller's own.
+        """Return a new object, which belongs to the caller.
 
         Raises:
             DecodeError: the object does not fit its type.
@@ -217,7 +214,7 @@ class CacheView(Generic[R]):
             raise
 
     def decodable(self, head: Head) -> R | None:
-        """As ``decode``; None for an object that does not fit its type, which is reported."""
+        """Return a new object as ``decode`` does; log an object that does not fit its type, and return None."""
         try:
             return self.decode(head)
         except DecodeError:
@@ -231,7 +228,7 @@ class CacheView(Generic[R]):
         return decode(self._plain, head.document(), checked=True, partial=self.partial)
 
     def _report(self, head: Head, error: DecodeError) -> None:
-        """Once for each state of an object, however often it is read."""
+        """Log an object that does not fit its type, once for each of its states."""
         key, state = (head.namespace, head.name), (head.uid, head.resource_version)
         if self._reported.get(key) == state:
             return
@@ -250,7 +247,7 @@ def _corrected(heads: Iterable[Head], corrections: _Corrections) -> Iterator[Hea
 def _placed(
     index: SortedIndex, heads: list[Head], low: Bound | None, high: Bound | None, reverse: bool
 ) -> Iterator[tuple[tuple[Any, ...], Head]]:
-    """Each with its place in the order. An object that has several values stands there several times, in the order of its values."""
+    """Yield each head with its place in the sort order. An object with several values occurs once for each, in their order."""
     counts: dict[Head, int] = {}
     for head in heads:
         number = counts.get(head, 0)

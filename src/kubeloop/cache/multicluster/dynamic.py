@@ -1,4 +1,4 @@
-"""Dynamic kinds: informers of custom kinds that come and go with their definitions, behind one handler."""
+"""Dynamic kinds: informers of custom kinds that start and stop with their CustomResourceDefinitions, behind one handler."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PLURAL, _KIND = "status.acceptedNames.plural", "status.acceptedNames.kind"
 _NAMES, _SERVED, _STORED = "spec.versions[*].name", "spec.versions[*].served", "spec.versions[*].storage"
 _CONDITIONS, _STATES = "status.conditions[*].type", "status.conditions[*].status"
 
-#: What an informer of definitions must read.
+#: Paths that the informer of definitions must read.
 PATHS = (_GROUP, _SCOPE, _PLURAL, _KIND, _NAMES, _SERVED, _STORED, _CONDITIONS, _STATES)
 
 _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
@@ -34,7 +34,7 @@ _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 
 @dataclass(frozen=True, slots=True)
 class ServedKind:
-    """A custom kind that the server serves, in the version to read it in. All versions show the same objects.
+    """A custom kind that the server serves, with the version to read it in. All versions show the same objects.
 
     Example:
         >>> kind = ServedKind(GroupVersionKind("example.com", "v1", "Foo"), "foos", namespaced=True)
@@ -53,9 +53,10 @@ class ServedKind:
 
 
 def served_kind(definition: Head) -> ServedKind | None:
-    """Return the kind that a definition serves now; None: none (not established yet, or no version is served).
+    """Return the kind that a definition serves now, or None if it is not established yet or serves no version.
 
-    The version is the storage version, which costs the server no conversion, or else the served version of the highest priority.
+    The version is the storage version, which needs no conversion in the server; if it is not served, the served version of the highest
+    priority.
     """
     conditions = dict(zip(definition.value(_CONDITIONS), definition.value(_STATES), strict=False))
     if conditions.get("Established") != "True":
@@ -70,20 +71,20 @@ def served_kind(definition: Head) -> ServedKind | None:
 
 
 def priority(version: str) -> tuple[int, int, int, str]:
-    """Orders versions as Kubernetes does: v2 before v1, v1 before v1beta2, before v1beta1, before v1alpha1, before all other names.
+    """Return a sort key that orders versions as Kubernetes does: v2, v1, v1beta2, v1beta1, v1alpha1, then all other names.
 
     Source: Kubernetes, "Versions in CustomResourceDefinitions", version priority.
     """
     found = _VERSION.fullmatch(version)
     if found is None:
-        # Other names are ordered from a to z, the first one first.
+        # Other names are ordered alphabetically.
         return (0, 0, 0, "".join(chr(0x10FFFF - ord(letter)) for letter in version) + chr(0x10FFFF))
     major, stage, minor = found.groups()
     return ({"alpha": 1, "beta": 2, None: 3}[stage], int(major), int(minor or 0), "")
 
 
 _DEFINITION = Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False)
-#: Handlers get so many seconds to hear that a kind's objects are gone; what they have not heard then, they never do.
+#: Seconds that handlers get for the DELETED events of a removed kind; later ones are dropped.
 FAREWELL = 30.0
 
 _log = logger_with_context("kubeloop.cache")
@@ -92,28 +93,28 @@ _log = logger_with_context("kubeloop.cache")
 class DynamicInformers:
     """Informers for all custom kinds that the server serves, or for the kinds that ``accepts`` chooses.
 
-    They come and go with the definitions.
+    They start and stop with the CustomResourceDefinitions.
 
     Guarantees
-        A kind is listed and watched from the event on that establishes its definition; in one version, the stored one if it is served.
-        When a definition is deleted, or serves the kind no more, its informer is stopped and removed, and handlers get a DELETED event
+        A kind is listed and watched once its definition is established, in one version: the storage version if it is served.
+        When a definition is deleted, or no longer serves the kind, its informer is stopped and removed, and handlers get a DELETED event
         (``tombstone``) for each object that was still in the cache.
         A definition that comes back is a new kind: handlers get ADDED events of its objects, after all events of its predecessor.
         A handler sees the events of all kinds, one at a time; ``event.view.kind`` is the kind of an event.
 
     Not guaranteed
-        Those DELETED events for a handler that takes longer than ``FAREWELL`` seconds for earlier ones.
-        Built-in and aggregated kinds: they do not come and go with definitions.
+        These DELETED events for a handler that is still busy with earlier ones after ``FAREWELL`` seconds.
+        Built-in and aggregated kinds: they have no definitions.
 
     Create it before or inside the block of its ``informers``; it ends with that block.
 
     Args:
         informers: The factory that makes the informers.
         accepts: Returns whether to run an informer for a kind. Default: all kinds.
-        namespace: As of ``Informers.of``, for kinds that have namespaces.
-        label_selector: As of ``Informers.of``.
-        field_selector: As of ``Informers.of``.
-        paths: As of ``Informers.of``.
+        namespace: See ``Informers.of``, for kinds that have namespaces.
+        label_selector: See ``Informers.of``.
+        field_selector: See ``Informers.of``.
+        paths: See ``Informers.of``.
         started: Called with each informer that starts; a plain function.
         stopped: Called with each informer that has stopped; a plain function.
 
@@ -144,7 +145,7 @@ class DynamicInformers:
         self._started = started
         self._stopped = stopped
         self._handlers: list[DynamicRegistration] = []
-        #: By the definition's name: what runs; what should; and where something is being ended before that can be so.
+        #: By name of the definition: the running informer, the kind to run, and the definitions whose old informer is being stopped.
         self._running: dict[str, tuple[ServedKind, Informer[Unstructured]]] = {}
         self._targets: dict[str, ServedKind | None] = {}
         self._replacing: set[str] = set()
@@ -171,13 +172,13 @@ class DynamicInformers:
         """Add a handler for every kind that is served now or later. It is called for one event at a time.
 
         Args:
-            added: As of ``Informer.on_event``.
-            updated: As of ``Informer.on_event``.
-            deleted: As of ``Informer.on_event``.
-            where: As of ``Informer.on_event``.
-            coalesce: As of ``Informer.on_event``.
-            resync: As of ``Informer.on_event``.
-            name: As of ``Informer.on_event``.
+            added: See ``Informer.on_event``.
+            updated: See ``Informer.on_event``.
+            deleted: See ``Informer.on_event``.
+            where: See ``Informer.on_event``.
+            coalesce: See ``Informer.on_event``.
+            resync: See ``Informer.on_event``.
+            name: See ``Informer.on_event``.
 
         Returns:
             The registration, which removes the handler from all kinds.
@@ -194,16 +195,16 @@ class DynamicInformers:
         return registration
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
-        """Wait until the definitions are known and the informer of each kind that they serve now has synced. Seconds.
+        """Wait until the definitions are known and the informer of each served kind has synced. ``timeout`` is in seconds.
 
         Raises:
-            As ``Informers.wait_synced``.
+            The errors of ``Informers.wait_synced``.
         """
         await self._definitions.wait_synced(timeout)
         await all_synced(*(informer for _, informer in self._running.values()), timeout=timeout)
 
     def stop(self) -> None:
-        """Start and stop no more informers; the running ones end with the block."""
+        """Stop reacting to definitions. The running informers end with the block."""
         self._definitions.remove()
 
     # --------------------------------------------------------------------------------------------------------- served kinds
@@ -216,10 +217,10 @@ class DynamicInformers:
         self._aim(event.head.name, None)
 
     def _aim(self, name: str, served: ServedKind | None) -> None:
-        """What the definition ``name`` wants; at once if nothing has to be ended first."""
+        """Set the kind that the definition ``name`` serves now, and start its informer after the old one has stopped."""
         self._targets[name] = served
         if name in self._replacing:
-            return  # it looks again when it has done what it does
+            return  # the replacement in progress reads the new target when it ends
         running = self._running.get(name)
         if running is not None and running[0] != served:
             self._replacing.add(name)
@@ -230,7 +231,7 @@ class DynamicInformers:
             del self._targets[name]
 
     async def _settle(self, name: str) -> None:
-        # One after the other: otherwise handlers could hear of the new kind's objects before the last of the old one's.
+        # In this order, so that handlers get the last events of the old kind before those of the new one.
         try:
             while (running := self._running.get(name)) is not None and running[0] != self._targets[name]:
                 await self._leave(name, running[1])
@@ -269,7 +270,7 @@ def _tell(callback: Callable[[Informer[Unstructured]], object] | None, informer:
 
 
 class DynamicRegistration:
-    """The registrations of one handler with the informers of all kinds that come and go. ``DynamicInformers.on_event`` returns it.
+    """The registrations of one handler with the informers of all dynamic kinds. ``DynamicInformers.on_event`` returns it.
 
     Example:
         >>> async with Informers(client) as informers:
@@ -288,12 +289,12 @@ class DynamicRegistration:
 
     @property
     def kinds(self) -> list[type[Resource]]:
-        """The kinds that the handler hears of at this moment."""
+        """The kinds whose events the handler gets at this moment."""
         return [informer.kind for informer in self._places]
 
     @property
     def pending(self) -> int:
-        """Events that wait, of all kinds."""
+        """Number of waiting events of all kinds."""
         return sum(registration.pending for registration in self._places.values())
 
     def join(self, informer: Informer[Unstructured]) -> None:
@@ -303,7 +304,7 @@ class DynamicRegistration:
         self._places.pop(informer, None)
 
     def remove(self) -> None:
-        """Remove the handler from all kinds, present and future ones."""
+        """Remove the handler from all present and future kinds."""
         if self._removed:
             return
         self._removed = True
@@ -312,7 +313,7 @@ class DynamicRegistration:
             registration.remove()
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
-        """As ``Registration.wait_synced``, for the kinds that are there at the call."""
+        """Wait until the handler has synced with the present kinds. See ``Registration.wait_synced``."""
         if self._removed:
             raise InformerStopped("the handler was removed")
         await all_synced(*self._places.values(), timeout=timeout)

@@ -1,4 +1,4 @@
-"""Several clusters: one ``of(Kind)`` over all of them, with one handler and one lister. Each cluster lives and fails by itself."""
+"""Informers for several clusters: one handler and one lister cover all clusters. A cluster that fails does not affect the others."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SerialisedHandler(Generic[R]):
     def __call__(self, event: Event[R]) -> object:
         if self._lock.locked():
             return self._later(event)
-        # A plain function stays one: it needs no lock, since nothing else runs meanwhile, and who measures plain calls can.
+        # A synchronous function stays synchronous: it needs no lock, and its calls can be measured.
         result = self._handler(event)
         return self._finish(result) if inspect.isawaitable(result) else result
 
@@ -71,30 +71,30 @@ class SerialisedHandler(Generic[R]):
 
 
 class UnknownCluster(KubeloopError, LookupError):
-    """A question about a cluster that is none of these."""
+    """A query names a cluster that does not exist here."""
 
 
 class MulticlusterInformers:
     """Factory of informers over several clusters. ``async with`` starts them all, leaving the block stops them.
 
     Guarantees
-        A cluster that is down, or refuses requests, delays no other: its objects are missing or outdated until it is back.
+        A cluster that is down or rejects requests does not delay the others: its objects are missing or outdated until it works again.
         ``event.key.cluster`` and the log name the cluster.
 
     Not guaranteed
         Any order between the events of different clusters.
 
     Args:
-        clients: Name of a cluster -> client; the name appears in keys and logs. Or only clients: they are named by their kubeconfigs.
-        resync: As of ``Informers``.
-        clock: As of ``Informers``.
-        rng: As of ``Informers``.
-        read_your_writes: As of ``Informers``.
-        policy: As of ``Informers``.
+        clients: Name of a cluster -> client; the name appears in keys and logs. A list of clients takes the names from their kubeconfigs.
+        resync: See ``Informers``.
+        clock: See ``Informers``.
+        rng: See ``Informers``.
+        read_your_writes: See ``Informers``.
+        policy: See ``Informers``.
 
     Raises:
-        ValueError: no client, or two with the same name.
-        TypeError: an element of ``clients`` is not a client; the text names it.
+        ValueError: there is no client, or two have the same name.
+        TypeError: an element of ``clients`` is not a client; the message names it.
 
     Example:
         >>> async with MulticlusterInformers({"west": client}) as informers:
@@ -130,7 +130,7 @@ class MulticlusterInformers:
             name: Informers(client, resync=resync, clock=clock, rng=rng, cluster=name, read_your_writes=read_your_writes, policy=policy)
             for name, client in clients.items()
         }
-        #: The informers of each cluster, for what concerns one alone.
+        #: The informers of each cluster, by its name.
         self.clusters: Mapping[str, Informers] = MappingProxyType(informers)
         self._stack: AsyncExitStack | None = None
 
@@ -139,11 +139,11 @@ class MulticlusterInformers:
         return MulticlusterInformer({name: informers.of(kind, **options) for name, informers in self.clusters.items()})
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
-        """Wait until every informer of every cluster has synced. Seconds. To go on without unreachable clusters, catch the error.
+        """Wait until every informer of every cluster has synced. To continue without unreachable clusters, catch the error.
 
         Raises:
-            Unauthorized, Forbidden, UntrustedCertificate: at once, of any cluster; a note on the error names it.
-            DeadlineError: not in time; the text names each cluster that has not synced, what of it, and why.
+            Unauthorized, Forbidden, UntrustedCertificate: raised immediately; a note on the error names the cluster.
+            DeadlineError: the timeout expired; the message names each cluster that has not synced, its missing objects, and the reason.
         """
         await all_synced(*(_Named(name, informers) for name, informers in self.clusters.items()), timeout=timeout)
 
@@ -152,7 +152,7 @@ class MulticlusterInformers:
         return Description([stats for informers in self.clusters.values() for stats in informers.measure()])
 
     def metrics(self, registry: CollectorRegistry | None = None, *, name: str = "kubeloop") -> None:
-        """Show all of them to Prometheus until they end. See ``Informers.metrics``, also for errors."""
+        """Show the informers of all clusters in a Prometheus registry until they end. Arguments and errors: see ``Informers.metrics``."""
         for informers in self.clusters.values():
             informers.metrics(registry, name=name)
 
@@ -186,7 +186,7 @@ class MulticlusterInformer(Generic[R]):
 
     @property
     def synced(self) -> Mapping[str, bool]:
-        """Which clusters have synced."""
+        """Cluster name -> whether its informer has synced."""
         return {name: informer.synced for name, informer in self.clusters.items()}
 
     def on_event(
@@ -205,13 +205,13 @@ class MulticlusterInformer(Generic[R]):
         Each cluster has its own buffer; clusters with waiting events take turns.
 
         Args:
-            added: As of ``Informer.on_event``.
-            updated: As of ``Informer.on_event``.
-            deleted: As of ``Informer.on_event``.
-            where: As of ``Informer.on_event``.
-            coalesce: As of ``Informer.on_event``.
-            resync: As of ``Informer.on_event``.
-            name: As of ``Informer.on_event``.
+            added: See ``Informer.on_event``.
+            updated: See ``Informer.on_event``.
+            deleted: See ``Informer.on_event``.
+            where: See ``Informer.on_event``.
+            coalesce: See ``Informer.on_event``.
+            resync: See ``Informer.on_event``.
+            name: See ``Informer.on_event``.
 
         Returns:
             The registration, which removes the handler from all clusters.
@@ -252,21 +252,21 @@ class MulticlusterRegistration(Generic[R]):
 
     @property
     def pending(self) -> int:
-        """Events that wait, of all clusters."""
+        """Number of waiting events of all clusters."""
         return sum(registration.pending for registration in self.clusters.values())
 
     def remove(self) -> None:
-        """As ``Registration.remove``."""
+        """Remove the handler from all clusters. See ``Registration.remove``."""
         for registration in self.clusters.values():
             registration.remove()
 
     async def wait_removed(self, timeout: float | None = None) -> None:
-        """As ``Registration.wait_removed``."""
+        """Wait until the last call has returned. See ``Registration.wait_removed``."""
         for registration in self.clusters.values():
             await registration.wait_removed(timeout)
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
-        """As ``Registration.wait_synced``; errors name the cluster."""
+        """Wait until the handler has synced with all clusters; errors name the cluster. See ``Registration.wait_synced``."""
         await all_synced(*(_Named(name, each) for name, each in self.clusters.items()), timeout=timeout)
 
 
@@ -274,7 +274,7 @@ class MulticlusterLister(Generic[R]):
     """Reads the caches of all clusters. Each result comes with the name of its cluster; cost and guarantees are those of ``Lister``.
 
     Raises
-        UnknownCluster: a name that is none of these.
+        UnknownCluster: there is no cluster of this name.
 
     Example:
         >>> async with MulticlusterInformers({"west": client}) as informers:
@@ -295,7 +295,7 @@ class MulticlusterLister(Generic[R]):
         return self._of(cluster).get(name, namespace)
 
     def by_key(self, key: ObjectKey) -> R | None:
-        """The object that a key names, cluster included."""
+        """Return the object with this key, including its cluster; None if it is not cached."""
         return self._of(key.cluster).by_key(key)
 
     def list(self, namespace: str | None = None, label_selector: Labels | None = None) -> builtins.list[tuple[str, R]]:
@@ -308,11 +308,11 @@ class MulticlusterLister(Generic[R]):
                 yield name, obj
 
     def by_index(self, name: str, value: str | int | bool) -> builtins.list[tuple[str, R]]:
-        """The objects that have this value, wherever they are."""
+        """Return the objects of all clusters with this value in an index."""
         return [(cluster, obj) for cluster, lister in self.clusters.items() for obj in lister.by_index(name, value)]
 
     def heads(self, namespace: str | None = None, label_selector: Labels | None = None) -> builtins.list[tuple[str, Head]]:
-        """As ``list``, without decoding."""
+        """Return heads as ``list`` returns objects, without decoding."""
         return [(cluster, head) for cluster, lister in self.clusters.items() for head in lister.heads(namespace, label_selector)]
 
     def __len__(self) -> int:
@@ -326,7 +326,7 @@ class MulticlusterLister(Generic[R]):
 
 
 class _Named:
-    """One cluster's part of a wait: its errors name it."""
+    """The wait for one cluster. Its errors name the cluster."""
 
     def __init__(self, name: str, part: Syncing) -> None:
         self._name = name

@@ -1,6 +1,7 @@
-"""Persistence: saves the state of each informer now and then and at the end, and gives it back at the next start.
+"""Persistence: saves the state of each informer periodically and at the end, and restores it at the next start.
 
-What does not fit exactly (another server, scope, form; a file that is not as it was written) is discarded with its reason, never repaired.
+A state that does not match exactly (another server, scope or form, or a damaged file) is discarded and the reason is logged; it is never
+repaired.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ from kubeloop.timing import Backoff, Clock
 from kubeloop.timing.clock import Timer
 from kubeloop.transport import logger_with_context
 
-#: A server that no longer has the version says so in the first event of the watch, in seconds: nothing is shown before.
+#: Seconds to wait for the first event of the watch, since a server that no longer has the version reports it there.
 GRACE = 0.25
 
 
 class ResumingStore:
-    """The ``ReflectorStore`` of a list and watch that begins with ``resume_from``: installs a saved state, then passes everything on.
+    """The ``ReflectorStore`` of a list and watch that begins with ``resume_from``: installs a saved state, then forwards all calls.
 
     Guarantees
-        The saved state is installed once, before anything that the watch brings; or never, if a list begins or the watch is refused first.
+        The saved state is installed once, before the first event of the watch. It is never installed if a list begins or the watch is
+        rejected first.
 
     Args:
         feed: The store that receives the calls.
@@ -46,7 +48,7 @@ class ResumingStore:
 
     def __init__(self, feed: ReflectorStore, heads: list[Head], version: str, clock: Clock) -> None:
         self._feed = feed
-        #: The saved state; None: it was installed or discarded.
+        #: The saved state; None once it was installed or discarded.
         self._heads: list[Head] | None = heads
         self._version = version
         self._clock = clock
@@ -85,12 +87,12 @@ class ResumingStore:
         self._feed.listing()
 
     def failed(self, error: Exception) -> None:
-        # The saved state stays: if the server did not answer, the same watch is tried again.
+        # The saved state stays: if the server did not respond, the same watch is retried.
         self._stop_timer()
         self._feed.failed(error)
 
     def waiting(self, reason: str) -> None:
-        # The watch came to nothing, such as for a version that the server has forgotten: a list will follow.
+        # The watch failed, for example because the server no longer has the version: a list will follow.
         self._stop_timer()
         self._feed.waiting(reason)
 
@@ -102,7 +104,7 @@ class ResumingStore:
         self._feed.flush()
 
     def close(self) -> None:
-        """Cancel the timer, after the end of the watch."""
+        """Cancel the timer after the watch has ended."""
         self._stop_timer()
 
     def _install(self) -> None:
@@ -121,49 +123,49 @@ class ResumingStore:
             self._timer = None
 
 
-#: Seconds between two saves, unless told otherwise.
+#: Default seconds between two saves.
 EVERY = 300.0
 
 _SECRETS = ("", "Secret")
-#: Made once with the cluster and never again: its uid is the cluster's.
+#: Created once with the cluster, so its uid identifies the cluster.
 _NAMESPACE = Unstructured.of("v1", "Namespace", plural="namespaces", namespaced=False)
 _log = logger_with_context("kubeloop.cache")
 
 
 class Saved(Protocol):
-    """An informer, as far as saving it needs to know."""
+    """The part of an informer that saving uses."""
 
     @property
     def scope(self) -> InformerScope[Any]:
-        """What it is an informer of."""
+        """The objects of the informer."""
 
     @property
     def reader(self) -> HeadReader:
-        """Makes its heads."""
+        """The maker of its heads."""
 
     @property
     def feeds(self) -> tuple[ReflectorTarget, ...]:
         """Its lists and watches."""
 
     def snapshot(self, namespace: str | None) -> Snapshot:
-        """Its objects of this moment."""
+        """Return its objects at this moment."""
 
 
 class Persistence:
     """The state files of one ``Informers``.
 
     Guarantees
-        A state is shown only after the server has accepted a watch from its version: what changed since comes as changes.
-        A saved file is complete or not there. No file is ever used in part, nor for a server, kind, selection or form other than its own.
-        Secrets (the kind, also their metadata) are never written unless ``secrets`` is set; then they lie there as readable as in memory.
-        Informers with ``transform`` are not saved: whether the function is still the same cannot be known.
+        A state is used only after the server has accepted a watch from its version, so that later changes arrive as events.
+        A saved file is complete or missing. A file is never used partially, or for another server, kind, selection or form.
+        Secrets (the kind, and its metadata) are never written unless ``secrets`` is set; they are then stored unencrypted.
+        Informers with ``transform`` are not saved: a later start could not detect a changed function.
 
     Not guaranteed
-        That other kinds hold no secrets: the folder is for this user alone (0700, files 0600), and is not encrypted.
+        Protection of secrets in other kinds: only this user can read the folder (0700, files 0600), but it is not encrypted.
 
     Cost
-        For 100,000 Pods 63 MB; saving and loading each take 0.3 s and let others run every 1,000 objects. Installing what was loaded is
-        one step, as after a list.
+        100,000 Pods take 63 MB. Saving and loading take 0.3 s each and yield to other tasks every 1,000 objects. Installing the loaded
+        state is one step, as after a list.
     """
 
     def __init__(self, client: Client, folder: Path, clock: Clock, *, every: float = EVERY, secrets: bool = False) -> None:
@@ -187,7 +189,7 @@ class Persistence:
         self._saved: dict[str, tuple[str, tuple[str, ...]]] = {}
 
     def open(self) -> None:
-        """Raises: as ``Folder.open``."""
+        """Open and lock the folder. Raises the errors of ``Folder.open``."""
         self._folder.open()
 
     def close(self) -> None:
@@ -196,7 +198,7 @@ class Persistence:
     # ---------------------------------------------------------------------------------------------------------------- loading
 
     async def run(self, informer: Saved, feed: ReflectorTarget) -> None:
-        """List and watch into the feed until cancelled; begin with the saved state if a fitting one exists."""
+        """List and watch into the feed until cancelled. Begin with the saved state if one matches."""
         saved = await self._find(informer, feed)
         if saved is None:
             await feed.listwatch.run(feed)
@@ -245,7 +247,7 @@ class Persistence:
         return heads
 
     async def _identify(self, feed: ReflectorTarget) -> None:
-        """Ask which cluster this is, until it answers: a state of another one must not be shown, not even for a moment."""
+        """Identify the cluster, and retry until it responds: a state of another cluster must never be shown."""
         backoff = Backoff(clock=self._clock)
         async with self._asking:
             while not self._server:
@@ -253,7 +255,7 @@ class Persistence:
                     saved = await self._client.get_metadata(_NAMESPACE, "kube-system")
                     self._server = f"uid {saved.metadata.uid}"
                 except (Forbidden, NotFound, Unauthorized):
-                    # Who may not ask: a server at another address, or that another authority vouches for, is another one.
+                    # Without permission, the address and the certificate authority identify the server.
                     config = self._client.transport.config
                     self._server = f"address {config.server} authority {_digest('' if config.ca is None else config.ca.read().hex())}"
                 except KubeloopError as error:
@@ -263,13 +265,13 @@ class Persistence:
     # ----------------------------------------------------------------------------------------------------------------- saving
 
     async def keep_saving(self, informers: Iterable[Saved]) -> None:
-        """Save all of them every so often, until it is cancelled."""
+        """Save the informers periodically until cancelled."""
         while self._every > 0:
             await self._clock.sleep(self._every)
             await self.save(informers)
 
     async def save(self, informers: Iterable[Saved]) -> None:
-        """Save what changed since the last time. What cannot be written is logged; the old file stays."""
+        """Save the changes since the last save. A file that cannot be written is logged, and the old file stays."""
         for informer in list(informers):
             for feed in informer.feeds:
                 if self._server and feed.synced and feed.version and self._is_saved(informer.scope):

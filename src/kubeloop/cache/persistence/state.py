@@ -1,4 +1,4 @@
-"""State: one feed's objects as records, heads and packed documents as they are: nothing is decoded or compressed on the way."""
+"""State: the objects of one feed as records of heads and compressed documents. Nothing is decoded or compressed for a save."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Columns(Struct, array_like=True):
     deletions: list[str | None]
     codecs: list[int]
     blobs: list[bytes]
-    #: One list for each of the informer's paths.
+    #: One list of values for each path of the informer.
     values: list[list[Any]]
     label_sets: list[bytes]
     owner_lists: list[bytes]
@@ -46,7 +46,7 @@ def columns_of(heads: Sequence[Head], reader: HeadReader, codecs: dict[Codec, in
         uids=[head.uid for head in heads],
         versions=[head.resource_version for head in heads],
         generations=[head.generation for head in heads],
-        # Equal sets are one mapping (``Shared``), so identity is enough.
+        # Equal label sets are one mapping, so they are compared by identity.
         labels=[label_sets.setdefault(id(head.labels), len(label_sets)) for head in heads],
         owners=[owner_lists.setdefault(head._owners, len(owner_lists)) for head in heads],
         deletions=[head._deletion for head in heads],
@@ -65,7 +65,7 @@ def heads_of(columns: Columns, reader: HeadReader, codecs: Sequence[Codec]) -> l
     """Return the heads of columns, sharing equal values with the heads that the reader makes.
 
     Raises:
-        ValueError: columns of different lengths, or none for one of the reader's paths. IndexError: a place that is not in its table.
+        ValueError: columns have different lengths, or one of the reader's paths is missing. IndexError: an index is outside its table.
     """
     shared = reader.shared
     share = shared.string
@@ -91,7 +91,7 @@ def heads_of(columns: Columns, reader: HeadReader, codecs: Sequence[Codec]) -> l
 
 
 def _values(path: str, values: list[Any], reader: HeadReader) -> list[Any]:
-    """As the reader gives them: text shared, what lies at a path with ``[*]`` a tuple."""
+    """Return the values of a path as the reader makes them: shared strings, and tuples for a path with ``[*]``."""
     if EACH in parse_path(path):
         return list(map(tuple, values))
     share = reader.shared.string
@@ -100,7 +100,7 @@ def _values(path: str, values: list[Any], reader: HeadReader) -> list[Any]:
 
 T = TypeVar("T")
 
-#: Objects in a record, and so between two turns of other tasks: 2 ms or so.
+#: Number of objects in a record; other tasks run after each record, about every 2 ms.
 SLICE = 1000
 
 
@@ -117,7 +117,7 @@ class Stamp(Struct, frozen=True):
     paths: tuple[str, ...]
 
     def differs(self, other: Stamp) -> str:
-        """The first thing that is not the same, in words; "" if all is."""
+        """Return the first difference in words; "" if the stamps are equal."""
         words = {"server": "another server", "kept": "other stored parts", "paths": "other indexes or paths"}
         for name in self.__struct_fields__:
             if getattr(self, name) != getattr(other, name):
@@ -127,7 +127,7 @@ class Stamp(Struct, frozen=True):
 
 class StateHeader(Struct, frozen=True):
     stamp: Stamp
-    #: The resourceVersion that the objects are at.
+    #: resourceVersion of the state.
     version: str
     objects: int
 
@@ -144,7 +144,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def write_state(header: StateHeader, heads: Iterable[Head], reader: HeadReader) -> Iterator[bytes]:
-    """Yield the bytes of a state, some objects at a time. ``heads`` must not change meanwhile."""
+    """Yield the bytes of a state in parts. ``heads`` must not change meanwhile."""
     records = RecordWriter()
     yield MAGIC + records.record(RecordType.HEADER, _encode(header))
     known: dict[Codec, int] = {PLAIN: 0}
@@ -158,10 +158,10 @@ def write_state(header: StateHeader, heads: Iterable[Head], reader: HeadReader) 
 
 
 class StateReader:
-    """Reads a state slice by slice. Nothing of it may be used before ``slices`` has ended.
+    """Reads a state in slices. No slice may be used before ``slices`` has ended without an error.
 
     Raises
-        Damaged: the file is not what was written (constructor, ``slices``).
+        CorruptStateFile: the file differs from the written one (from the constructor and ``slices``).
     """
 
     def __init__(self, file: BinaryIO) -> None:

@@ -23,17 +23,17 @@ _HALF = ".half"
 
 
 class FolderInUse(ConfigError):
-    """Another process, or another ``Informers`` of this one, persists its cache there."""
+    """Another process, or another ``Informers`` of this process, uses the folder for its state files."""
 
 
 class Folder:
-    """A folder (0700) of files (0600), locked from ``open`` to ``close``. The lock ends with the process, however that ends.
+    """A folder (0700) of files (0600), locked from ``open`` to ``close``. The lock ends with the process in any case, even after a crash.
 
     Guarantees
-        Readers see the file that was last written completely, also after a crash or a kill in the middle of a write.
+        Readers see the last completely written file, even after a crash during a write.
 
     Raises
-        FolderInUse: see there. ConfigError: it cannot be made, or belongs to somebody else (both from ``open``).
+        FolderInUse, from ``open``: the folder is locked. ConfigError, from ``open``: it cannot be created, or has another owner.
     """
 
     def __init__(self, path: Path) -> None:
@@ -69,7 +69,7 @@ class Folder:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
-        """Yield the new file, which replaces the old one when the block ends; if the block raises, nothing changes."""
+        """Yield a new file, which replaces the old one when the block ends. If the block raises, the old file stays."""
         half = self.path / f"{name}{_HALF}"
         try:
             with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -82,12 +82,12 @@ class Folder:
 
     @staticmethod
     def settle(file: BinaryIO) -> None:
-        """Return when the written file is on the disk, so that it survives a power failure. May take long."""
+        """Flush the written file to the disk, so that it survives a power failure. May take long."""
         file.flush()
         os.fsync(file.fileno())
 
     def reading(self, name: str) -> BinaryIO | None:
-        """The file; None if there is none."""
+        """Return the open file; None if it does not exist."""
         try:
             return (self.path / name).open("rb")
         except FileNotFoundError:
@@ -97,13 +97,13 @@ class Folder:
         (self.path / name).unlink(missing_ok=True)
 
 
-# Records: what a state file is made of. Each carries its length and a checksum over itself and all before it.
+# Records: the parts of a state file. Each has its length and a checksum over itself and all preceding records.
 #
-# So a file that was cut short, or of which any byte changed, or whose parts come from two files, is recognised; never repaired.
+# So a truncated, changed or mixed file is detected. It is never repaired.
 
 
 MAGIC = b"kubeloop cache 1"
-#: No record is longer; a length that says so is damage, not a reason to take that much memory.
+#: Maximum length of a record: a greater length means a damaged file, and must not allocate memory.
 MAX_RECORD = 1 << 30
 _PREFIX = 9
 
@@ -120,7 +120,7 @@ class RecordType(IntEnum):
 
 
 class RecordWriter:
-    """Gives the bytes of one record after the other; the first follow ``MAGIC``."""
+    """Makes the bytes of one record after the other. The first record follows ``MAGIC``."""
 
     __slots__ = ("_sum",)
 
@@ -134,10 +134,10 @@ class RecordWriter:
 
 
 class RecordReader:
-    """Reads them back.
+    """Reads records back.
 
     Raises
-        Damaged: from the constructor or ``next``, whatever is wrong; nothing of that record was handed out.
+        CorruptStateFile: from the constructor or ``next``, for any damage; no part of the damaged record is returned.
     """
 
     __slots__ = ("_file", "_sum")

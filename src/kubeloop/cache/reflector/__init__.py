@@ -1,1 +1,1 @@
-"""What to ask a server next, and asking it."""
+"""The reflector: decides which list or watch to request next, requests it, and passes the objects to a store."""

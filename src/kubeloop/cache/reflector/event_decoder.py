@@ -22,37 +22,37 @@ class ReflectorStore(Protocol):
 
     @property
     def reader(self) -> HeadReader:
-        """Makes the heads. May be another one each time: indexes are added while events arrive."""
+        """The maker of heads. It may change between two calls, because indexes can be added while events arrive."""
 
     def before(self, namespace: str, name: str) -> Head | None:
-        """Return the cached state of an object."""
+        """Return the cached state of an object, or None."""
 
     def listing(self) -> None:
-        """A list begins."""
+        """Called when a list begins."""
 
     def replace(self, heads: list[Head], version: str) -> None:
         """Replace the content with a complete list."""
 
     def change(self, head: Head) -> None:
-        """An object was added or modified."""
+        """Apply an added or modified object."""
 
     def remove(self, head: Head) -> None:
-        """An object was deleted."""
+        """Apply the deletion of an object."""
 
     def bookmark(self, version: str) -> None:
-        """Nothing changed up to this version."""
+        """Record that there are no further changes up to this version."""
 
     def flush(self) -> None:
-        """A batch is complete: apply it."""
+        """Apply the batch, which is complete."""
 
     def watching(self) -> None:
-        """The server has accepted a watch. (Its first event may still be an error.)"""
+        """Called when the server has accepted a watch. (Its first event may still be an error.)"""
 
     def waiting(self, reason: str) -> None:
-        """Nothing has failed, but the first state is late; ``reason`` in words for a person."""
+        """Called when the first state is late although no request has failed. ``reason`` is a text for people."""
 
     def failed(self, error: Exception) -> None:
-        """A request failed; it will be tried again."""
+        """Called when a request has failed. It will be retried."""
 
 
 _log = logger_with_context("kubeloop.cache")
@@ -74,22 +74,22 @@ class EventDecoder:
     """Decodes the objects and events for one cache.
 
     Outcomes of bad input
-        Another kind (a ``Table`` too), or no name: skipped and logged as an error; the version does not move.
+        Another kind (also a ``Table``), or no name: skipped and logged as an error; the version does not advance.
         Invalid UTF-8: replaced by U+FFFD, as Go's decoder does, and logged.
-        A list item that is no object; an event whose object is nested too deeply for the parser: skipped and logged. Up to Python 3.12
+        A list item that is not an object; an event whose object is nested too deeply for the parser: skipped and logged. Up to Python 3.12
         that is about 1,000 levels, in 3.13 some 10,000. From 3.14 on the parser skips any depth; reading the object raises NestedTooDeeply.
-        A frame that is not an event: ``DecodeError``; the stream cannot be trusted any more. A list with too deep an item: the same.
-        An ERROR event: ``ErrorEvent``.
+        A frame that is not an event: ``DecodeError``, since the stream may be out of step. The same for a list with an item nested too
+        deeply. An ERROR event: ``ErrorEvent``.
     """
 
     def __init__(self, description: str) -> None:
-        """``description`` names the objects to a person: ``pods in namespace "shop"``."""
+        """Make a decoder. ``description`` names the objects in logs, such as ``pods in namespace "shop"``."""
         self._description = description
 
     # ---------------------------------------------------------------------------------------------------------------- list items
 
     def item_reader(self, projection: Projection) -> Callable[[memoryview], Item]:
-        """Reads a list's items."""
+        """Return a function that decodes an item of a list."""
 
         def read(document: memoryview) -> Item:
             try:
@@ -117,7 +117,7 @@ class EventDecoder:
             store: Holds the current state of the object.
 
         Returns:
-            The head. None: the object is malformed, and was logged.
+            The head, or None if the object is malformed; that is logged.
         """
         metadata = projected.metadata
         if (projected.kind and not reader.keeper.expects(projected)) or not metadata.name:
@@ -141,7 +141,7 @@ class EventDecoder:
     # -------------------------------------------------------------------------------------------------------------------- frames
 
     def repaired(self, frame: memoryview, error: Exception) -> memoryview | None:
-        """Return a readable version of a frame that raised this error; None: the frame is skipped."""
+        """Return a readable version of a frame that raised this error; None if the frame must be skipped."""
         if isinstance(error, UnicodeDecodeError):
             return memoryview(self._repaired(frame))
         _log.error("%s: skipped an event whose object is nested too deeply (%d bytes)", self._description, len(frame))

@@ -1,4 +1,4 @@
-"""Initial state: collects the objects of a stream before it is complete (KEP-3157), and compares them with a list for tests."""
+"""Initial state: collects the objects of a streamed list (KEP-3157) until it is complete, and compares them with a list in tests."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class InitialState:
     """The objects of a streamed list so far, as heads with packed documents.
 
     Guarantees
-        ``heads`` is the net state: an object that was changed or deleted meanwhile is there once, as it was last, or not at all.
+        ``heads`` is the final state: an object that was changed during the stream is included once, a deleted one is not included.
 
     Not guaranteed
-        The order: what was changed meanwhile comes last.
+        Order: objects that were changed during the stream come last.
     """
 
     def __init__(self, decoder: EventDecoder, store: ReflectorStore, stream: ReflectorStream) -> None:
@@ -26,7 +26,7 @@ class InitialState:
         self._store = store
         self._stream = stream
         self._shown: list[Head] = []
-        # Changes while the state is still coming in are few, objects are many: no key is kept for what was only shown.
+        # There are few changes during the stream and many objects, so keys are recorded for changed objects only.
         self._changed: dict[tuple[str, str], Head | None] = {}
         #: The version of the state, once it is complete.
         self.version = ""
@@ -42,10 +42,10 @@ class InitialState:
         return unchanged + [head for head in changed.values() if head is not None]
 
     def take(self, frames: list[memoryview]) -> int | None:
-        """How many of the frames belong to it; None: all, and it is not complete.
+        """Consume frames of the initial state. Return how many belong to it, or None if all do and the state is still incomplete.
 
         Raises:
-            ErrorEvent: the server gave up. DecodeError: what cannot be read.
+            ErrorEvent: the server sent an ERROR event. DecodeError: a frame cannot be decoded.
         """
         decoder, store, stream, changed = self._decoder, self._store, self._stream, self._changed
         reader = store.reader
@@ -69,7 +69,7 @@ class InitialState:
                 continue
             if kind not in ("ADDED", "MODIFIED", "DELETED"):
                 raise DecodeError(f'an event of unknown type "{kind}"')
-            # Versions of these events are not followed: they come in any order. Behaviour C40.
+            # The versions of these events are ignored, because they come in any order. Behaviour C40.
             head = listed(projected, document, reader, store)
             if head is None:
                 continue
@@ -83,18 +83,18 @@ class InitialState:
         return None
 
 
-# Consistency: compares a state that came as a stream with a list at exactly its version. A detector for tests; off unless asked for.
+# Consistency: compares a streamed state with a list at exactly its version. For tests; off by default.
 #
 # After client-go's consistency detector (behaviour C43), which ends the process; here the informer's block ends with ``InconsistentState``.
 
 
-#: A list that fails is tried so often before the state is believed unseen.
+#: Number of attempts to list for the comparison; after them the state is accepted without it.
 TRIES = 5
 _SHOWN = 5
 
 
 class InconsistentState(KubeloopError):
-    """The server streamed another state than it lists at the same version."""
+    """The streamed state differs from a list at the same version."""
 
 
 class InitialStateComparison:
@@ -108,9 +108,10 @@ class InitialStateComparison:
         self._listed[_key(metadata.namespace, metadata.name)] = (metadata.uid, metadata.resource_version)
 
     def check(self, heads: Iterable[Head], version: str, description: str) -> None:
-        """
+        """Compare a streamed state with the list.
+
         Raises:
-            InconsistentState: names the objects that differ.
+            InconsistentState: they differ; the message names the differing objects.
         """
         streamed = {_key(head.namespace, head.name): (head.uid, head.resource_version) for head in heads}
         faults = [f"{key}: streamed only" for key in streamed.keys() - self._listed.keys()]

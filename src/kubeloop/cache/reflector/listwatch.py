@@ -1,6 +1,6 @@
-"""List and watch: acts on the reflector's steps over one transport and feeds what comes to a sink. Holds no state of the cache.
+"""List and watch: executes the reflector's steps with requests, and passes the received objects to a store. It holds no state of the cache.
 
-Bytes become frames, frames heads; what to ask next is decided in ``reflector.py`` alone.
+It decodes frames to heads. Only ``reflector.py`` decides what to request next.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from kubeloop.transport import logger_with_context
 
 _log = logger_with_context("kubeloop.cache")
 
-#: A list, or the request for a stream, that has not ended is logged after so many seconds, and then after twice as many each time.
+#: Seconds after which an unfinished list or stream request is logged first; the interval doubles each time.
 FIRST_WARNING = 10.0
-#: While a stream has not said that it has shown everything, that is logged this often, in seconds. Behaviour C41.
+#: Seconds between log records about a stream whose initial state is incomplete. Behaviour C41.
 REMIND = 10.0
 
 
@@ -66,12 +66,12 @@ class ListWatch:
         A stream that ended with an error is closed before the next step.
 
     Not guaranteed
-        To end by itself, whatever the server answers: permissions may be granted and kinds installed later.
+        An end after errors: permissions may be granted and kinds installed later, so it retries for ever.
 
     Args:
         client: Sends the requests.
         scope: Kind and selection.
-        namespace: The namespace to watch, of those of the scope. None: all namespaces.
+        namespace: The namespace to watch, one of those of the scope. None: all namespaces.
         clock: Clock of delays and time limits.
         rng: Source of jitter.
         policy: Options. None: the defaults.
@@ -98,24 +98,26 @@ class ListWatch:
         self._decoder = EventDecoder(self._description)
         self._stream: ReflectorStream | None = None
         self._reporter = ReflectorReporter(self._description, self._policy.on_error, scope.kind)
-        #: How often everything was asked for, by reason (``Why``).
+        #: Number of lists and streamed lists, by reason.
         self.lists: Counter[str] = self._reporter.lists
-        #: How often a watch was opened again without that, by reason (``Why``).
+        #: Number of watches that were opened again without a list, by reason.
         self.restarts: Counter[str] = self._reporter.restarts
-        #: Watches that the server answered, and whether one is open now.
+        #: Number of watches that the server accepted, and whether one is open now.
         self.watches = 0
         self.watching = False
 
     @property
     def reconnects(self) -> int:
-        """How often a watch was opened again."""
+        """Number of times that a watch was opened again."""
         return self.restarts.total()
 
     async def run(self, store: ReflectorStore, resume_from: str = "") -> None:
-        """Run until cancelled. ``resume_from``: version of a state that the store holds: request only changes since then, if the server has
+        """Run until cancelled.
+
+        ``resume_from`` is the version of a state that the store already holds: only changes since then are requested, if the server has
         them.
 
-        If the server no longer has them, it lists everything. A server that accepts the watch may say so in its first event.
+        If the server no longer has them, which it may report only in the first event of the watch, everything is listed.
         """
         policy, clock = self._policy, self._clock
         state, step = begin(
@@ -175,7 +177,7 @@ class ListWatch:
     # -------------------------------------------------------------------------------------------------------------- stream
 
     async def _show(self, step: WatchList, store: ReflectorStore, heads: list[Head]) -> Outcome:
-        """Everything, as a stream, which stays open if it has come to the end of it."""
+        """Request the initial state as a stream. After the complete state the stream stays open for the watch."""
         heads.clear()
         store.listing()
         initial: InitialState | None = None
@@ -210,14 +212,14 @@ class ListWatch:
 
     def _not_shown(self, error: KubeloopError, store: ReflectorStore) -> Outcome:
         failure_class = trouble_of(error)
-        # Else it is not the sink's business yet: a list follows at once, and may well be allowed where this is not.
+        # Otherwise the store is not notified: a list follows immediately, and may be allowed where the stream is not.
         final = failure_class in (FailureClass.REFUSED, FailureClass.BUSY)
         self._reporter.failed(error, "the state cannot be streamed", store if final else None)
         return StreamFailed(failure_class, wait_of(error))
 
     @contextmanager
     def _warning(self, text: str, store: ReflectorStore) -> Iterator[None]:
-        """Log how far the request has come while the block lasts, ever more seldom: a server that hangs is silent for ever otherwise."""
+        """Log the progress of the request at growing intervals while the block runs, because a server that hangs causes no error."""
         progress = RequestProgress(self._clock)
         token = PROGRESS.set(progress)
         passed, pause = 0.0, FIRST_WARNING
@@ -288,7 +290,7 @@ class ListWatch:
         return await self._follow(store)
 
     async def _check(self, version: str, store: ReflectorStore) -> None:
-        """Raises what the server says when it has not got to ``version``."""
+        """Raise the server's error if it has not reached ``version``."""
         request = await self._requests.page(version, 1, match="NotOlderThan")
         await read_page(request, self._decoder, store.reader.projection, lambda *_: None, self._clock)
 
@@ -301,7 +303,7 @@ class ListWatch:
         except ErrorEvent as event:
             failure_class = trouble_of(event.error)
             if failure_class is FailureClass.EXPIRED:
-                # The server's way to say that its memory is shorter than the watch was long: no failure of anything. Behaviour B18.
+                # The server's history is shorter than the watch was; that is not a failure. Behaviour B18.
                 self._reporter.note(f"the watch ended with an error: {event.error}", logging.INFO)
                 store.waiting(f"the watch ended with an error: {event.error}")
             else:
@@ -363,7 +365,7 @@ class ListWatch:
 
     async def _open(self, version: str, *, initial: bool = False) -> ReflectorStream:
         await self._close()
-        # At random, so that watches which began together do not all come back together.
+        # Random, so that watches that began together do not reconnect together.
         seconds = self._rng.randint(*self._policy.watch_seconds)
         request = await self._requests.watch(version, seconds, initial=initial)
         stream = self._stream = ReflectorStream(request, self._clock, seconds)

@@ -1,6 +1,6 @@
-"""Reflector: decides what to ask a server next so that a store stays equal to it. Pure: no I/O, no clock, no logging.
+"""Reflector: decides what to request next so that a store stays equal to the server. Pure: no I/O, no clock, no logging.
 
-The shell that acts on its steps is ``listwatch.py``; the words are in ``steps.py``; the picture of the machine is at ``next_step``.
+``listwatch.py`` executes its steps, ``steps.py`` defines them, and ``next_step`` shows the state machine.
 Rules and numbers: client-go's reflector (behaviours A1-A13, B14-B29, C30-C43); Kubernetes API concepts, "Efficient detection of changes".
 """
 
@@ -32,46 +32,46 @@ from kubeloop.cache.reflector.steps import (
     why,
 )
 
-#: Objects per page, unless the caller chose another number.
+#: Default number of objects per page.
 PAGE: Final = 500
-#: A watch that ends sooner than this, in seconds, and brought nothing new, is no watch that ran out.
+#: Seconds: a watch that ends sooner without new events has failed rather than timed out.
 VERY_SHORT: Final = 1.0
-#: After so many streams in a row that never showed everything, nothing is streamed any more.
+#: After so many incomplete streams in a row, only lists are used.
 MAX_UNFINISHED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state on which the next decision depends.
+    """The state of a reflector, on which its next step depends.
 
-    Invariant: ``version`` never goes back to "" or "0" once it was another.
+    Invariant: once ``version`` is a real version it never becomes "" or "0" again.
     """
 
     #: Last resourceVersion seen: of the list, an event or a bookmark. "" before the first list.
     version: str = ""
-    #: The server said that it cannot list at ``version``; until a list succeeds, only the newest will do.
+    #: Whether the server rejected a list at ``version``; until a list succeeds, the newest state is requested.
     unavailable: bool = False
-    #: Whether the server is believed to stream its state.
+    #: Whether streamed lists are used, since the server is assumed to support them.
     streams: bool = False
-    #: Streams in a row that ended before they had shown everything.
+    #: Number of incomplete streams in a row.
     unfinished: int = 0
-    #: The state that is being installed came on a stream, which is still open.
+    #: Whether the state that is being installed came on a stream, which is still open.
     open: bool = False
-    #: The list at "0" came in pages, so the server has no watch cache: later lists are paged too.
+    #: Whether the list at "0" came in pages: then the server has no watch cache, and later lists are paged too.
     paged: bool = False
-    #: Page size that the caller chose; 0: none.
+    #: Page size that the caller set; 0 for the default.
     page_size: int = 0
-    #: The version that the list in progress was asked at.
+    #: The requested version of the list in progress.
     asked: str = ""
-    #: The list in progress is a whole one because its predecessor expired between two pages.
+    #: Whether the list in progress has one page because its predecessor expired between two pages.
     whole: bool = False
-    #: Version of the first page's answer: the list's own.
+    #: Version of the first page, which is that of the list.
     listed: str = ""
-    #: The server was out of sight since it last showed anything: it may have come back without its state.
+    #: Whether the connection was lost since the last event: the server may have been restored without its state.
     doubtful: bool = False
-    #: For so many seconds a watch that ends with internal errors is only opened again.
+    #: Seconds during which a watch that ends with internal errors is only reopened, without a list.
     internal_retry: float = 0.0
-    #: When the first of these errors came; None: none since a watch ended well.
+    #: When the first of these errors occurred; None if there was none since a watch ended without error.
     internal_since: float | None = None
 
 
@@ -164,7 +164,7 @@ def next_step(state: State, outcome: Outcome, now: float = 0.0) -> tuple[State, 
 def _everything(state: State, reason: Reason, *, pause: bool = False, wait: float = 0.0) -> tuple[State, Step]:
     if not state.streams:
         return _list(state, reason, pause=pause, wait=wait)
-    # The newest at first, later at least what was seen: a replica of the server that lags behind waits or refuses. Behaviour C31.
+    # The newest state first, later at least the last seen version: a lagging API server waits or rejects. Behaviour C31.
     return state, WatchList("" if state.unavailable else state.version, pause=pause, wait=wait, why=reason)
 
 
@@ -174,20 +174,20 @@ def _everything(state: State, reason: Reason, *, pause: bool = False, wait: floa
 def _after_failed_stream(state: State, failed: StreamFailed) -> tuple[State, Step]:
     trouble = failed.trouble
     if trouble in (FailureClass.REFUSED, FailureClass.BUSY):
-        # A list would be refused as well, and costs a busy server more. Behaviour C38.
+        # A list would be rejected as well, and costs a busy server more. Behaviour C38.
         return _everything(state, why(trouble), pause=True, wait=failed.wait)
     if trouble in (FailureClass.EXPIRED, FailureClass.TOO_LARGE) and not state.unavailable:
         return _everything(replace(state, unavailable=True), why(trouble))
     if trouble is FailureClass.INVALID:
         state = replace(state, streams=False)
-    # In the same round: a list may pass where a stream does not, and progress is better than insisting. Behaviour C39.
+    # Without a pause: a list may succeed where a stream does not. Behaviour C39.
     return _list(state, Reason.FALLBACK)
 
 
 def _after_unfinished_stream(state: State, ended: StreamEnded) -> tuple[State, Step]:
     state = replace(state, unfinished=state.unfinished + 1)
     if state.unfinished >= MAX_UNFINISHED:
-        # A server too old for it ignores the wish and never says that everything was shown; something between may cut long answers.
+        # An old server ignores the option and never sends the final bookmark; a proxy may cut long responses.
         return _list(replace(state, streams=False, unfinished=0), Reason.FALLBACK)
     if ended.how is StreamEnd.SILENT or (not ended.events and ended.lasted < VERY_SHORT):
         return _list(state, Reason.FALLBACK)
@@ -198,8 +198,8 @@ def _after_unfinished_stream(state: State, ended: StreamEnded) -> tuple[State, S
 
 
 def _list(state: State, reason: Reason, *, pause: bool = False, wait: float = 0.0) -> tuple[State, Step]:
-    # The first list may come from any watch cache ("0"): cheap for the server, and nothing here can go back in time yet.
-    # Later lists are at the last version seen, not "0": a server that lags behind would take the store back. Behaviours A1-A3.
+    # The first list may come from any watch cache ("0"): it is cheap for the server, and there is no older state to return to.
+    # Later lists are at the last version seen, not "0": a lagging server would return an older state. Behaviours A1-A3.
     version = "" if state.unavailable else state.version or "0"
     step = ListPage(version, _limit(state, version), pause=pause, wait=wait, why=reason)
     return replace(state, asked=version, whole=False, listed=""), step
@@ -208,7 +208,7 @@ def _list(state: State, reason: Reason, *, pause: bool = False, wait: float = 0.
 def _limit(state: State, version: str) -> int:
     if state.page_size:
         return state.page_size
-    # A list at an exact version comes whole from the watch cache; with a limit it would go to the storage. Behaviours A6, A7.
+    # Without a limit, a list at an exact version comes from the watch cache; with one, from etcd. Behaviours A6, A7.
     return PAGE if state.paged or version in ("", "0") else 0
 
 
@@ -226,10 +226,10 @@ def _after_page(state: State, page: PageListed) -> tuple[State, Step]:
 def _after_failed_list(state: State, failed: ListFailed) -> tuple[State, Step]:
     trouble = failed.trouble
     if trouble is FailureClass.EXPIRED and state.listed and not state.whole:
-        # The list took longer than the server remembers; once more in one piece, at the version that page one was asked at. Behaviour A4.
+        # The list took longer than the server's history: list again without pages, at the requested version of page one. Behaviour A4.
         return replace(state, whole=True, listed=""), ListPage(state.asked, 0, why=Reason.EXPIRED)
     if trouble in (FailureClass.EXPIRED, FailureClass.TOO_LARGE) and not state.unavailable:
-        # At once, not after a back-off: the server has told what it cannot do, and this is what it can. Behaviours A3, A5.
+        # Immediately, without back-off: the server rejected the version, but can serve the newest state. Behaviours A3, A5.
         return _list(replace(state, unavailable=True), why(trouble))
     return _everything(state, why(trouble), pause=True, wait=failed.wait)
 
@@ -252,7 +252,7 @@ def _after_failed_watch(state: State, failed: WatchFailed) -> tuple[State, Step]
     if trouble is FailureClass.TOO_LARGE:
         return _everything(replace(state, unavailable=True), Reason.DOUBTFUL)
     if trouble in (FailureClass.REFUSED, FailureClass.BUSY):
-        # A server that is down or overloaded must not be hit with lists by everyone when it is back. Behaviours B15, B16.
+        # A server that was down or overloaded must not get lists from all clients when it is back. Behaviours B15, B16.
         state = replace(state, doubtful=state.doubtful or trouble is FailureClass.REFUSED)
         return _watch(state, why(trouble), pause=True, wait=failed.wait)
     return _everything(state, why(trouble), pause=True, wait=failed.wait)
@@ -260,13 +260,13 @@ def _after_failed_watch(state: State, failed: WatchFailed) -> tuple[State, Step]
 
 def _after_watch(state: State, ended: WatchFinished) -> tuple[State, Step]:
     before = state.version
-    # Silence for a whole watch is what a server with lower versions shows, too.
+    # A server with lower versions sends nothing for a whole watch, too.
     state = replace(_seen(state, ended.version), doubtful=ended.how is not StreamEnd.CLOSED or not ended.events)
     if ended.lasted < VERY_SHORT and ended.how is not StreamEnd.SILENT:
         if ended.events == 0:
             return _everything(state, Reason.SHORT, pause=True)
         if state.version == before:
-            # Something closes every stream after its first bookmark; opening it again at once would never end.
+            # A proxy may close every stream after its first bookmark; reopening immediately would never end.
             return _watch(state, Reason.SHORT, pause=True)
     return _watch(state, ended.how.value, pause=not state.version)
 
@@ -287,5 +287,5 @@ def _seen(state: State, version: str) -> State:
 
 
 def _real(version: str) -> str:
-    """ "0" is no version that anything was seen at: it asks for any."""
+    """Return the version, or "" for "0", which is not a version of a state but requests any."""
     return "" if version == "0" else version

@@ -1,4 +1,4 @@
-"""Reports the progress of a list and watch: log records, metrics, the error handler. It decides nothing."""
+"""Reports the progress of a list and watch in log records, metrics and the error handler. It makes no decisions."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from kubeloop.transport import logger_with_context
 
 _TOO_LARGE_CAUSE = "ResourceVersionTooLarge"
 _TOO_LARGE_TEXT = "Too large resource version"
-#: A server that asks for more patience than this, in seconds, is asked again after it all the same.
+#: Longest delay in seconds that a server's Retry-After can cause.
 LONGEST_WAIT = 300.0
 
-#: Only a person can repair these; a wait for a sync raises them at once. (A missing kind may still be installed: the wait goes on.)
+#: Errors that retries do not repair: ``wait_synced`` raises them immediately. (A missing kind may still be installed, so it waits.)
 HOPELESS = (Unauthorized, Forbidden, UntrustedCertificate)
 
 _NOT_UNDERSTOOD = (BadRequest, Invalid, MethodNotAllowed, NotAcceptable, UnsupportedMediaType)
@@ -92,10 +92,10 @@ def install_advice(kind: type[Resource]) -> str:
 
 
 def diagnosis(error: Exception, verb: str) -> str:
-    """Return advice for a failed list or watch; "" where the error has it already, or there is none."""
+    """Return advice for a failed list or watch; "" if the error contains it already, or there is none."""
     if isinstance(error, Forbidden):
         if refused_access(error) is not None:
-            return "informers need list and watch"  # its text holds the command that grants the verb
+            return "informers need list and watch"  # its message has the command that grants the verb
         return f"grant this user the verb {verb} (informers need list and watch)"
     if isinstance(error, NotFound) and "CustomResourceDefinition" not in str(error):
         return "is this kind installed there (its CustomResourceDefinition, its API server), in this version?"
@@ -103,32 +103,32 @@ def diagnosis(error: Exception, verb: str) -> str:
 
 
 _log = logger_with_context("kubeloop.cache")
-#: What servers do by themselves and a program need not be told loudly. Behaviour B29.
+#: Regular actions of servers, which are logged as INFO only. Behaviour B29.
 _USUAL = (FailureClass.EXPIRED, FailureClass.TOO_LARGE, FailureClass.INVALID)
-#: So many are remembered: a server may put a time or a number into each.
+#: Number of remembered messages: a server may put a time or a number into each.
 _REASONS = 16
 
 
 class ReflectorReporter:
     """Logs each failure with the next step, and calls ``on_error`` once for each.
 
-    A failure for a reason that was said, with no success in between, is logged in a word.
+    A repeated failure for the same reason, with no success in between, is logged briefly.
     """
 
     def __init__(self, description: str, on_error: Callable[[Exception], object] | None, kind: type[Resource] | None = None) -> None:
         self._description = description
         self._on_error = on_error
-        #: What to do when the kind is not served; "": nothing that is known here.
+        #: Advice for a kind that is not served; "" if there is none.
         self._install = install_advice(kind) if kind is not None else ""
-        #: Tries, since something worked, in which the kind was not served.
+        #: Attempts since the last success for which the kind was not served.
         self._missing = 0
-        #: The last failure is not logged: the list that follows at once fails for the same reason, or succeeds.
+        #: Whether to omit the last failure from the log: the list that follows immediately fails for the same reason, or succeeds.
         self._silent = False
-        #: Why the last step was no success, and how loudly to say so.
+        #: Why the last step failed, and the log level.
         self._failure: tuple[int, str] | None = None
-        #: The reasons that were said in full since something worked.
+        #: The reasons that were logged in full since the last success.
         self._reported: set[str] = set()
-        #: How often everything was asked for, and a watch opened again without that, by reason (``Reason``).
+        #: Number of lists, and of watches opened again without a list, by reason (``Reason``).
         self.lists: Counter[str] = Counter()
         self.restarts: Counter[str] = Counter()
 
@@ -138,13 +138,13 @@ class ReflectorReporter:
         Args:
             error: The failure.
             description: The requested objects.
-            store: Is notified of the failure. None: the failure does not concern the cache yet.
+            store: The store to notify of the failure. None: the failure does not concern the cache yet.
             verb: ``list`` or ``watch``.
         """
         if store is not None:
             store.failed(error)
         level = logging.INFO if trouble_of(error) in _USUAL else logging.WARNING
-        # Not the whole text, which names the request: a list that fails for what a watch failed for just now is no news.
+        # Without the request: a list that fails for the same reason as the previous watch is not logged again.
         reason = f"{type(error).__name__}: {error.status.message if isinstance(error, ApiError) else error}"
         if isinstance(error, NotFound) and store is None:
             self._silent = True
@@ -171,14 +171,14 @@ class ReflectorReporter:
         self._failure = (level, text)
 
     def worked(self) -> None:
-        """The server answered as it should: a failure from now on is news."""
+        """Record a success: the next failure is logged in full."""
         self._reported.clear()
         if self._missing:
             self._missing = 0
             _log.info("%s: served now", self._description)
 
     def next(self, step: Step, delay: float) -> None:
-        """Log the next step, which follows after ``seconds``."""
+        """Log the next step, which follows after ``delay`` seconds."""
         match step:
             case WatchList():
                 then = "asking for everything again"

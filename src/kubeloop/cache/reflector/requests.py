@@ -1,4 +1,4 @@
-"""Requests: the lists and watches of one kind and scope. Nothing is sent until one is entered."""
+"""Requests: the lists and watches of one kind and scope. A request is sent when its context is entered."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ class ReflectorStream:
     """Reads the frames of one connection in phases: the initial events first, then the changes.
 
     Guarantees
-        Frames come in order, each once; unused frames of a phase wait for the next phase. ``close`` frees the socket, always.
+        Frames come in order, each once; unused frames of a phase wait for the next phase. ``close`` always frees the socket.
 
     Raises
-        ApiError, TransportError: from ``open`` and ``read``. WatchStalled: it was abandoned. DecodeError: a frame without end.
+        ApiError, TransportError: from ``open`` and ``read``. WatchStalled: the server sent nothing for too long. DecodeError: a frame is
+        too long.
     """
 
     def __init__(self, request: AbstractAsyncContextManager[Stream], clock: Clock, seconds: int) -> None:
-        """``seconds``: the ``timeoutSeconds`` that were asked for."""
+        """Make an unopened stream. ``seconds``: the requested ``timeoutSeconds``."""
         self._request = request
         self._clock = clock
         self.seconds = seconds
         self.began = clock.now()
-        #: Events so far, bookmarks too, and the last version seen; kept by those who read.
+        #: Number of events so far, including bookmarks, and the last version seen; updated by the readers.
         self.events = 0
         self.version = ""
         self._end = self.began + seconds + GRACE
@@ -57,16 +58,16 @@ class ReflectorStream:
         return self._clock.now() - self.began
 
     async def open(self, limit: float | None = None) -> None:
-        """Return when the server answers; within ``limit`` seconds, if that is set."""
+        """Send the request and return when the server responds, within ``limit`` seconds if that is set."""
         async with Watchdog(self._clock, lambda: limit, self._silence, self._end).attend():
             stream = await self._stack.enter_async_context(self._request)
         chunks = cast("AsyncGenerator[bytes]", stream.chunks())
         self._chunks = await self._stack.enter_async_context(aclosing(chunks))
 
     async def read(self, take: TakeFrames, limit: float | None = None) -> bool:
-        """Pass frames on, in batches, until ``take`` returns that it has enough (True) or the server ends the stream (False).
+        """Pass frames to ``take`` in batches. Return True when ``take`` returns true, or False when the server ends the stream.
 
-        ``limit``: seconds of silence that are too many; None leaves it to the rhythm of the bookmarks.
+        ``limit``: maximum seconds without bytes. If it is None, the limit is derived from the interval of the bookmarks.
         """
         assert self._chunks is not None
         allowed = (lambda: self._bookmarks.limit) if limit is None else (lambda: limit)
@@ -95,7 +96,7 @@ class ReflectorStream:
             self._watchdog.look()
 
     async def close(self) -> None:
-        """May be called twice."""
+        """Close the connection. Calling it again does nothing."""
         self._chunks = None
         self._waiting = []
         await self._stack.aclose()
@@ -106,7 +107,7 @@ class ReflectorStream:
         return f"nothing came from the server after {self.lasted:.0f} s and {self.events} events: abandoned"
 
 
-#: A list from which nothing comes for so long, in seconds, is given up; so is a stream that has not shown everything yet.
+#: Seconds without bytes after which a list, or an incomplete streamed list, is abandoned.
 SILENCE = 60.0
 
 
@@ -117,7 +118,7 @@ TakeItem = Callable[[Projected, memoryview | bytes], None]
 async def read_page(
     request: AbstractAsyncContextManager[Stream], decoder: EventDecoder, projection: Projection, take: TakeItem, clock: Clock
 ) -> ListMeta:
-    """Pass the items of a page on as they arrive, and return the list's metadata.
+    """Pass the items of a page to ``take`` as they arrive, and return the list's metadata.
 
     Args:
         request: The opened request.
@@ -127,7 +128,7 @@ async def read_page(
         clock: Clock of the time limit.
 
     Raises:
-        ApiError, TransportError: refused, or the connection broke.
+        ApiError, TransportError: the request was rejected, or the connection broke.
         WatchStalled: no bytes arrived for a minute.
         DecodeError: the response is not a list.
     """
@@ -143,7 +144,7 @@ async def read_page(
         items, metadata, kind = splitter.finish()
     except (UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(f"a list answer cannot be read: {error}") from None
-    # A Table, which is a server's list for people, holds no objects. Behaviour A11.
+    # A Table, the server's format for people, holds no objects. Behaviour A11.
     if kind and not kind.endswith("List"):
         raise DecodeError(f"asked for a list, the server answered with a {kind}")
     for (projected, document), _ in items:
@@ -159,11 +160,11 @@ class ReflectorRequests:
     """Makes the requests of a list and watch. Discovers the path of the kind first if it is unknown.
 
     Raises
-        ApiError, TransportError, UnknownKind: there is no path. ConfigError: the kind does not fit the namespace.
+        ApiError, TransportError, UnknownKind: the path cannot be discovered. ConfigError: a namespace for a cluster-scoped kind, or none.
     """
 
     def __init__(self, client: Client, scope: InformerScope[Any], namespace: str | None) -> None:
-        """Of a scope's namespaces it takes one, None for all that there are."""
+        """Make the requests for one namespace of a scope, or for all namespaces if ``namespace`` is None."""
         self._client = client
         self._scope = scope
         self._namespace = namespace
@@ -188,7 +189,7 @@ class ReflectorRequests:
         return await self._get(options, self._scope.keep.accept_list)
 
     async def watch(self, version: str, seconds: int, *, initial: bool) -> Request:
-        """From ``version`` on; ``initial``: the state at it, or at a later one, first."""
+        """Return the request for a watch from ``version`` on. ``initial``: stream the state at that version, or a later one, first."""
         options = WatchOptions(
             label_selector=self._lists.label_selector,
             field_selector=self._lists.field_selector,
@@ -199,7 +200,7 @@ class ReflectorRequests:
         return await self._get(options, self._scope.keep.accept)
 
     async def _get(self, options: ListOptions | WatchOptions, accept: str) -> Request:
-        # Not repeated below: what a refusal means, and how long to wait, the reflector decides, and says so at once.
+        # The transport does not retry: the reflector decides about retries and delays, and logs them immediately.
         return self._client.transport.stream("GET", await self._path(), query=options.query(), accept=accept, retry=False)
 
     async def _path(self) -> str:

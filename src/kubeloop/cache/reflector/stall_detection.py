@@ -1,6 +1,6 @@
-"""Silence: when a stream from which nothing comes has lost its server, whatever TCP says of the connection.
+"""Stall detection: decides when a stream without bytes has lost its server, even if TCP reports a working connection.
 
-The rule is pure (``BookmarkInterval``); ``Watchdog`` keeps it with one timer, however often something is heard.
+``BookmarkInterval`` is the rule, without I/O; ``Watchdog`` applies it with one timer.
 """
 
 from __future__ import annotations
@@ -11,23 +11,22 @@ from contextlib import asynccontextmanager
 from kubeloop.meta import TransportError
 from kubeloop.timing import Clock, TimeLimit, Timer
 
-#: A watch that outlives its own ``timeoutSeconds`` by this much, in seconds, is abandoned; also the margin of the rhythm below.
+#: Seconds after its ``timeoutSeconds`` at which a watch is abandoned; also added to the limit derived from bookmarks.
 GRACE = 5.0
-#: After so many bookmarks on one stream their rhythm is known.
+#: Number of bookmarks on a stream from which their interval is derived.
 REGULAR = 3
-#: So many intervals without anything are silence.
+#: Number of intervals without bytes after which the stream is lost.
 MISSED = 3
-#: Bookmarks that come closer together than this, in seconds, are one. None is expected more often than this.
+#: Seconds: bookmarks that are closer together count as one, and are never expected more often.
 BURST, SHORTEST = 1.0, 10.0
 
 
 class BookmarkInterval:
     """Measures the interval of a stream's bookmarks, and derives how long it may be idle.
 
-    The rule: once three bookmarks (or bursts of them) have come, the stream is lost when for three times the longest interval between
-    them, plus five seconds, nothing came at all: no event, no bookmark, no byte. An interval counts as ten seconds at least. Before that
-    nothing follows from silence: servers need not send bookmarks. (kube-apiserver sends one about each minute: so 3 min, instead of the
-    5 to 10 min of ``timeoutSeconds``.)
+    The rule: after three bookmarks (or bursts of them), the stream is lost if no byte arrives for three times their longest interval plus
+    five seconds. An interval counts as at least ten seconds. Before that there is no limit, since servers need not send bookmarks.
+    (kube-apiserver sends one about each minute: so 3 min, instead of the 5 to 10 min of ``timeoutSeconds``.)
     """
 
     __slots__ = ("_intervals", "_last", "_longest")
@@ -49,7 +48,7 @@ class BookmarkInterval:
 
     @property
     def limit(self) -> float | None:
-        """Seconds without bytes after which the stream counts as lost; None while that is unknown."""
+        """Seconds without bytes after which the stream counts as lost; None as long as the interval is unknown."""
         return None if self._intervals < REGULAR - 1 else MISSED * self._longest + GRACE
 
 
@@ -79,11 +78,11 @@ class Watchdog:
         self._timer: Timer | None = None
 
     def heard(self) -> None:
-        """Something came. Cheap: no timer is touched."""
+        """Record that bytes arrived. It is cheap: no timer is changed."""
         self._last = self._clock.now()
 
     def look(self) -> None:
-        """See to it now; again when the limit has become another."""
+        """Check the limits now, and set the timer. Called again when the limit has changed."""
         self._rest()
         limit = self._limit()
         deadlines = [deadline for deadline in (self._end, None if limit is None else self._last + limit) if deadline is not None]
@@ -97,10 +96,10 @@ class Watchdog:
 
     @asynccontextmanager
     async def attend(self) -> AsyncIterator[None]:
-        """The block.
+        """Apply the limits to the block.
 
         Raises:
-            WatchStalled: it was ended.
+            WatchStalled: a limit was exceeded, and the block was ended.
         """
         try:
             async with TimeLimit(self._clock, None) as self._scope:

@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 
 from kubeloop.timing import Backoff
 
-#: No watch is asked to end sooner than this, in seconds: every restart costs the server.
+#: Shortest ``timeoutSeconds`` of a watch: every restart costs the server.
 MIN_WATCH_TIMEOUT = 300
 
 
@@ -58,7 +58,7 @@ class WatchPolicy:
 
 
 class FailureClass(Enum):
-    """Class of a failed request, as far as it decides the next step."""
+    """Class of a failed request. It decides the next step."""
 
     EXPIRED = "the server no longer has this resourceVersion or continue token (410)"
     TOO_LARGE = "the server has not seen this resourceVersion yet"
@@ -70,7 +70,7 @@ class FailureClass(Enum):
 
 
 class Reason(StrEnum):
-    """The reason of a list or of another watch. A small closed set: a label of metrics."""
+    """The reason of a list or of a reopened watch. A small closed set, used as a label of metrics."""
 
     FIRST = "first"
     """Nothing was asked for before; of a watch: it follows its list."""
@@ -109,7 +109,7 @@ _WHY = {
 
 
 class StreamEnd(Enum):
-    """How a stream came to its end."""
+    """The way in which a stream ended."""
 
     CLOSED = Reason.ENDED
     BROKEN = Reason.BROKEN
@@ -121,7 +121,9 @@ class StreamEnd(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pausing:
-    """``pause``: wait for the back-off first, and not less than the ``wait`` seconds that the server asked for."""
+    """A step that may begin with a delay. ``pause``: wait for the back-off first, and at least the ``wait`` seconds of the server's
+    Retry-After.
+    """
 
     pause: bool = False
     wait: float = 0.0
@@ -130,16 +132,17 @@ class _Pausing:
 
 @dataclass(frozen=True, slots=True)
 class WatchList(_Pausing):
-    """Request everything, at ``version`` or later ("": the newest), as a stream that continues as the watch (KEP-3157)."""
+    """Request all objects as a stream that continues as the watch (KEP-3157), at ``version`` or later, or at the newest if it is ""."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class ListPage(_Pausing):
-    """Ask for a page. ``version`` "" means the newest, whatever it costs; ``limit`` 0 the whole list.
+    """Request a page of a list.
 
-    ``fresh``: what was collected of a list so far is forgotten.
+    ``version`` "" requests the newest state, which is the most expensive; ``limit`` 0 requests the whole list. ``fresh``: discard the
+    objects of earlier pages.
     """
 
     version: str
@@ -157,14 +160,14 @@ class ReplaceStore(_Pausing):
 
 @dataclass(frozen=True, slots=True)
 class ContinueWatch(_Pausing):
-    """Go on reading the stream that brought everything, as a watch."""
+    """Continue reading the stream of the initial state as the watch."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class OpenWatch(_Pausing):
-    """Watch from ``version`` on. ``check``: once it is open, verify that the server has reached that version."""
+    """Watch from ``version`` on. ``check``: verify that the server has reached that version once the watch is open."""
 
     version: str
     check: bool = False
@@ -178,7 +181,7 @@ Step = WatchList | ListPage | ReplaceStore | ContinueWatch | OpenWatch
 
 @dataclass(frozen=True, slots=True)
 class PageListed:
-    """A page was read. ``token``: where the next one begins; "": it was the last."""
+    """A page was read. ``token`` is the continue token of the next page; "" after the last."""
 
     version: str
     token: str = ""
@@ -186,7 +189,7 @@ class PageListed:
 
 @dataclass(frozen=True, slots=True)
 class ListFailed:
-    """A list failed. ``wait``: seconds that the server asked to wait, here and below."""
+    """A list failed. ``wait``: seconds of the server's Retry-After, here and in the following outcomes."""
 
     trouble: FailureClass
     wait: float = 0.0
@@ -194,14 +197,14 @@ class ListFailed:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """The stream has shown everything up to ``version``, and is still open."""
+    """The stream has shown all objects up to ``version``, and is still open."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFailed:
-    """The stream could not be opened, or failed before it had shown everything. It is closed."""
+    """The stream could not be opened, or failed before the initial state was complete. It is closed."""
 
     trouble: FailureClass
     wait: float = 0.0
@@ -209,7 +212,7 @@ class StreamFailed:
 
 @dataclass(frozen=True, slots=True)
 class StreamEnded:
-    """The stream ended before it had shown everything."""
+    """The stream ended before the initial state was complete."""
 
     how: StreamEnd
     events: int
@@ -218,12 +221,12 @@ class StreamEnded:
 
 @dataclass(frozen=True, slots=True)
 class StoreReplaced:
-    """The store has it."""
+    """The store has the complete list."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchFailed:
-    """The watch could not be opened, or the check was not passed."""
+    """The watch could not be opened, or the server has not reached the version to check."""
 
     trouble: FailureClass
     wait: float = 0.0
@@ -231,7 +234,7 @@ class WatchFailed:
 
 @dataclass(frozen=True, slots=True)
 class WatchFinished:
-    """The watch ended: ``version`` is the last one seen on it ("" if none), ``events`` how many came, bookmarks too."""
+    """The watch ended. ``version`` is the last version seen on it ("" if none), ``events`` the number of events including bookmarks."""
 
     version: str
     events: int
@@ -241,7 +244,10 @@ class WatchFinished:
 
 @dataclass(frozen=True, slots=True)
 class WatchError:
-    """The server sent an ERROR event, or a frame that is none; the stream is closed. ``version`` as in ``WatchFinished``."""
+    """The watch failed: the server sent an ERROR event, or a frame that is not a watch event. The stream is closed.
+
+    ``version``: see ``WatchFinished``.
+    """
 
     version: str
     trouble: FailureClass

@@ -1,1 +1,1 @@
-"""Heads by name and by index, in snapshots."""
+"""The store of heads by name and by index, with snapshots."""

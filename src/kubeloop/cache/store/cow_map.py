@@ -1,4 +1,4 @@
-"""Copy-on-write map: a dict in parts, which a snapshot shares instead of copying. Knows nothing of objects."""
+"""Copy-on-write map: a dict in parts, which snapshots share instead of copying them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Generic, TypeVar
 
 V = TypeVar("V")
 
-#: A part that grows beyond this is split. What a dict of 1024 slots holds, so that its halves fill one of 512 to the brim.
+#: A part with more values is split. A dict of 1024 slots holds so many, and each half fills a dict of 512 slots.
 PART = 682
 _NONE: frozenset[int] = frozenset()
 
 
 class CowMap(Generic[V]):
-    """Text to values.
+    """A map of strings to values with cheap snapshots.
 
     Guarantees
-        What ``snapshot`` returned never changes. A snapshot costs 8 bytes for every few hundred values. After a snapshot, the first change
+        The result of ``snapshot`` never changes. A snapshot costs 8 bytes for every few hundred values. After a snapshot, the first change
         of each part copies that part (2 us; 30 us where the values are in no processor's cache), once for any number of snapshots taken
         before. Nothing is ever copied or rebuilt whole.
         The map records which parts it owns. It does not infer from reference counts whether a snapshot still exists: CPython 3.14 borrows
@@ -25,7 +25,7 @@ class CowMap(Generic[V]):
         ``get`` may be called from any thread at any time; everything else needs one caller at a time.
 
     Not guaranteed
-        Order, beyond a part's worth of values (682); up to there the order in which keys came.
+        Order, except that a map of at most 682 values has the order of insertion.
 
     Linear hashing (Litwin 1980): whichever part overflows, the next one in turn is split, so the number of parts alone says where a key is.
     """
@@ -34,7 +34,7 @@ class CowMap(Generic[V]):
 
     def __init__(self) -> None:
         self._parts: list[dict[str, V]] = [{}]
-        #: The numbers of the parts that were made after the last snapshot; None: there was no snapshot yet, so the map owns all parts.
+        #: Indexes of the parts made after the last snapshot; None if there was no snapshot, so that the map owns all parts.
         self._own: set[int] | frozenset[int] | None = None
 
     def get(self, key: str) -> V | None:
@@ -44,7 +44,7 @@ class CowMap(Generic[V]):
         return parts[0].get(key) if count == 1 else parts[_place(key, count)].get(key)
 
     def put(self, key: str, value: V) -> V | None:
-        """Add or replace; returns the value before."""
+        """Add or replace a value. Return the previous value, or None."""
         parts = self._parts
         count = len(parts)
         place = 0 if count == 1 else _place(key, count)
@@ -56,7 +56,7 @@ class CowMap(Generic[V]):
         return old
 
     def pop(self, key: str) -> V | None:
-        """Remove; returns the value, None if it was not there."""
+        """Remove a value and return it; None if it is missing."""
         parts = self._parts
         place = _place(key, len(parts))
         if key not in parts[place]:
@@ -68,8 +68,8 @@ class CowMap(Generic[V]):
         return old
 
     def snapshot(self) -> tuple[dict[str, V], ...]:
-        """The parts as they are now, for reading only."""
-        self._own = _NONE  # and not a set for each of many small maps, most of which will not change before the next snapshot
+        """Return the present parts, which must not be changed."""
+        self._own = _NONE  # a shared constant: most small maps do not change before the next snapshot
         return tuple(self._parts)
 
     def values(self) -> Iterator[V]:
@@ -82,7 +82,7 @@ class CowMap(Generic[V]):
         return any(self._parts)
 
     def _ours(self, place: int) -> dict[str, V]:
-        """Replace a part that a snapshot may share by a copy, and return the copy."""
+        """Replace a part that a snapshot may share with a copy, and return the copy."""
         part = self._parts[place] = self._parts[place].copy()
         self._claim(place)
         return part
@@ -105,7 +105,7 @@ class CowMap(Generic[V]):
         self._parts = parts
 
     def _join(self) -> None:
-        """The last part goes back to where it was split from."""
+        """Merge the last part with the part from which it was split."""
         last = len(self._parts) - 1
         place = last - (1 << (last.bit_length() - 1))
         if len(self._parts[place]) + len(self._parts[last]) > PART // 2:

@@ -11,22 +11,21 @@ from kubeloop.cache.blobs.head import Head
 
 T = TypeVar("T")
 
-#: Up to so many items are a tuple, which takes 8 bytes an item; more are a dict, which takes 40 and finds in constant time.
+#: Up to so many items are stored in a tuple (8 bytes per item), more in a dict (40 bytes, constant lookup time).
 #: A search touches every item of a tuple, and those of a large cache are in no processor's cache: of a million objects, an event
 #: in sequences of 30 cost twice what it costs in dicts of 30.
 FEW = 8
 
 
 class Postings(Generic[T]):
-    """Value to items, each once under a value.
+    """Maps a value to its items, each once.
 
     Guarantees
         A value without items takes no memory. A value with one item takes a dict entry and no container.
-        Of items that the garbage collector need not look at (heads, texts) it looks at no container either: tuples and dicts of such
-        are left out of its rounds, lists would not be.
+        If the garbage collector does not track the items (heads, strings), it does not track the tuples and dicts that hold them either.
 
     Not guaranteed
-        Order. That an item is no ``tuple`` or ``dict`` is up to the caller.
+        Order. The caller must not add items that are a ``tuple`` or a ``dict``.
     """
 
     __slots__ = ("_items",)
@@ -47,7 +46,7 @@ class Postings(Generic[T]):
             self._items[value] = (cast("T", items), item)
 
     def discard(self, value: str, item: T) -> None:
-        """Remove a head, if it is there."""
+        """Remove an item from a value, if it is there."""
         items = self._items.get(value)
         if type(items) is dict:
             items.pop(item, None)
@@ -60,7 +59,7 @@ class Postings(Generic[T]):
             self._items.pop(value, None)
 
     def swap(self, value: str, old: T, new: T) -> None:
-        """``new`` in place of ``old``; the same as discarding one and adding the other."""
+        """Replace ``old`` with ``new``, which is the same as discarding one and adding the other."""
         items = self._items.get(value)
         if type(items) is dict:
             items.pop(old, None)
@@ -80,7 +79,7 @@ class Postings(Generic[T]):
         return list(cast("tuple[T, ...] | dict[T, None]", items)) if type(items) in (dict, tuple) else [cast("T", items)]
 
     def first(self, value: str) -> T | None:
-        """Any one of the items."""
+        """Return any item of the value; None if it has none."""
         items = self._items.get(value)
         if type(items) is dict:
             return next(iter(items))
@@ -93,12 +92,12 @@ class Postings(Generic[T]):
 
 log = logging.getLogger("kubeloop.cache")
 
-#: What a function that indexes may answer: no value, one, or several.
+#: Result of an index function: no value, one, or several.
 IndexValues = Iterable[str] | str | None
 
 
 def index_key(value: Any) -> str:
-    """A JSON scalar as indexes spell it: text as it is, ``true``/``false``, numbers in JSON's form, "" for an absent value."""
+    """Return a JSON scalar as a key: a string as it is, ``true``/``false``, numbers in JSON's form, "" for an absent value."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -109,7 +108,7 @@ def index_key(value: Any) -> str:
 
 
 def by_path(attribute: str) -> Callable[[Head], tuple[str, ...]]:
-    """Values at a path that heads carry in ``attribute``.
+    """Return a function that reads the index values at a path that heads carry in ``attribute``.
 
     A scalar that is absent is indexed as "" (unscheduled pods are ``by_index("node", "")``), a list by its items.
     """
@@ -129,7 +128,7 @@ def by_path(attribute: str) -> Callable[[Head], tuple[str, ...]]:
 def by_function(name: str, function: Callable[[Head], IndexValues]) -> Callable[[Head], tuple[str, ...]]:
     """Return a function that computes the index values of a head with a user's function of the object.
 
-    When it raises, or returns an invalid value, the object is in the store all the same, only not in this index; the error is
+    When it raises, or returns an invalid value, the object is still in the store, but not in this index; the error is
     logged with the object's key. (client-go takes the process down; behaviour X8.)
     """
     failures = IndexFailureLog(name)
@@ -193,16 +192,16 @@ class SecondaryIndex(Protocol):
         """Source of the index: two indexes of one name must have equal sources."""
 
     def values(self, head: Head, /) -> tuple[str, ...]:
-        """Return the values of one object, as ``heads`` takes them."""
+        """Return the values of one object."""
 
     def change(self, old: Head | None, new: Head | None) -> None:
-        """An object has the state ``new`` in place of ``old``; None where there is none."""
+        """Replace the state ``old`` of an object with ``new``. ``old`` is None for a new object, ``new`` for a deleted one."""
 
     def heads(self, value: str) -> list[Head]:
-        """The objects that have this value."""
+        """Return the objects that have this value."""
 
     def all_values(self) -> list[str]:
-        """The values that at least one object has."""
+        """Return the values that at least one object has."""
 
 
 _Known = dict[Head, str | tuple[str, ...]]
@@ -228,11 +227,11 @@ class Index:
         self.source = source
         self.values = values
         self._postings: Postings[Head] = Postings()
-        #: One value is kept as it is, without a tuple around it.
+        #: A single value is stored without a tuple.
         self._known: _Known | None = {} if remember else None
 
     def change(self, old: Head | None, new: Head | None) -> None:
-        """An object has the state ``new`` in place of ``old``; None where there is none."""
+        """Replace the state ``old`` of an object with ``new``. ``old`` is None for a new object, ``new`` for a deleted one."""
         if old is new:
             return
         after = self.values(new) if new is not None else ()
@@ -257,7 +256,7 @@ class Index:
         return (values,) if isinstance(values, str) else values
 
     def _text(self, remembered: _Known, value: str) -> str:
-        """The very text that another head of this value has: a function makes a new one for each."""
+        """Return the string that another head with an equal value has, so that equal strings are stored once."""
         sibling = self._postings.first(value)
         text = None if sibling is None else remembered.get(sibling)
         return text if isinstance(text, str) and text == value else value

@@ -1,4 +1,4 @@
-"""What an index can be asked for by name: a path, a function, ``ByLabel``, ``Sorted``; and the index that each becomes."""
+"""The sources of an index (a path, a function, ``ByLabel``, ``Sorted``), and the index that is made from each."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def check_sources(indexes: Mapping[str, IndexSource[R]]) -> None:
     """Check the sources of indexes when they are declared, instead of at the first object.
 
     Raises:
-        TypeError: a source is of a wrong type; names it and valid sources. ValueError: a ``ByLabel`` of a key that no label has.
+        TypeError: a source is of a wrong type; the message names it and valid sources. ValueError: the key of a ``ByLabel`` is not a valid
+            label key.
     """
     if not isinstance(indexes, Mapping):
         raise TypeError(f'indexes={described(indexes)} has no names; give a name to each: indexes={{"node": "spec.nodeName"}}')
@@ -80,7 +81,7 @@ def check_sources(indexes: Mapping[str, IndexSource[R]]) -> None:
 
 
 def path_of(source: IndexSource[R]) -> str | None:
-    """The path that heads must carry for it; None if it needs none."""
+    """Return the path that heads must carry for a source; None if it needs none."""
     wanted = source.source if isinstance(source, Sorted) else source
     return wanted if isinstance(wanted, str) else None
 

@@ -1,4 +1,4 @@
-"""Sorted index: objects in the order of a value, for ranges and first-so-many. In buckets: a change moves hundreds, not millions."""
+"""Sorted index: objects in the order of a value, for ranges and top-N queries. It is divided into buckets, so that changes are cheap."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kubeloop.cache.store.index import IndexFailureLog, index_key
 from kubeloop.meta.time import format_time
 from kubeloop.meta.type_checks import described
 
-#: What can be sorted. Times are texts: RFC 3339 in UTC sorts as time does.
+#: Types of sort values. Times are strings: RFC 3339 in UTC sorts by time.
 SortValue = str | int | float | bool
-#: What a range may begin or end with.
+#: Types of the bounds of a range.
 Bound = SortValue | datetime
 
-#: A bucket that grows beyond this is split in the middle.
+#: A bucket with more heads is split in the middle.
 BUCKET = 512
 
 #: By rank.
@@ -30,23 +30,23 @@ _name = attrgetter("namespace", "name")
 
 
 class SortedIndex:
-    """Heads in the order of (value, namespace, name).
+    """Index of heads in the order of (value, namespace, name).
 
     Guarantees
-        A change costs the logarithm of the number of objects and moves at most a bucket (4 KiB); nothing is ever rebuilt. 16 bytes for an
-        object and value, 20 with the buckets' spare room. Equal values are in the order of namespace and name.
+        A change costs the logarithm of the number of objects and moves at most a bucket (4 KiB); nothing is ever rebuilt. An object and
+        value takes 16 bytes, 20 with the buckets' spare capacity. Equal values are ordered by namespace and name.
 
     Cost
         2 to 5 us for a change; with a million objects, 60 ms more for each full garbage collection, which scans the buckets.
 
-    Values are JSON scalars. Booleans come before numbers, numbers before texts, since no order holds across them; an object
-    without a value, or with a list or map for one, is not in this index. An object with several values (``[*]``) has several places.
+    Values are JSON scalars. Booleans come before numbers, and numbers before strings. An object whose value is missing, a list or a map is
+    not in this index. An object with several values (``[*]``) has several places.
 
     Args:
         name: Name of the index.
-        source: As of ``Index``.
+        source: See ``Index``.
         read: Returns the sort values of a head.
-        remember: As of ``Index``.
+        remember: See ``Index``.
     """
 
     __slots__ = ("_known", "_runs", "name", "read", "source")
@@ -56,14 +56,14 @@ class SortedIndex:
         self.source = source
         self.read = read
         self._runs: tuple[_Run, ...] = (_Run(), _Run(), _Run())
-        #: One value is kept as it is, without a tuple around it.
+        #: A single value is stored without a tuple.
         self._known: dict[Head, SortValue | tuple[SortValue, ...]] | None = {} if remember else None
 
     def values(self, head: Head) -> tuple[str, ...]:
         return tuple(dict.fromkeys(map(index_key, self.read(head))))
 
     def change(self, old: Head | None, new: Head | None) -> None:
-        """An object has the state ``new`` in place of ``old``; None where there is none."""
+        """Replace the state ``old`` of an object with ``new``. ``old`` is None for a new object, ``new`` for a deleted one."""
         if old is new:
             return
         after = self.read(new) if new is not None else ()
@@ -72,7 +72,7 @@ class SortedIndex:
             self._known[new] = after[0] if len(after) == 1 else after
         if old is not None and new is not None and before == after:
             for was, value in zip(before, after, strict=True):
-                if not self._run(value).swap(value, old, new):  # 1 and true are equal in Python, and have places apart
+                if not self._run(value).swap(value, old, new):  # 1 and true are equal in Python, but have different places
                     self._run(was).discard(was, old)
                     self._run(value).add(value, new)
             return
@@ -90,10 +90,10 @@ class SortedIndex:
         return remembered if isinstance(remembered, tuple) else (remembered,)
 
     def range(self, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None) -> list[Head]:
-        """Return the heads whose value is at least ``low`` and below ``high``, in order; a head once for each of its values.
+        """Return the heads whose value is at least ``low`` and below ``high``, in order. A head is returned once for each of its values.
 
-        With a bound, only values of the bound's type are in the range (texts, numbers or booleans); times are texts. Costs as much as it
-        returns.
+        With a bound, only values of the bound's type are in the range (strings, numbers or booleans; times are strings). The cost is
+        proportional to the result.
 
         Args:
             low: Lowest value. None: no bound.
@@ -117,7 +117,7 @@ class SortedIndex:
         return list(heads if limit is None else islice(heads, limit))
 
     def sorts(self) -> list[str]:
-        """The types of its values, in words."""
+        """Return the types of its values, in words."""
         return [sort for sort, run in zip(_SORTS, self._runs, strict=True) if next(run.all_keys(), None) is not None]
 
     def places(self, head: Head, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False) -> list[_Place]:
@@ -125,9 +125,9 @@ class SortedIndex:
 
         Args:
             head: The object.
-            low: As of ``range``.
-            high: As of ``range``.
-            reverse: As of ``range``.
+            low: See ``range``.
+            high: See ``range``.
+            reverse: See ``range``.
         """
         remembered = self._known.get(head) if self._known is not None else None
         values = self.read(head) if remembered is None else remembered if isinstance(remembered, tuple) else (remembered,)
@@ -138,7 +138,7 @@ class SortedIndex:
         return [(place, head.namespace, head.name) for place in sorted(chosen, reverse=reverse)]
 
     def heads(self, value: str) -> list[Head]:
-        """The objects that have this value, as ``index_key`` spells it."""
+        """Return the objects that have this value, in the spelling of ``index_key``."""
         heads = (run.equal(key, value) for run, key in zip(self._runs, _spelt(value), strict=True) if key is not None)
         return list(dict.fromkeys(chain.from_iterable(heads)))
 
@@ -164,7 +164,7 @@ def sort_by_path(get: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue
 
 
 def sort_by_function(name: str, function: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue, ...]]:
-    """Return a function that computes sort values with a user's function: one, several in a list or tuple, or None. Errors as of
+    """Return a function that computes sort values with a user's function: one value, a list or tuple of values, or None. Errors as of
     ``by_function``.
     """
 
@@ -186,10 +186,10 @@ def sort_by_function(name: str, function: Callable[[Head], Any]) -> Callable[[He
 
 
 class _Run:
-    """Places in order, of values of one sort.
+    """Sorted places of values of one type.
 
-    Each bucket is two lists side by side, values and heads, so that the search compares plain values; the first place of each bucket
-    is kept apart, whole, so that equal values that fill many buckets are still found by their names.
+    Each bucket is two lists side by side, values and heads, so that the search compares plain values; the complete first place of each
+    bucket is stored separately, so that equal values in many buckets can be searched by name.
     """
 
     __slots__ = ("_firsts", "_heads", "_keys")
@@ -212,7 +212,7 @@ class _Run:
         if len(keys) > BUCKET:
             middle = len(keys) // 2
             self._insert_bucket(number + 1, keys[middle:], heads[middle:])
-            # Copied to size: the halves would keep the room of the whole.
+            # Copied, since slices in place would keep the memory of the whole list.
             self._keys[number], self._heads[number] = keys[:middle], heads[:middle]
 
     def discard(self, key: Any, head: Head) -> None:
@@ -233,7 +233,7 @@ class _Run:
             self._merge(number)
 
     def swap(self, key: Any, old: Head, new: Head) -> bool:
-        """``new`` has the place of ``old``. False if that has none here."""
+        """Replace ``old`` with ``new`` in the same place. Return False if ``old`` is not there."""
         if self._firsts:
             number, position = self._find(key, old)
             heads = self._heads[number]
@@ -244,7 +244,7 @@ class _Run:
         return False
 
     def equal(self, key: Any, text: str) -> Iterator[Head]:
-        """Those of this value, so spelt: 1 and 1.0 are one place in the order."""
+        """Yield the heads of this value with this spelling: 1 and 1.0 have one place in the order."""
         for number in range(max(0, bisect_left(self._firsts, (key,)) - 1), len(self._firsts)):
             keys, heads = self._keys[number], self._heads[number]
             end = bisect_right(keys, key)
@@ -268,7 +268,7 @@ class _Run:
         return chain.from_iterable(self._keys)
 
     def _find(self, key: Any, head: Head) -> tuple[int, int]:
-        """Bucket and position of a place, or where it belongs."""
+        """Return the bucket and position of a head, or where it belongs."""
         place = (key, head.namespace, head.name)
         number = max(0, bisect_right(self._firsts, place) - 1)
         keys, heads = self._keys[number], self._heads[number]
@@ -284,7 +284,7 @@ class _Run:
         self._heads.insert(number, heads)
 
     def _merge(self, number: int) -> None:
-        """With the bucket behind, if both together leave room."""
+        """Merge a bucket with the next one if both together are at most half full."""
         number = min(number, len(self._firsts) - 2)
         if number >= 0 and len(self._keys[number]) + len(self._keys[number + 1]) <= BUCKET // 2:
             self._keys[number] += self._keys.pop(number + 1)
@@ -293,7 +293,7 @@ class _Run:
 
 
 def sort_of(bound: Bound) -> str:
-    """The sort of value that compares with a bound, as ``SortedIndex.sorts`` names it."""
+    """Return the type of values that a bound is compared with, as ``SortedIndex.sorts`` names it."""
     return _SORTS[2 if isinstance(bound, datetime) else _rank(bound)]
 
 
@@ -306,12 +306,12 @@ def _scalar(bound: Bound | None) -> SortValue | None:
 
 
 def _distinct(values: Iterator[SortValue]) -> tuple[SortValue, ...]:
-    """Each once; 1 and true are different values, though Python calls them equal."""
+    """Return the distinct values; 1 and true are different values, though Python calls them equal."""
     return tuple({(_rank(value), value): value for value in values}.values())
 
 
 def _spelt(text: str) -> tuple[bool | None, float | None, str]:
-    """What ``index_key`` may have spelt so: a boolean, a number, a text."""
+    """Return the values that ``index_key`` may have spelt so: a boolean, a number, a string."""
     for read in (int, float):
         try:
             number = read(text)

@@ -1,4 +1,4 @@
-"""Store: heads by namespace and name, with indexes that never disagree with it. Knows nothing of servers, handlers or types."""
+"""Store: heads by namespace and name, with indexes that always agree with it. It is independent of servers, handlers and types."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kubeloop.meta.errors import KubeloopError
 
 
 class UnknownIndex(KubeloopError, LookupError):
-    """A query names an index that does not exist, or requires an order of an index that has none."""
+    """A query names an index that does not exist, or requests a range of an index that is not sorted."""
 
 
 class Snapshot:
-    """All objects of one moment, as long as it is referenced. It can be iterated any number of times, from any thread.
+    """All objects at one moment. It can be iterated any number of times, from any thread.
 
     Example:
         >>> snapshot = Snapshot(parts=({},), version="42")
@@ -30,7 +30,7 @@ class Snapshot:
 
     def __init__(self, parts: tuple[dict[str, Head], ...], version: str) -> None:
         self._parts = parts
-        #: The store's at that moment.
+        #: resourceVersion of the store at that moment.
         self.version = version
 
     def __iter__(self) -> Iterator[Head]:
@@ -49,16 +49,16 @@ class Store:
     """The cached states of objects by namespace and name, with indexes.
 
     Guarantees
-        Every query is answered from one moment: the list it returns never changes and never holds a key twice. The changes inside
-        one ``with store.lock`` are one moment for other threads, too: they see all of them or none.
+        Every query is atomic: the returned list never changes and never holds a key twice. The changes inside
+        one ``with store.lock`` are atomic for other threads, which see all of them or none.
         Each index finds an object under exactly the values of its present state.
-        Any method may be called from any thread. ``get``, ``len`` and ``version`` never wait; ``get`` of what was in the store all
-        along always finds it. Other queries wait while another thread's change or query runs.
-        ``snapshot`` copies no object references: parts are shared until they change (``CowMap``).
+        Any method may be called from any thread. ``get``, ``len`` and ``version`` never wait; ``get`` always finds an object that is in the
+        store during the whole call. Other queries wait while another thread's change or query runs. ``snapshot`` copies no object
+        references: parts are shared until they change (``CowMap``).
 
     Not guaranteed
         Order, other than: objects of a namespace, up to 682 of them, in the order in which they first came.
-        To other threads: that ``version`` belongs to what a query beside it returns; ``snapshot`` has both of one moment.
+        To other threads: that ``version`` matches the result of a separate query; ``snapshot`` has both from one moment.
 
     Cost
         35 bytes for an object besides its head; about 1 us for a change. A list of a million heads 15 to 40 ms, a snapshot of them 0.2 ms;
@@ -66,13 +66,13 @@ class Store:
     """
 
     def __init__(self, indexes: Iterable[SecondaryIndex] = ()) -> None:
-        #: Held while several things that belong together change. Not for waiting: readers in other threads are blocked meanwhile.
+        #: Held during changes that belong together. It blocks readers in other threads, so do not wait inside.
         self.lock = threading.RLock()
         self._namespaces: dict[str, CowMap[Head]] = {}
         self._indexes: dict[str, SecondaryIndex] = {index.name: index for index in indexes}
         self._changing = tuple(self._indexes.values())
         self._count = 0
-        #: The resourceVersion that the store is at: of the list, an event or a bookmark.
+        #: resourceVersion of the store, from a list, an event or a bookmark.
         self.version = ""
 
     def get(self, namespace: str, name: str) -> Head | None:
@@ -80,7 +80,7 @@ class Store:
         return None if objects is None else objects.get(name)
 
     def heads(self, namespace: str | None = None) -> list[Head]:
-        """Everything, or everything in a namespace ("" for cluster-scoped objects)."""
+        """Return all heads, or those of a namespace ("" for cluster-scoped objects)."""
         with self.lock:
             if namespace is None:
                 return list(chain.from_iterable(map(CowMap.values, self._namespaces.values())))
@@ -88,7 +88,10 @@ class Store:
             return [] if objects is None else list(objects.values())
 
     def snapshot(self, namespace: str | None = None) -> Snapshot:
-        """As ``heads``, without a copy: for long queries that let other tasks run in between, or select few of many objects."""
+        """Return a snapshot of all heads, or those of a namespace, without a copy.
+
+        Use it for long iterations that let other tasks run, and for queries that select few of many objects.
+        """
         with self.lock:
             if namespace is None:
                 parts = tuple(chain.from_iterable(map(CowMap.snapshot, self._namespaces.values())))
@@ -105,7 +108,7 @@ class Store:
         return self._count
 
     def put(self, head: Head) -> Head | None:
-        """Add or replace; returns the state before."""
+        """Add or replace a head. Return the previous one, or None."""
         with self.lock:
             objects = self._namespaces.get(head.namespace)
             if objects is None:
@@ -118,7 +121,7 @@ class Store:
             return old
 
     def remove(self, namespace: str, name: str) -> Head | None:
-        """Returns the last state; None if it was not there."""
+        """Remove a head and return it; None if it is missing."""
         with self.lock:
             objects = self._namespaces.get(namespace)
             old = None if objects is None else objects.pop(name)
@@ -138,10 +141,10 @@ class Store:
         return dict(self._indexes)
 
     def add_index(self, index: SecondaryIndex) -> None:
-        """From now on, and complete at once: objects that are here already are indexed.
+        """Add an index, and fill it with the stored objects.
 
         Raises:
-            ValueError: an index of that name is there already.
+            ValueError: an index of that name exists.
         """
         with self.lock:
             if index.name in self._indexes:
@@ -152,19 +155,19 @@ class Store:
             self._changing = tuple(self._indexes.values())
 
     def by_index(self, name: str, value: str) -> list[Head]:
-        """The objects that have this value.
+        """Return the objects that have this value.
 
         Raises:
-            UnknownIndex: there is none of that name.
+            UnknownIndex: there is no index of that name.
         """
         with self.lock:
             return self._index(name).heads(value)
 
     def index_values(self, name: str) -> list[str]:
-        """The values that at least one object has.
+        """Return the values that at least one object has.
 
         Raises:
-            UnknownIndex: there is none of that name.
+            UnknownIndex: there is no index of that name.
         """
         with self.lock:
             return self._index(name).all_values()
@@ -176,13 +179,13 @@ class Store:
 
         Args:
             name: Name of the index.
-            low: As of ``SortedIndex.range``.
-            high: As of ``SortedIndex.range``.
-            reverse: As of ``SortedIndex.range``.
-            limit: As of ``SortedIndex.range``.
+            low: See ``SortedIndex.range``.
+            high: See ``SortedIndex.range``.
+            reverse: See ``SortedIndex.range``.
+            limit: See ``SortedIndex.range``.
 
         Raises:
-            UnknownIndex: no index of that name, or one without order. TypeError, ValueError: as ``SortedIndex.range``.
+            UnknownIndex: there is no index of that name, or it is not sorted. TypeError, ValueError: see ``SortedIndex.range``.
         """
         index = self._index(name)
         if not isinstance(index, SortedIndex):

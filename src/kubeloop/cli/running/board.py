@@ -1,4 +1,4 @@
-"""A snapshot of a manager for the live view: plain figures, taken by ``DashboardSnapshots`` and drawn elsewhere."""
+"""A snapshot of a manager for the live view of ``kubeloop run``. ``DashboardSnapshots`` takes it; other modules draw it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ WINDOW = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ControllerRow:
-    """``waiting``, ``working`` and ``later`` are numbers of keys; ``per_second``: recent reconciles; ``failing`` is the key of the last
-    error.
+    """The state of one controller on the dashboard.
+
+    ``waiting``, ``working`` and ``later`` are numbers of keys. ``per_second``: recent reconciles. ``failing``: key of the last error.
     """
 
     name: str
@@ -33,7 +34,7 @@ class ControllerRow:
 
 @dataclass(frozen=True, slots=True)
 class InformerRow:
-    """``why``: the reason why it is not synced."""
+    """The state of one informer on the dashboard. ``why``: the reason why it is not synced."""
 
     what: str
     objects: int = 0
@@ -43,7 +44,10 @@ class InformerRow:
 
 @dataclass(frozen=True, slots=True)
 class DashboardSnapshot:
-    """``state``: starting, running, waiting for leadership, or stopping; ``seconds`` since the start."""
+    """The state of a program on the dashboard.
+
+    ``state``: starting, running, waiting for leadership, or stopping. ``seconds``: time since the start.
+    """
 
     app: str
     cluster: str

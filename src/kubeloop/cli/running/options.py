@@ -6,9 +6,12 @@ import msgspec
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """``embedded``: the cluster is ours, so kinds and ``manifests`` are installed there. ``lifeline``: a pipe that closes when the
-    starter has died; then the program ends. ``imports``: a file for the paths of the imported modules. ``grace``: seconds.
-    ``webhook_url``: the address at which the cluster reaches webhooks of the program."""
+    """The options of one run of the program.
+
+    ``embedded``: the cluster belongs to ``kubeloop run``, so kinds and ``manifests`` are installed there. ``lifeline``: a pipe that closes
+    when the starter has died, which ends the program. ``imports``: a file for the paths of the imported modules. ``grace``: grace period
+    in seconds. ``webhook_url``: the address at which the cluster reaches the program's webhooks.
+    """
 
     target: str
     kubeconfig: str = ""

@@ -140,7 +140,7 @@ def _merge_key(before: list[Any], after: list[Any]) -> str | None:
 
 
 def _names(key: str, items: list[JSON]) -> bool:
-    """Whether every item has the key, with distinct values."""
+    """Return whether every item has the key, with distinct values."""
     names = [item.get(key) for item in items]
     return all(isinstance(name, str | int) for name in names) and len(set(map(str, names))) == len(names)
 

@@ -71,11 +71,11 @@ class NamePrinter:
         """Print the name of the object.
 
         Args:
-            at: As of ``Printer.event``.
-            word: As of ``Printer.event``.
-            before: As of ``Printer.event``.
-            after: As of ``Printer.event``.
-            note: As of ``Printer.event``.
+            at: See ``Printer.event``.
+            word: See ``Printer.event``.
+            before: See ``Printer.event``.
+            after: See ``Printer.event``.
+            note: See ``Printer.event``.
         """
         print(self._name(after), flush=True)
 
@@ -90,11 +90,11 @@ class JsonPrinter:
         """Print the event as one line of JSON.
 
         Args:
-            at: As of ``Printer.event``.
-            word: As of ``Printer.event``.
-            before: As of ``Printer.event``.
-            after: As of ``Printer.event``.
-            note: As of ``Printer.event``.
+            at: See ``Printer.event``.
+            word: See ``Printer.event``.
+            before: See ``Printer.event``.
+            after: See ``Printer.event``.
+            note: See ``Printer.event``.
         """
         after = masked(after)
         found = {"type": word, "time": at.isoformat(), "object": plain(after if self._all_fields else _unmanaged(after))}
@@ -115,11 +115,11 @@ class TextPrinter:
         """Print the event as text, with the difference between the states.
 
         Args:
-            at: As of ``Printer.event``.
-            word: As of ``Printer.event``.
-            before: As of ``Printer.event``.
-            after: As of ``Printer.event``.
-            note: As of ``Printer.event``.
+            at: See ``Printer.event``.
+            word: See ``Printer.event``.
+            before: See ``Printer.event``.
+            after: See ``Printer.event``.
+            note: See ``Printer.event``.
         """
         found = [] if before is None else _changes(masked(before), masked(after), self._all_fields)
         if word == "MODIFIED" and not found:

@@ -1,1 +1,1 @@
-"""What a controller class says about itself: kind, what it owns and watches, how it is called."""
+"""The declaration of a controller class: its kind, owned and watched kinds, and options."""

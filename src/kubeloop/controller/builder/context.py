@@ -1,4 +1,4 @@
-"""The context of runnables and controllers: what a manager passes to each of them; and the gate that pauses a controller."""
+"""The context that a manager passes to runnables and controllers, and the gate that pauses a controller."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 
 
 class ReconcileObserver(Protocol):
-    """Called with every reconcile, after its end."""
+    """Called after every reconcile."""
 
     def __call__(self, controller: str, seconds: float, result: str) -> None:
-        """``seconds``: of the wall clock. ``result``: success, error, requeue or requeue_after, as controller-runtime counts them."""
+        """Record a reconcile.
+
+        ``seconds`` is wall-clock time. ``result`` is success, error, requeue or requeue_after, as in controller-runtime.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +35,21 @@ class RunnableContext:
     """The settings and services that a manager passes to each runnable of one cluster.
 
     Attributes:
-        client: of the cluster.
-        informers: of the cluster, shared by all runnables.
+        client: the client of the cluster.
+        informers: the informers of the cluster, shared by all runnables.
         clock: measures all times.
         namespace: the default namespace of informers; None: all namespaces.
-        grace: seconds that runnables have to end; None: no limit.
+        grace: grace period in seconds for runnables to end; None: no limit.
         sync_timeout: seconds in which informers must sync.
         scope: the objects that informers cache, ``namespace`` included:
             ``informers.of(kind, **context.scope.select(kind, namespaced=...))``.
         observe: called with each reconcile; None: not observed.
-        workers: number of workers by name of controller, where the settings override the class.
-        queue_metrics: makes the metrics of a queue; None: not measured.
+        workers: name of a controller -> number of workers that overrides the class's.
+        queue_metrics: makes the metrics of a queue; None: queues are not measured.
         rate_cap: the rate limit of all queues of the process together; None: no limit.
-        ownership: returns the ownership of a controller's keys, where several replicas share them; None: all keys are this replica's.
-        elected: runnables that need the leader run in one of several replicas.
-        advised: see ``FailureLog``; one set for all controllers, so that a permission that several of them lack is explained once.
+        ownership: returns the ownership of a controller's keys if several replicas share them; None: this replica owns all keys.
+        elected: whether leader election is used, so that runnables that need the leader run in one replica only.
+        advised: explained permissions (see ``FailureLog``), shared so that a permission that several controllers lack is explained once.
 
     Example:
         >>> async def report(context: RunnableContext) -> None:
@@ -82,9 +85,10 @@ class ControllerContext:
 
 
 class Gate:
-    """Pauses reconciles. While it is closed none starts; running ones end. Caches and queue follow the cluster, so nothing is missed.
+    """Pauses reconciles. While it is closed no reconcile starts, and running ones end. Caches and queue stay current, so no change is
+    missed.
 
-    For the event loop's thread. Each worker may hold one key while it waits.
+    Use it in the event loop's thread only. Each worker may hold one key while it waits.
     """
 
     def __init__(self) -> None:
@@ -95,17 +99,17 @@ class Gate:
         return self._opened is not None
 
     def pause(self) -> None:
-        """Begin no reconcile. Twice does nothing."""
+        """Close the gate, so that no reconcile starts. If it is closed already, do nothing."""
         if self._opened is None:
             self._opened = asyncio.Event()
 
     def resume(self) -> None:
-        """Go on."""
+        """Open the gate, so that reconciles start again."""
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.set()
 
     async def passed(self) -> None:
-        """Return when it is open."""
+        """Wait until the gate is open."""
         while self._opened is not None:
             await self._opened.wait()

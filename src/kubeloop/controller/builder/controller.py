@@ -1,6 +1,6 @@
-"""Controller: what a program subclasses. It declares what to watch and says how to make the world as an object wants it.
+"""Controller: the base class of controllers. A subclass declares what to watch, and reconciles one object or key in ``reconcile``.
 
-Everything else (informers, queue, workers, retries) is the runner's; a controller never sees an event, only the present state.
+The runner does the rest (informers, queue, workers, retries). A controller never gets an event, only the present state.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def check_reconcile(cls: type[Any], *, by_key: bool, kind: type[Resource] | None) -> None:
-    """That ``cls.reconcile`` is a method, plain or async, of one argument: the object, or (``by_key``) its key.
+    """Check that ``cls.reconcile`` is a method, sync or async, with one argument: the object, or its key if ``by_key``.
 
     Raises:
         DeclarationError: it is not.
@@ -72,12 +72,12 @@ def check_reconcile(cls: type[Any], *, by_key: bool, kind: type[Resource] | None
 
 
 def _check_type(cls: type[Any], function: Any, first: inspect.Parameter, by_key: bool, kind: type[Resource] | None, hint: str) -> None:
-    """What the argument is said to be. Names that cannot be resolved yet are taken at their word."""
+    """Check the annotation of the argument of ``reconcile``. An annotation that cannot be resolved yet is accepted."""
     annotation = first.annotation
     if isinstance(annotation, str):
         text = annotation
-        # Names of a module that is still being imported, or of a function's own, are not known now. Whatever evaluating them raises:
-        # the annotation is taken at its word then.
+        # Names of a module that is still being imported, or local names, cannot be resolved now. Whatever their evaluation raises,
+        # the annotation is accepted then.
         with contextlib.suppress(Exception):
             annotation = get_type_hints(function)[first.name]
         if isinstance(annotation, str) and text.split(".")[-1] == "ObjectKey":
@@ -102,18 +102,18 @@ class ControllerBase(Generic[R]):
 
     Options are keywords of the class or class attributes:
 
-    ``owns``: kinds that this controller creates, or ``Owns`` for options; their owner is reconciled when they change.
+    ``owns``: kinds that this controller creates, or ``Owns`` for options; the owner of an object is reconciled when the object changes.
     ``watches``: other kinds, each with a mapping to the keys to reconcile.
-    ``sources``: reconciles for other reasons than changes in the cluster (``Channel``); may be set on the instance, too.
-    ``reads``: kinds that are only read through ``cached`` and ``lister``.
-    ``writes``: other kinds that it writes through ``client``, for the permissions that are derived (``permissions_of``).
+    ``sources``: other triggers than changes in the cluster (``Channel``); may also be set on the instance.
+    ``reads``: further kinds to cache, for reading through ``cached`` and ``lister``.
+    ``writes``: other kinds that it writes through ``client``, from which RBAC permissions are derived (``permissions_of``).
     ``predicates``: the changes of the main kind that lead to a reconcile; all predicates must agree.
     ``workers``: number of concurrent reconciles. ``timeout``: seconds after which a reconcile is cancelled.
-    ``debounce``: seconds without a further change after which a changed key is reconciled; 0: at once (behaviour T233).
+    ``debounce``: seconds without a further change after which a changed key is reconciled; 0: immediately (behaviour T233).
     ``name``: name in logs, events and statistics; default: the kind in lower case.
     ``indexes``: indexes of any kind used here, as ``{Pod: {"node": "spec.nodeName"}}``.
-    ``warm_up``: fill caches and queue before this replica leads, so that it can work at once when it does (behaviour R211).
-    ``needs_leader``: False for work that each replica does.
+    ``warm_up``: fill caches and queue before this replica leads, so that it can start quickly (behaviour R211).
+    ``needs_leader``: False to run the controller in every replica.
     ``pause_annotation``: objects that have this annotation with the value "true" are not reconciled until it is removed.
     ``metadata_only``: request only metadata of the main kind (``KeyController`` only).
 
@@ -203,20 +203,22 @@ class ControllerBase(Generic[R]):
         cls.predicates = checked(cls, "predicates", Predicate)
         check_numbers(cls)
         check_texts(cls)
-        parents: Any = super(cls, cls)  # The checks of its base classes, as with __init_subclass__.
+        parents: Any = super(cls, cls)  # Run the checks of the base classes, as __init_subclass__ does.
         parents._check_class()
 
     @classmethod
     def _check_class(cls) -> None:
-        """What sorts of controllers ask of their subclasses. (Here, and not in an ``__init_subclass__`` of each, which would have to repeat
-        the keywords, or hide their types from type checkers.)"""
+        """Run the additional checks of a kind of controller; overridden by such base classes.
+
+        An ``__init_subclass__`` in each of them would repeat the keywords, or hide their types from type checkers.
+        """
 
     @classmethod
     def _declaration(cls) -> Declaration:
         """Return the checked declaration of this class.
 
         Raises:
-            DeclarationError: it names no kind, or indexes of a kind that it does not cache.
+            DeclarationError: the class names no kind, or has indexes of a kind that it does not cache.
         """
         if cls._kind is None:
             raise DeclarationError(f"{cls.__name__} names no kind; write class {cls.__name__}(Controller[Foo])")
@@ -246,12 +248,12 @@ class ControllerBase(Generic[R]):
 
     @property
     def client(self) -> Client:
-        """Writes, and reads of the newest state."""
+        """The client, for writes and for reads of the newest state."""
         return self._connected.surroundings.client
 
     @property
     def events(self) -> EventRecorder:
-        """Records events about objects."""
+        """The recorder of events about objects."""
         return self._connected.events
 
     @property
@@ -269,14 +271,14 @@ class ControllerBase(Generic[R]):
 
     @property
     def cached(self) -> CacheReader:
-        """Reads any declared kind from memory. A read outside the cache raises an error, instead of an empty result."""
+        """The reader of all declared kinds in memory. Reads of objects that are not cached raise an error instead of returning nothing."""
         return self._connected.cache
 
     def lister(self, kind: type[S]) -> Lister[S]:
         """Return the lister of a kind's informer.
 
         Raises:
-            DeclarationError: this controller has declared no interest in the kind, so nothing keeps it in memory; or in its metadata only.
+            DeclarationError: this controller does not declare the kind, so it is not cached, or declares only its metadata.
         """
         return self._connected.cache.lister(kind)
 
@@ -284,27 +286,29 @@ class ControllerBase(Generic[R]):
         """Return the lister of a kind of which only metadata is cached.
 
         Raises:
-            DeclarationError: it is not kept, or in full.
+            DeclarationError: the kind is not cached, or whole objects are.
         """
         return self._connected.cache.metadata_lister(kind)
 
     def informer(self, kind: type[S]) -> Informer[S]:
-        """The informer behind ``lister``.
+        """Return the informer of ``lister``.
 
         Raises:
-            DeclarationError: as ``lister``.
+            DeclarationError: see ``lister``.
         """
         return self._connected.cache.informer(kind)
 
     def owned(self, kind: type[S], owner: Resource) -> list[S]:
-        """Return the cached objects of an owned kind whose controller is ``owner`` (by uid), own writes included."""
+        """Return the cached objects of an owned kind whose controller is ``owner`` (by uid), including own writes that the watch has not
+        shown yet.
+        """
         return [obj for obj in self.lister(kind).by_index(OWNER_INDEX, owner.metadata.uid) if is_controlled_by(obj, owner)]
 
     def enqueue(self, key: ObjectKey, after: float = 0.0, *, priority: int = 0) -> None:
-        """Reconcile ``key`` too, ``after`` seconds from now. May be called from any thread.
+        """Add ``key`` to the queue ``after`` seconds from now. May be called from any thread.
 
         Raises:
-            TypeError: ``key`` is no ObjectKey, or the others are no numbers.
+            TypeError: ``key`` is not an ObjectKey, or another argument is not a number.
         """
         method: tuple[object, object, object] = (key, after, priority)
         if not (isinstance(method[0], ObjectKey) and isinstance(method[1], int | float) and isinstance(method[2], int)):
@@ -316,11 +320,11 @@ class ControllerBase(Generic[R]):
         self._connected.enqueue(key, after, priority)
 
     def pause(self) -> None:
-        """Start no reconcile until ``resume``; running ones end. Caches and queue follow the cluster, so nothing is missed."""
+        """Start no reconcile until ``resume``; running ones end. Caches and queue stay current, so no change is missed."""
         self._own_gate.pause()
 
     def resume(self) -> None:
-        """Go on after ``pause``."""
+        """Start reconciles again after ``pause``."""
         self._own_gate.resume()
 
     @property
@@ -334,25 +338,31 @@ class ControllerBase(Generic[R]):
         return self._gate
 
     def retry_limiter(self, clock: Clock) -> Limiter[ObjectKey]:  # noqa: ARG002  # the default needs none, a bucket does
-        """How long keys wait that failed; override for another. Default: each by itself, 5 ms doubling to 1000 s (behaviour X12)."""
+        """Return the limiter that delays failed keys. Override it for another policy.
+
+        Default: exponential back-off for each key, 5 ms doubling to 1000 s (behaviour X12).
+        """
         return ExponentialLimiter()
 
     def tenants(self) -> Callable[[ObjectKey], Hashable] | None:
-        """Return a function that maps a key to its tenant, so that tenants take turns within a priority; None: no tenants.
+        """Return a function that maps a key to its tenant, so that tenants take turns within a priority, or None for no tenants.
 
         Override for example with ``return lambda key: key.namespace``. Default: None, in the order of arrival.
         """
         return None
 
     def event_sinks(self) -> Sequence[EventSink]:
-        """Where ``events`` go; override for another API, such as ``[SeriesEvents()]``, or for other limits. Default: core/v1."""
+        """Return the APIs that ``events`` are written to, such as ``[SeriesEvents()]``. Override it for another API or other limits.
+
+        Default: core/v1.
+        """
         return ()
 
     async def start(self) -> None:
-        """Called once, after all caches are synced and before the first reconcile. Raising stops the manager."""
+        """Prepare the controller. Called once, after all caches are synced and before the first reconcile. An error stops the manager."""
 
     async def stop(self) -> None:
-        """Called once, after the last reconcile has ended."""
+        """Clean up. Called once, after the last reconcile has ended."""
 
     @property
     def _connected(self) -> ControllerContext:
@@ -363,7 +373,7 @@ class ControllerBase(Generic[R]):
         return self._connection
 
     def _connect(self, connection: ControllerContext) -> None:
-        """Called by the runner. A controller object serves one manager at a time.
+        """Connect the controller to its context. Called by the runner. A controller object serves one manager at a time.
 
         Raises:
             DeclarationError: it is connected already.
@@ -373,11 +383,11 @@ class ControllerBase(Generic[R]):
         self._connection = connection
 
     def _disconnect(self) -> None:
-        """Called by the runner after the end."""
+        """Disconnect the controller. Called by the runner at the end."""
         self._connection = None
 
 
-#: Name of the index of owned kinds by the uids of their owners.
+#: Name of the index that maps an owner's uid to objects of owned kinds.
 OWNER_INDEX = "kubeloop.owner"
 
 
@@ -385,15 +395,15 @@ class Controller(ControllerBase[R], ABC):
     """Reconciles each object of kind ``R``: brings the actual state to the desired one.
 
     Guarantees
-        ``reconcile`` is called with the newest cached state, in a new object that it may change; never for two states of one object at a
-        time; never before all informers of this controller are synced. It is called after every change that the predicates accept, and
-        after every error with growing delay, until it succeeds.
+        ``reconcile`` is called with the newest cached state, in a new object that it may change; never concurrently for one object; never
+        before all informers of this controller are synced. It is called after every change that the predicates accept, and after every
+        error with growing delay, until it succeeds.
 
     Not guaranteed
-        One call per change: changes in quick succession are one call. A call for an object that is gone: use finalizers, owner
+        One call per change: changes in quick succession are one call. A call for a deleted object: use finalizers, owner
         references, or ``KeyController``.
 
-    A plain ``def reconcile`` runs in a thread, ``workers`` of them; it must not use ``client`` there, which belongs to the event loop.
+    A synchronous ``def reconcile`` runs in one of ``workers`` threads. It must not use ``client`` there, which belongs to the event loop.
     A ``SystemExit`` in a reconcile is an error like any other: to stop the program, stop its manager.
 
     Example:
@@ -420,7 +430,7 @@ class Controller(ControllerBase[R], ABC):
 
 
 class KeyController(ControllerBase[R], ABC):
-    """``Controller`` whose ``reconcile`` gets the key, also of an object that is gone; it reads what it needs from ``cached``.
+    """``Controller`` whose ``reconcile`` gets a key, also that of a deleted object, and reads objects from ``cached``.
 
     Example:
         >>> class Cleaner(KeyController[ConfigMap]):

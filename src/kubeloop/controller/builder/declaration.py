@@ -1,4 +1,4 @@
-"""What a controller class declares about itself, read and checked once per class: kind, owned kinds, watches, predicates, workers."""
+"""The declaration of a controller class, read and checked once per class: kind, owned kinds, watches, predicates, workers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ log = logger_with_context("kubeloop.controller.runner")
 
 
 class ContainedLimiter:
-    """Wraps a class's own limiter: where it raises, or returns no time, the default's pauses apply.
+    """Wraps a limiter of a controller class: if it raises or returns an invalid time, the default delay applies.
 
-    Each of its methods is named in the log when it fails, with its traceback the first time.
+    The failure of each method is logged, with a traceback the first time.
     """
 
     def __init__(self, limiter: Limiter[ObjectKey], owner: str) -> None:
@@ -73,13 +73,15 @@ class ContainedLimiter:
 
 
 def contained_limiter(limiter: Limiter[ObjectKey], owner: str) -> Limiter[ObjectKey]:
-    """Wrap a controller's own limiter so that its errors are logged and contained. ``owner``: the controller's class, for messages."""
+    """Wrap a controller's limiter so that its errors are logged and the default delay applies. ``owner``: the controller's class, for
+    messages.
+    """
     kind: type[object] = type(limiter)
     return limiter if kind is ExponentialLimiter else ContainedLimiter(limiter, owner)
 
 
 def contained_tenants(tenant: Callable[[ObjectKey], Hashable] | None, owner: str) -> Callable[[ObjectKey], Hashable] | None:
-    """Wrap a controller's function of tenants: keys for which it raises share one tenant, None, and the error is logged."""
+    """Wrap a controller's tenant function: if it raises for a key, the error is logged and the key's tenant is None."""
     if tenant is None:
         return None
     reported = False
@@ -89,7 +91,7 @@ def contained_tenants(tenant: Callable[[ObjectKey], Hashable] | None, owner: str
         try:
             answer = tenant(key)
             hash(answer)
-        except Exception as error:  # whatever it is, the key must not be lost
+        except Exception as error:  # whatever it raises, the key must not be lost
             shown = None if reported else error
             log.log(
                 logging.ERROR,
@@ -129,7 +131,7 @@ class Declaration:
 
 
 def kind_argument(cls: type[Any], base: type[Any]) -> type[Resource] | None:
-    """``Foo`` of ``class FooController(Controller[Foo])``, here or in a class that it inherits from; None if it is still a variable."""
+    """Return ``Foo`` of ``class FooController(Controller[Foo])``, of this class or a base class; None if it is a type variable."""
     for candidate in cls.__mro__:
         for parent in candidate.__dict__.get("__orig_bases__", ()):
             origin = get_origin(parent)
@@ -149,7 +151,7 @@ def checked(cls: type[Any], attribute: str, of: type[Any]) -> tuple[Any, ...]:
     """Return an attribute that holds a sequence as a tuple, after a check of its items.
 
     Raises:
-        DeclarationError: it is something else, such as a single class where a list is wanted.
+        DeclarationError: it is not a sequence of such items, for example a single class instead of a list.
     """
     value = getattr(cls, attribute)
     if not isinstance(value, Sequence) or isinstance(value, str):
@@ -166,10 +168,10 @@ def checked(cls: type[Any], attribute: str, of: type[Any]) -> tuple[Any, ...]:
 
 
 def checked_owns(cls: type[Any]) -> tuple[Owns[Any], ...]:
-    """``owns``, kinds and ``Owns`` mixed, as the latter.
+    """Return ``owns``, which mixes kinds and ``Owns``, as ``Owns`` only.
 
     Raises:
-        DeclarationError: it holds something else.
+        DeclarationError: it has another item.
     """
     value = getattr(cls, "owns")  # noqa: B009  # the attribute of a class that this module must not import
     if not isinstance(value, Sequence) or isinstance(value, str):
@@ -189,10 +191,10 @@ def checked_owns(cls: type[Any]) -> tuple[Owns[Any], ...]:
 
 
 def check_watches(cls: type[Any], watches: Sequence[Watch[Any]]) -> None:
-    """That each watch leads somewhere.
+    """Check that each watch has a usable mapping and predicates.
 
     Raises:
-        DeclarationError: it does not; says which and why.
+        DeclarationError: a watch is invalid; the message names it and the reason.
     """
     for watch in watches:
         _check_kind(cls, "watches", watch.kind)
@@ -211,10 +213,10 @@ def check_watches(cls: type[Any], watches: Sequence[Watch[Any]]) -> None:
 
 
 def check_numbers(cls: type[Any]) -> None:
-    """Workers, time limit and debounce.
+    """Check workers, time limit and debounce.
 
     Raises:
-        DeclarationError: no such number can be.
+        DeclarationError: a number is invalid.
     """
     workers: object = cls.workers
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
@@ -230,10 +232,10 @@ def check_numbers(cls: type[Any]) -> None:
 
 
 def check_texts(cls: type[Any]) -> None:
-    """Name, annotation, indexes and switches.
+    """Check name, pause annotation, indexes and boolean options.
 
     Raises:
-        DeclarationError: one is of another type.
+        DeclarationError: an option has a wrong type.
     """
     for attribute in ("name", "pause_annotation"):
         if not isinstance(getattr(cls, attribute), str):
@@ -253,10 +255,10 @@ def check_texts(cls: type[Any]) -> None:
 
 
 def checked_sources(name: str, value: object) -> tuple[Channel[Any], ...]:
-    """``sources``, of a class or of an instance.
+    """Return the ``sources`` of a class or of an instance.
 
     Raises:
-        DeclarationError: it is no list of channels.
+        DeclarationError: it is not a list of channels.
     """
     if not isinstance(value, Sequence) or isinstance(value, str) or any(not isinstance(one, Channel) for one in value):
         raise DeclarationError(f"{name}: sources must be a list of Channel, such as sources=[Channel(queue)], not {described(value)}")
@@ -285,7 +287,7 @@ MARK: Final = "__kubeloop_handlers__"
 
 
 def check_no_handlers(cls: type[Any]) -> None:
-    """That a class which calls no handlers has none.
+    """Check that a class that is not a ``HandlerController`` has no handlers.
 
     Raises:
         DeclarationError: it has handlers, which would never be called.

@@ -28,7 +28,7 @@ from kubeloop.meta.type_checks import described_word
 
 T = TypeVar("T")
 
-#: Each after what it may need at the moment of its creation. Source: the order of kustomize (api/resid, orderFirst and orderLast) and Helm.
+#: Each kind comes after kinds that its creation may need. Source: the order of kustomize (api/resid, orderFirst and orderLast) and Helm.
 _FIRST: Final = (
     GroupKind("", "Namespace"),
     GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"),
@@ -48,7 +48,7 @@ _FIRST: Final = (
     GroupKind("networking.k8s.io", "NetworkPolicy"),
     GroupKind("", "Service"),
 )
-#: What runs, and what looks at or guards what runs.
+#: Workloads, and the kinds that observe or protect workloads.
 _LAST: Final = (
     GroupKind("", "Pod"),
     GroupKind("apps", "ReplicaSet"),
@@ -82,7 +82,7 @@ class Children:
 
     Guarantees
         An unchanged child costs no request: it is compared with the controller's cache (with the server where there is no cache).
-        Fields that others wrote stay, unless the desired child has another value there. Fields that an earlier desired child had, and the
+        Fields of other writers stay, unless the desired child has another value for them. Fields that an earlier desired child had, and the
         present one lacks, are removed.
         Only objects that have the owner as their controller and carry the set's label are pruned, and only in the state that was read.
         An object of a child's name that does not belong to the owner is never written (``ForeignChild``).
@@ -90,9 +90,9 @@ class Children:
         The failure of one child does not stop the others; the report lists each.
 
     Not guaranteed
-        One moment for all: this is not a transaction. Pruning of kinds that are neither among ``kinds`` nor among the desired children.
-        That no other program creates an object of a new child's name at the same moment; then it is adopted if it has no controller,
-        and refused by the server if it has one.
+        Atomicity: this is not a transaction. Pruning of kinds that are neither among ``kinds`` nor among the desired children.
+        Exclusion of another program that creates an object with a child's name at the same time: the object is adopted if it has no
+        controller; otherwise the server rejects the write.
 
     Args:
         source: A controller (its caches, its name as field manager, the kinds that it ``owns``), or a client; then all reads go to the
@@ -101,11 +101,11 @@ class Children:
         kinds: Kinds to prune. None: the kinds that the controller owns.
         field_manager: Field manager of the writes. Empty: the controller's name; required with a client.
         mode: "apply" is server-side apply; "patch" creates, and then sends merge patches.
-        force: An apply takes over fields of other managers (Kubernetes' advice for controllers); else it fails with Conflict.
+        force: An apply takes over fields of other managers (Kubernetes' advice for controllers); otherwise it fails with Conflict.
         adopt: Take over objects of a child's name that have no controller.
 
     Raises
-        ValueError: ``name`` cannot be in a label; no field manager beside a client.
+        ValueError: ``name`` is not valid in a label, or ``source`` is a client and ``field_manager`` is empty.
 
     Example:
         >>> shop = await client.create(ConfigMap(metadata=ObjectMeta(name="shop")))
@@ -146,7 +146,7 @@ class Children:
 
     @property
     def reader(self) -> ChildReader:
-        """How children are looked up."""
+        """The reader that looks up children."""
         return self._tools()[0]
 
     @property
@@ -161,8 +161,8 @@ class Children:
         Args:
             owner: The owner; it becomes the controller of each child.
             desired: The children. A child without a namespace gets its owner's.
-            prune: Delete children of the set that are not desired any more. False: leave them.
-            dry_run: The server does everything but store, and the report says what would be done.
+            prune: Delete children of the set that are not desired any more. False: do not delete them.
+            dry_run: The server processes but does not store the writes, and the report shows what would change.
             check: Raise if children failed. False: failures are only in the report.
 
         Returns:
@@ -172,7 +172,7 @@ class Children:
             ChildrenFailed: some children failed (``check``); its report has all results.
             UnplacedChild: two children are the same object, or a child has no name or namespace; nothing was sent.
             OwnershipError: ``owner`` cannot own a child (another namespace, cluster-scoped); nothing was sent.
-            ValueError: a child was read from a server, or a field of it is not of its type; nothing was sent.
+            ValueError: a child was read from a server, or a field has a value of a wrong type; nothing was sent.
         """
         reader, writer = self._tools()
         plan = await self.plan(owner, desired)
@@ -192,7 +192,7 @@ class Children:
         """Return the children to apply, in order.
 
         Raises:
-            UnplacedChild, OwnershipError, ValueError: as ``apply``.
+            UnplacedChild, OwnershipError, ValueError: see ``apply``.
         """
         client = self.reader.client
         children = [await desired_child(client, owner, child, self.name) for child in desired]
@@ -210,7 +210,7 @@ class Children:
             group_kind = kind_info(kind).gvk.group_kind
             namespaced = (await self.reader.client.mapping(kind)).namespaced
             if owner.metadata.namespace and not namespaced:
-                continue  # a namespaced owner has no cluster-scoped children
+                continue  # a namespaced owner cannot have cluster-scoped children
             where = owner.metadata.namespace or None
             for member in await self.reader.members(kind, where, owner, (SET_LABEL, set_label(self.name, owner))):
                 key = (group_kind, member.namespace, member.name)
@@ -219,22 +219,22 @@ class Children:
         return [member for _, member in sorted(existing.items(), key=lambda item: -rank(item[0][0]))]
 
     async def tried(self, live: Resource, child: DesiredChild) -> Resource:
-        """Return the server's result of applying a child to this state of it, as a dry run.
+        """Return the server's result of a dry-run apply of a child to this state.
 
         Raises:
-            Conflict: it was changed meanwhile, or others own fields (without ``force``; then the causes name them).
+            Conflict: the child was changed meanwhile, or (without ``force``) other managers own fields, which the causes name.
         """
         return await self._tools()[1].update(live, child, dry_run=True, exactly=True)
 
     async def _one(self, reader: ChildReader, writer: ChildWriter, owner: Resource, child: DesiredChild, dry_run: bool) -> ChildOutcome:
-        """Looked up in the cache first; at the server when the cache turns out to be behind."""
+        """Apply one child. Look it up in the cache first, and at the server if the cache turns out to lag behind."""
         fresh = False
 
         async def attempt() -> ChildOutcome:
             nonlocal fresh
             live = await (reader.newest if fresh else reader.get)(child.kind, child.namespace, child.name)
             if not fresh and (live is None or live.metadata.deletion_timestamp is not None):
-                # A cache may not have it yet, or may not know that it is gone: to apply blindly could write into somebody else's object.
+                # The cache may lag behind a creation or deletion: applying blindly could write to an object of another owner.
                 live = await reader.newest(child.kind, child.namespace, child.name)
             fresh = True
             if live is None:
@@ -248,11 +248,11 @@ class Children:
 
         try:
             return await retry_on_error(attempt, was_changed, clock=reader.client.clock)
-        except (KubeloopError, ValueError, TypeError) as error:  # the other children come first; the report carries it
+        except (KubeloopError, ValueError, TypeError) as error:  # the other children come first; the report has the error
             return ChildOutcome(child.kind, child.namespace, child.name, "failed", None, error)
 
     async def _pruned(self, reader: ChildReader, writer: ChildWriter, owner: Resource, extra: Member, dry_run: bool) -> ChildOutcome | None:
-        """None if it is no longer the set's."""
+        """Prune one child, and return its outcome; None if it no longer belongs to the set."""
         live: Resource | None = None
 
         async def attempt() -> bool:

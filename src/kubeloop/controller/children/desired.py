@@ -1,4 +1,4 @@
-"""One child as it is to be: named, placed, owned, labelled as part of its set; and what tells one wish from another."""
+"""A desired child: with name, namespace, owner and set label, and a digest that identifies the desired state."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kubeloop.meta import GroupKind, KubeloopError, Resource, Unstructured, kind
 from kubeloop.meta.names import label_value
 from kubeloop.meta.resource import source_of
 
-#: On each child: which set of which owner it belongs to, ``SET.UID``. With the owner reference it says what may be pruned.
+#: Label of each child: set name and owner's uid, ``SET.UID``. Only objects with it and the owner reference are pruned.
 SET_LABEL: Final = "kubeloop.dev/child-set"
-#: On each applied child: the digest of the applied state, so that a restart does not apply an unchanged child again.
+#: Annotation of each applied child: digest of the applied state, so that a restart does not apply an unchanged child again.
 APPLIED: Final = "kubeloop.dev/applied"
-#: On each child that was patched: the fields that were set, without their values, so that those no longer wanted can be taken out.
+#: Annotation of each patched child: the fields that were set, without values, so that undesired fields can be removed.
 FIELDS_SET: Final = "kubeloop.dev/fields-set"
 
 #: A label's value holds 63 characters, the uid and the dot take 37.
@@ -30,12 +30,12 @@ _SECRET: Final = GroupKind("", "Secret")
 
 
 class UnplacedChild(KubeloopError):
-    """A child has no name or namespace, or is in the list twice."""
+    """A child has no name or namespace, or is among the children twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class DesiredChild:
-    """``tree`` has the fields of the child to own, ``digest`` is their digest. Neither has the annotations of this module."""
+    """The desired state of one child. ``tree`` has the fields to apply, without this module's annotations; ``digest`` is their digest."""
 
     kind: type[Resource]
     group_kind: GroupKind
@@ -49,13 +49,13 @@ class DesiredChild:
         return self.group_kind, self.namespace, self.name
 
     def annotated(self, name: str, value: str) -> dict[str, Any]:
-        """The tree with one more annotation."""
+        """Return the tree with one more annotation."""
         metadata = self.tree["metadata"]
         return {**self.tree, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), name: value}}}
 
 
 def check_set_name(name: str) -> None:
-    """Raises ValueError: the name of a set cannot be part of a label."""
+    """Check the name of a set. Raises ValueError if it cannot be part of a label."""
     if not name or len(name) > _LONGEST_SET or label_value(name):
         raise ValueError(f'name="{name}" of a set of children: letters, digits, "-", "_" and ".", {_LONGEST_SET} characters at most')
 
@@ -65,7 +65,7 @@ def set_label(name: str, owner: Resource) -> str:
 
 
 async def desired_child(client: Client, owner: Resource, child: Resource, set_name: str) -> DesiredChild:
-    """Return what to apply for a child, which is not changed itself.
+    """Return the desired state of a child. The passed object is not changed.
 
     Args:
         client: Maps the kind to its resource.
@@ -75,7 +75,7 @@ async def desired_child(client: Client, owner: Resource, child: Resource, set_na
 
     Raises:
         OwnershipError: ``owner`` cannot own it (``set_controller_reference`` says when). UnknownKind: the server serves no such kind.
-        UnplacedChild: it has no name, or no namespace and its owner has none. ValueError: it was read from a server.
+        UnplacedChild: it has no name, or neither it nor its owner has a namespace. ValueError: it was read from a server.
     """
     kind = type(child)
     mapping = await client.mapping(kind)
@@ -105,9 +105,9 @@ async def desired_child(client: Client, owner: Resource, child: Resource, set_na
 
 
 def _with_own_metadata(child: Resource) -> Resource:
-    """A copy whose metadata can be changed. The rest is shared: it is only read, and to copy it would cost more than all else."""
+    """Return a copy with its own metadata. The rest is shared, since it is only read and expensive to copy."""
     if source_of(child) is not None:
-        return copy.deepcopy(child)  # with what it was read from, by which it is refused, or known for what a manager owns
+        return copy.deepcopy(child)  # with its source, by which the caller rejects it or identifies an extracted apply configuration
     if isinstance(child, Unstructured):
         tree = child.to_dict()
         return type(child).from_dict({**tree, "metadata": copy.deepcopy(tree.get("metadata"))})
@@ -117,7 +117,7 @@ def _with_own_metadata(child: Resource) -> Resource:
 
 
 def _fold_string_data(tree: dict[str, Any]) -> None:
-    """Convert ``stringData`` as a server does: a server never returns it, so that nothing could own it or compare it later."""
+    """Convert ``stringData`` to ``data`` as a server does. A server never returns ``stringData``, so it cannot be compared."""
     strings = tree.pop("stringData", None)
     if isinstance(strings, dict):
         encoded = {name: base64.b64encode(str(value).encode()).decode() for name, value in strings.items()}

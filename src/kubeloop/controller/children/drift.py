@@ -1,6 +1,6 @@
-"""Drift: in what a child that is there differs from what it should be, for programs as paths and for people as a diff.
+"""Drift: differences between an existing child and its desired state, as paths for programs and as a diff for people.
 
-Source: kubectl diff (live against the answer of an apply that is only tried); KEP-555.
+Source: kubectl diff (compares the live object with the result of a dry-run apply); KEP-555.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from kubeloop.meta import Resource
 if TYPE_CHECKING:
     from rich.text import Text
 
-# Values of Secrets are masked, wherever they stand in the object.
+# Values of Secrets are masked in all fields of the object.
 #
-# As kubectl diff does it: a value that differs says so without being seen.
+# As in kubectl diff, a masked value still shows whether it differs.
 
 
 Tree = dict[str, Any]
 
 _SAME: Final = "***"
-#: Annotations that hold the object once more.
+#: Annotations that contain a copy of the object.
 _COPIES: Final = ("kubectl.kubernetes.io/last-applied-configuration",)
 
 
 def redacted(before: Tree | None, after: Tree | None) -> tuple[Tree | None, Tree | None]:
-    """Both sides without secret values; other kinds as they are."""
+    """Return both sides with the values of Secrets masked; other kinds are returned unchanged."""
     if (before or after or {}).get("kind") != "Secret":
         return before, after
     values: dict[str, tuple[Any, Any]] = {}
@@ -74,7 +74,7 @@ def _field(tree: Tree | None, name: str) -> Tree:
 
 DriftKind: TypeAlias = Literal["missing", "changed", "extra"]
 
-#: Changed by each write, or written only to find drift: no drift themselves.
+#: Metadata that each write changes, or that exists only to find drift. It does not count as drift.
 _NOISE = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink")
 _OURS = (APPLIED, FIELDS_SET)
 
@@ -103,11 +103,11 @@ class Drift:
 
     @property
     def title(self) -> str:
-        """``Deployment shop/web``."""
+        """Kind, namespace and name: ``Deployment shop/web``."""
         return f"{self.kind.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind.kind} {self.name}"
 
     def lines(self) -> Iterator[str]:
-        """A unified diff of both as YAML, as ``kubectl diff`` prints it; without line ends."""
+        """Yield the lines of a unified diff of both sides as YAML, as ``kubectl diff`` prints it, without line ends."""
         live, desired = ([] if tree is None else _yaml(tree).splitlines() for tree in (self.live, self.desired))
         yield from difflib.unified_diff(live, desired, f"live {self.title}", f"wanted {self.title}", lineterm="")
 
@@ -115,7 +115,7 @@ class Drift:
         return "\n".join(self.lines())
 
     def rich(self) -> Text:
-        """The diff in colours, for ``rich.print``."""
+        """Return the diff in colours, for ``rich.print``."""
         from rich.text import Text
 
         styles = {"+": "green", "-": "red", "@": "cyan"}
@@ -133,14 +133,14 @@ async def find_drift(children: Children, owner: Resource, desired: Sequence[Reso
         children: The set of children.
         owner: The owner.
         desired: The children, as for ``apply``.
-        ask: Have the server apply each child as a dry run, so that its defaults, its admission and fields of other managers count exactly;
+        ask: Have the server apply each child as a dry run, so that its defaults, admission and other field managers are taken into account;
             requires the permission to patch. False: compare locally with the live objects; fields that a desired child lacks count only if
             this field manager applied them before, and values that the server spells differently (1 for 1000m) count as drift.
 
     Raises:
-        ForeignChild: an object of a child's name does not belong to the owner. Conflict: a child was changed again and again meanwhile.
-        ApiError: the server refuses a child; Invalid says why.
-        UnplacedChild, OwnershipError, ValueError: as ``Children.apply``.
+        ForeignChild: an object of a child's name does not belong to the owner. Conflict: other writers kept changing a child.
+        ApiError: the server rejects a child; Invalid has the reasons.
+        UnplacedChild, OwnershipError, ValueError: see ``Children.apply``.
     """
     plan = await children.plan(owner, desired)
     reader = children.reader
@@ -162,14 +162,14 @@ async def _of_child(children: Children, owner: Resource, child: DesiredChild, as
     if live is None:
         return _drift(child.kind, child.namespace, child.name, "missing", None, child.tree)
     check_ownership(live, owner, adopt=children.adopts)
-    # Tried on that very state: what others write meanwhile would be told as drift.
+    # Bound to the version that was read: concurrent changes would otherwise be reported as drift.
     after = tree_of(await children.tried(live, child)) if ask else _merged(live, child, children.field_manager)
     drift = _drift(child.kind, child.namespace, child.name, "changed", tree_of(live), after)
     return drift if drift.paths else None
 
 
 def _merged(live: Resource, child: DesiredChild, manager: str) -> Tree:
-    """What an apply would make of it, as far as that can be said here."""
+    """Return the expected result of an apply, computed locally."""
     type_ = type_of(child.kind)
     before = FieldSet()
     others: list[FieldSet] = []
@@ -180,7 +180,7 @@ def _merged(live: Resource, child: DesiredChild, manager: str) -> Tree:
         else:
             others.append(fields)
     for fields in others:
-        before = before - fields  # what others own too stays
+        before = before - fields  # fields that other managers own too stay
     try:
         return target(tree_of(live), child.annotated(APPLIED, child.digest), before.to_json(), type_)
     except (TypeMismatch, ElementError) as error:
@@ -199,7 +199,7 @@ def _drift(kind: type[Resource], namespace: str, name: str, drift_kind: DriftKin
 
 
 def _quiet(tree: Tree) -> Tree:
-    """Without what changes at every write, and without this package's own notes."""
+    """Return the tree without fields that change at every write, and without the annotations of this package."""
     tree = _without_nulls(tree)
     metadata = {name: value for name, value in tree.get("metadata", {}).items() if name not in _NOISE}
     annotations = {name: value for name, value in metadata.pop("annotations", {}).items() if name not in _OURS}
@@ -211,7 +211,7 @@ def _quiet(tree: Tree) -> Tree:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Null and missing are one; what was emptied by taking fields out is null."""
+    """Return the value without null fields, because null and a missing field mean the same."""
     if isinstance(value, dict):
         return {name: _without_nulls(one) for name, one in value.items() if one is not None}
     return [_without_nulls(one) for one in value] if isinstance(value, list) else value

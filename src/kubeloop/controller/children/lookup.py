@@ -1,4 +1,4 @@
-"""Where children are looked up: in a controller's caches where it has them, else at the server."""
+"""Lookup of children: in a controller's caches if they hold the kind, otherwise at the server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ChildReader:
         self._controller = controller
 
     def informer(self, kind: type[R]) -> Informer[R] | None:
-        """The controller's own informer of that kind; None if it has none."""
+        """Return the controller's informer of a kind; None if it has none."""
         if self._controller is None:
             return None
         try:
@@ -40,7 +40,7 @@ class ChildReader:
             return None
 
     async def get(self, kind: type[R], namespace: str, name: str) -> R | None:
-        """The child as the cache has it; as the server has it where there is no cache, or one of parts of objects only."""
+        """Return a child from the cache, or from the server if whole objects of its kind are not cached. None if it does not exist."""
         informer = self.informer(kind)
         if informer is not None:
             existing = informer.lister.get(name, namespace)
@@ -52,7 +52,7 @@ class ChildReader:
         return await self.newest(kind, namespace, name)
 
     async def newest(self, kind: type[R], namespace: str, name: str) -> R | None:
-        """The child as the server has it."""
+        """Return a child from the server; None if it does not exist."""
         try:
             return await self.client.get(kind, name, namespace=namespace or None)
         except NotFound:
@@ -86,7 +86,7 @@ class ChildReader:
         ]
 
     def _lister(self, kind: type[Resource]) -> Lister[Any] | None:
-        """Of whole objects, or of their metadata, which will do for labels and owners."""
+        """Return the lister of whole objects, or of their metadata, which is enough for labels and owners; None if there is none."""
         informer = self.informer(kind)
         if informer is not None or self._controller is None:
             return None if informer is None else informer.lister
@@ -97,7 +97,7 @@ class ChildReader:
 
 
 def _of_owner(lister: Lister[Any], owner: Resource, namespace: str | None) -> list[Head]:
-    """Heads among which those of the owner are: just those where the kind is declared as owned, so that there is an index."""
+    """Return heads that include those of the owner. If the kind is in ``owns``, an index yields exactly the owner's."""
     try:
         return lister.heads_by_index(OWNER_INDEX, owner.metadata.uid)
     except UnknownIndex:

@@ -1,4 +1,4 @@
-"""Waiting for children: whether they do what they were made for, as a state that a reconcile returns on, or as a wait on watches."""
+"""Readiness of children: computed without requests as a state for ``reconcile``, or awaited with watches."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kubeloop.controller.result import Result
 from kubeloop.meta import DeadlineError, Resource, WaitFailed
 from kubeloop.timing import TimeLimit
 
-#: By kind, the condition to wait for instead of readiness: a function of the object, or words of ``kubectl wait --for``.
+#: Kind -> condition to wait for instead of readiness: a function of the object, or a text as in ``kubectl wait --for``.
 Until: TypeAlias = Mapping[Any, "Callable[[Any], object] | str"]
 
 
 @dataclass(frozen=True, slots=True)
 class ChildrenState:
-    """Readiness of a set of children: the title of a child (``Deployment shop/web``) -> what it waits for, or why it failed.
+    """Readiness of a set of children: title of a child (``Deployment shop/web``) -> the missing condition, or the reason of its failure.
 
     Example:
         >>> state = ChildrenState(waiting={"Deployment shop/web": "1 of 3 replicas are available"}, failed={})
@@ -43,15 +43,15 @@ class ChildrenState:
         return None if self.ready or again is None else Result(requeue_after=again)
 
     def __str__(self) -> str:
-        """``Deployment shop/web: 1 of 2 updated replicas are available...``; for a condition's message."""
+        """Return the state in words for a condition's message: ``Deployment shop/web: 1 of 2 updated replicas are available...``."""
         parts = [f"{title}: {text}" for title, text in [*self.failed.items(), *self.waiting.items()]]
         return "; ".join(parts) or "all are ready"
 
 
 def state_of(objects: Iterable[Resource], until: Until | None = None) -> ChildrenState:
-    """Return the readiness of these objects, by their present content; no request is sent.
+    """Return the readiness of these objects, computed from their content. No request is sent.
 
-    "Ready" is what ``Client.wait_ready`` means by it: a Deployment is rolled out, a StatefulSet's replicas are ready, a Job is complete,
+    "Ready" means the same as in ``Client.wait_ready``: a Deployment is rolled out, a StatefulSet's replicas are ready, a Job is complete,
     a Pod is ready or done, a claim is bound; other kinds by their condition Ready or Available.
     """
     waiting: dict[str, str] = {}
@@ -67,19 +67,19 @@ def state_of(objects: Iterable[Resource], until: Until | None = None) -> Childre
 
 
 async def wait_for_children(reader: ChildReader, objects: Sequence[Resource], *, timeout: float, until: Until | None = None) -> None:
-    """Return when all of these children are ready, or match ``until``.
+    """Wait until all of these children are ready, or match ``until``.
 
-    It waits on the controller's informers where it has them, else on a watch for each child; it does not poll. A reconcile that waits
-    occupies its worker: prefer ``state_of``, and return.
+    It waits on the controller's informers, or on a watch for each child of a kind without an informer; it does not poll. A reconcile that
+    waits occupies its worker: prefer ``state_of``, and return.
 
     Args:
         reader: ``Children.reader``.
         objects: The children.
         timeout: Seconds.
-        until: Kind -> condition to wait for instead of readiness: a function of the object, or a text as of ``kubectl wait --for``.
+        until: Kind -> condition to wait for instead of readiness: a function of the object, or a text as in ``kubectl wait --for``.
 
     Raises:
-        DeadlineError: ``timeout`` seconds passed; the text says what each missing child lacks.
+        DeadlineError: the timeout expired; the message has the missing condition of each child.
         WaitFailed: a child failed permanently.
     """
     cached = [obj for obj in objects if reader.informer(type(obj)) is not None]
@@ -110,14 +110,14 @@ async def wait_for_children(reader: ChildReader, objects: Sequence[Resource], *,
 
 
 async def _wait_in_caches(reader: ChildReader, objects: Sequence[Resource], timeout: float, until: Until | None) -> list[str]:
-    """Return the children that are not ready at the end."""
+    """Wait on the informers until the children are ready. Return the children that are not ready at the timeout."""
     require_seconds(timeout)
     changed = asyncio.Event()
     names = {(type(obj), obj.metadata.namespace, obj.metadata.name) for obj in objects}
     with ExitStack() as stack:
         for kind in dict.fromkeys(type(obj) for obj in objects):
             informer = reader.informer(kind)
-            assert informer is not None  # the caller asked
+            assert informer is not None  # the caller has checked it
             here = {(namespace, name) for of, namespace, name in names if of is kind}
             stack.callback(_told(informer, here, changed))
         missing = await _missing(reader, objects, until)

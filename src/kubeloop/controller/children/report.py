@@ -1,4 +1,4 @@
-"""What became of each child of a set."""
+"""The outcome of an apply for each child of a set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ChildDid: TypeAlias = Literal["created", "updated", "unchanged", "pruned", "dele
 
 
 class ForeignChild(KubeloopError):
-    """An object of a child's name belongs to another owner; the text names the owner and the fix."""
+    """An object of a child's name belongs to another owner; the message names the owner and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class ChildOutcome:
         name: Its name.
         did: "created", "updated", "unchanged", "pruned", "deleting" (an object of its name is being deleted; the child is created when it
             is gone) or "failed".
-        object: The child in the server's or the cache's state; None if it failed.
-        error: The failure; None if there is none.
-        sent: A write was sent. (A write without changes counts as unchanged.)
+        object: The child's state in the server or the cache; None if it failed.
+        error: The error; None if it succeeded.
+        sent: Whether a write was sent. (A write without changes counts as unchanged.)
 
     Example:
         >>> ChildOutcome(ConfigMap, "shop", "settings", "created").did
@@ -106,21 +106,21 @@ class ChildrenReport:
 
     @property
     def changed(self) -> bool:
-        """Whether anything was made, changed or deleted."""
+        """Whether a child was created, changed or deleted."""
         return bool(self.did("created", "updated", "pruned"))
 
     @property
     def objects(self) -> list[Resource]:
-        """The existing and desired children."""
+        """The desired children that exist now."""
         return [one.object for one in self.did("created", "updated", "unchanged") if one.object is not None]
 
     def raise_failures(self) -> None:
-        """Raises ChildrenFailed: some failed."""
+        """Raise ChildrenFailed if a child failed."""
         if self.failed:
             raise ChildrenFailed(self)
 
     def __str__(self) -> str:
-        """``2 created, 1 unchanged``."""
+        """Return the counts in words: ``2 created, 1 unchanged``."""
         counts = Counter(one.did for one in self.outcomes)
         text = ", ".join(f"{counts[word]} {word}" for word in get_args(ChildDid) if counts[word]) or "no children"
         return f"{text} (dry run)" if self.dry_run else text

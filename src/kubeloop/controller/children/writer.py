@@ -1,4 +1,4 @@
-"""Writes one child: created, updated or left alone, by server-side apply or by merge patch; and deletes undeclared children."""
+"""Writes one child, by server-side apply or by create and merge patch, if it differs from its desired state; and deletes children."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from kubeloop.merge.go_text import same
 from kubeloop.merge.merge_patch import create_merge_patch
 from kubeloop.meta import Conflict, GroupVersionKind, NotFound, Resource, kind_info
 
-# Whether a child is already as it is wanted, and what it would be: over JSON trees, by the schema of its kind.
+# Comparison of a live child with its desired state, over JSON trees and by the schema of its kind.
 #
-# Lists of built-in kinds that have keys are compared item by item, so that what others added to them does not count. Lists of custom kinds,
-# whose schema is not known here, count as a whole.
+# Lists with keys of built-in kinds are compared item by item, so that items of others do not count. Lists of custom kinds,
+# whose schema is unknown here, are compared as a whole.
 
 
 Tree = dict[str, Any]
@@ -45,7 +45,7 @@ def covers(live: Tree, desired: Tree, type_: MergeType) -> bool:
 
 
 def as_stored(answer: Tree, desired: Tree, type_: MergeType) -> Tree | None:
-    """Return the fields of ``desired`` with the values of the server's answer (1000m is stored as 1); None if they cannot be matched."""
+    """Return the fields of ``desired`` with the values of the server's response (1000m is stored as 1); None if they cannot be matched."""
     try:
         return extract(answer, field_set(desired, type_), type_)
     except (TypeMismatch, ElementError):
@@ -69,11 +69,11 @@ def target(live: Tree, desired: Tree, before: Tree, type_: MergeType) -> Tree:
 
 
 def fields_set(desired: Tree, type_: MergeType) -> Tree:
-    """The fields that ``desired`` sets, as a fieldsV1."""
+    """Return the fields that ``desired`` sets, as a fieldsV1."""
     return field_set(desired, type_).to_json()
 
 
-#: Children whose stored form is remembered; each is a few KiB.
+#: Number of children whose stored form is remembered, a few KiB each.
 _REMEMBERED = 4096
 
 
@@ -106,7 +106,7 @@ class ChildWriter(ABC):
 
     @abstractmethod
     def is_so(self, live: Resource, desired: DesiredChild) -> bool:
-        """Return whether ``live`` equals the desired child, so that nothing has to be sent."""
+        """Return whether ``live`` equals the desired child, so that no write is needed."""
 
     @abstractmethod
     async def create(self, desired: DesiredChild, *, dry_run: bool) -> Resource: ...
@@ -131,9 +131,9 @@ class ChildWriter(ABC):
 
 
 class ApplyWriter(ChildWriter):
-    """Server-side apply: the server merges, and removes fields that are no longer applied.
+    """Writes children by server-side apply: the server merges, and removes fields that are no longer applied.
 
-    Nothing need be sent if the child's annotation says that the same was applied last, and every value is still there.
+    No write is needed if the child's annotation has the digest of the desired state, and every value is still there.
     """
 
     def __init__(self, client: Client, field_manager: str, *, force: bool) -> None:
@@ -153,12 +153,12 @@ class ApplyWriter(ChildWriter):
         """Update a child by server-side apply, and return the server's state.
 
         Args:
-            live: As of ``ChildWriter.update``.
-            desired: As of ``ChildWriter.update``.
-            dry_run: As of ``ChildWriter.update``.
-            exactly: As of ``ChildWriter.update``.
+            live: See ``ChildWriter.update``.
+            desired: See ``ChildWriter.update``.
+            dry_run: See ``ChildWriter.update``.
+            exactly: See ``ChildWriter.update``.
         """
-        # Bound to the uid: should the child have been replaced since it was looked at, its successor may be somebody else's.
+        # Bound to the uid: if the child was replaced since it was read, its successor may belong to another owner.
         bound = {"uid": live.metadata.uid} | ({"resourceVersion": live.metadata.resource_version} if exactly else {})
         return await self._apply(desired, bound, dry_run)
 
@@ -176,7 +176,7 @@ class ApplyWriter(ChildWriter):
         return answer
 
     def _remember(self, desired: DesiredChild, answer: Resource) -> None:
-        """The stored form, where it is not what was sent; else every reconcile would send it again."""
+        """Remember the stored form if it differs from the sent one; otherwise every reconcile would send the child again."""
         self.forget(desired.key)
         type_, tree = type_of(desired.kind), tree_of(answer)
         if not covers(tree, desired.tree, type_) and (stored := as_stored(tree, desired.tree, type_)) is not None:
@@ -188,7 +188,7 @@ class ApplyWriter(ChildWriter):
 class PatchWriter(ChildWriter):
     """Writes children by create and merge patch, for servers and proxies without server-side apply, and older objects.
 
-    Fields that were set before and no longer are taken out by the list of them that an annotation keeps.
+    An annotation lists the fields that were set, so that fields that are no longer desired can be removed.
     """
 
     def is_so(self, live: Resource, desired: DesiredChild) -> bool:
@@ -203,10 +203,10 @@ class PatchWriter(ChildWriter):
         """Update a child by a merge patch, and return the server's state.
 
         Args:
-            live: As of ``ChildWriter.update``.
-            desired: As of ``ChildWriter.update``.
-            dry_run: As of ``ChildWriter.update``.
-            exactly: As of ``ChildWriter.update``.
+            live: See ``ChildWriter.update``.
+            desired: See ``ChildWriter.update``.
+            dry_run: See ``ChildWriter.update``.
+            exactly: See ``ChildWriter.update``.
         """
         patch = self._patch(live, desired)
         bound = {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}
@@ -215,7 +215,7 @@ class PatchWriter(ChildWriter):
         return await self._client.patch(desired.kind, desired.name, patch, namespace=where, options=self._options(dry_run))
 
     def forget(self, wanted_key: tuple[Any, str, str]) -> None:
-        """Nothing is remembered: all is in the annotation."""
+        """Do nothing, since the state is in the annotation."""
 
     def _patch(self, live: Resource, desired: DesiredChild) -> dict[str, Any]:
         type_, tree = type_of(desired.kind), tree_of(live)
@@ -224,17 +224,17 @@ class PatchWriter(ChildWriter):
         try:
             before = msgspec.json.decode(live.metadata.annotations.get(FIELDS_SET, "{}"), type=dict[str, Any])
             return create_merge_patch(tree, target(tree, whole, before, type_))
-        except (msgspec.DecodeError, ElementError):  # somebody wrote into the annotation: what was set before is not known
+        except (msgspec.DecodeError, ElementError):  # another program changed the annotation, so the previously set fields are unknown
             return create_merge_patch(tree, target(tree, whole, {}, type_))
         except TypeMismatch as error:
             raise ValueError(f"{desired.kind.kind} {desired.name}: {error}") from error
 
 
 async def delete_child(client: Client, live: Resource, *, dry_run: bool) -> None:
-    """Delete exactly this state of the child: a child that changed since it was read may have another owner now.
+    """Delete a child in exactly this state, because a child that changed since it was read may have another owner now.
 
     Raises:
-        Conflict: it was changed.
+        Conflict: the child was changed.
     """
     options = DeleteOptions(resource_version=live.metadata.resource_version, dry_run=dry_run, propagation_policy="Background")
     try:
@@ -250,11 +250,11 @@ def outcome_of(desired: DesiredChild, live: Resource | None, answer: Resource, *
         desired: The desired child.
         live: Its state before the write. None: it was created.
         answer: The server's state after the write.
-        dry_run: Nothing was stored.
+        dry_run: The write was a dry run.
     """
     did: ChildDid = "created"
     if live is not None:
-        # A dry run has no new version.
+        # A dry run returns no new version.
         as_before = same(_content(live), _content(answer)) if dry_run else _version(answer) == _version(live)
         did = "unchanged" if as_before else "updated"
     return ChildOutcome(desired.kind, desired.namespace, desired.name, did, answer, sent=True)
@@ -271,7 +271,7 @@ def _version(obj: Resource) -> str:
 
 
 def is_part(live: Resource, owner: Resource, label: str) -> bool:
-    """Whether the object is a child of that set, by label and by owner."""
+    """Return whether the object is a child of the set, by label and by owner."""
     return live.metadata.labels.get(SET_LABEL) == label and is_controlled_by(live, owner)
 
 
@@ -280,5 +280,5 @@ def _text(fields: dict[str, Any]) -> str:
 
 
 def was_changed(error: Exception) -> bool:
-    """Return whether a conflict means that another program wrote since the read, and not a conflict of field managers."""
+    """Return whether an error means that the object was changed or deleted since it was read. Conflicts of field managers do not count."""
     return isinstance(error, NotFound) or (isinstance(error, Conflict) and not error.causes)

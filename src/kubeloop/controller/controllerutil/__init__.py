@@ -1,1 +1,1 @@
-"""What a controller does to single objects: conditions, finalizers and status."""
+"""Helpers for single objects: conditions, finalizers and status."""

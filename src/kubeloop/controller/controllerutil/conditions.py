@@ -18,14 +18,17 @@ from kubeloop.meta.names import qualified_name
 from kubeloop.meta.time import format_time, parse_time
 from kubeloop.meta.type_checks import described_word
 
-#: What metav1.Condition allows of a reason and a message (apimachinery pkg/apis/meta/v1/types.go).
+#: Limits of metav1.Condition for a reason and a message (apimachinery pkg/apis/meta/v1/types.go).
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _LONGEST_REASON: Final = 1024
 _LONGEST_MESSAGE: Final = 32768
 
 
 class ConditionsError(KubeloopError, TypeError):
-    """The kind, or the object so far, has no place for conditions; the text names it and the fix."""
+    """The object cannot hold conditions: its kind has no ``status.conditions``, or its status is missing or malformed.
+
+    The message names the object and says how to fix it.
+    """
 
 
 class ConditionView(msgspec.Struct, frozen=True):
@@ -62,15 +65,16 @@ def set_condition(
 
     Guarantees
         ``lastTransitionTime`` changes only when ``status`` does. Conditions keep their order; a new one comes last. Fields of a condition
-        that are not named here stay. A message beyond 32,768 characters, which servers refuse, is cut.
+        that are not named here stay. A message of more than 32,768 characters, which servers reject, is truncated.
 
     Args:
         obj: The object.
         type: Type of the condition, such as ``Ready``.
-        status: True, False, None for unknown, or the text itself.
+        status: True, False, None for unknown, or the string itself.
         reason: A CamelCase word.
         message: A sentence for people.
-        observed_generation: None: the object's own generation; left out where the kind's conditions do not have it.
+        observed_generation: Value of ``observedGeneration``. None: the object's generation. It is omitted if the kind's conditions lack the
+            field.
         now: Time of a transition, in whole seconds. None: the machine's clock.
 
     Raises:
@@ -93,7 +97,7 @@ def set_condition(
     if not changed:
         return False
     place.write(known, {name: said[name] for name in changed})
-    # Kinds that are older than metav1.Condition (Deployment) also say when a condition was last touched.
+    # Kinds that are older than metav1.Condition (Deployment) also record when a condition was last updated.
     place.write(known, {"lastUpdateTime": moment})
     if moved:
         place.write(known, {"lastTransitionTime": moment})
@@ -101,10 +105,10 @@ def set_condition(
 
 
 def get_condition(obj: Resource, type: str) -> ConditionView | None:  # noqa: A002 - the field's own word
-    """The condition of that type; None if the object does not have it.
+    """Return the condition of that type; None if the object does not have it.
 
     Raises:
-        ConditionsError: as ``set_condition``.
+        ConditionsError: see ``set_condition``.
     """
     place = _place(obj)
     found = place.find(type)
@@ -122,10 +126,10 @@ def get_condition(obj: Resource, type: str) -> ConditionView | None:  # noqa: A0
 
 
 def has_condition(obj: Resource, type: str, status: bool | str | None = True) -> bool:  # noqa: A002 - the field's own word
-    """Return whether the condition has that status, for the object's newest spec (an older observedGeneration does not count).
+    """Return whether the condition has that status for the newest spec. A condition with an older observedGeneration does not count.
 
     Raises:
-        ConditionsError, ValueError: as ``set_condition``.
+        ConditionsError, ValueError: see ``set_condition``.
     """
     found = get_condition(obj, type)
     if found is None or found.status != _word(status):
@@ -134,10 +138,10 @@ def has_condition(obj: Resource, type: str, status: bool | str | None = True) ->
 
 
 def remove_condition(obj: Resource, type: str) -> bool:  # noqa: A002 - the field's own word
-    """Take the condition out; whether it was there.
+    """Remove the condition. Return whether the object had it.
 
     Raises:
-        ConditionsError: as ``set_condition``.
+        ConditionsError: see ``set_condition``.
     """
     place = _place(obj)
     kept = [one for one in place.items if place.value(one, "type") != type]
@@ -190,12 +194,12 @@ class _Trees:
     def add(self, values: Mapping[str, Any]) -> None:
         made: dict[str, Any] = {}
         self.write(made, values)
-        # Required by metav1.Condition even where it says nothing.
+        # Required by metav1.Condition, even if it is empty.
         self.items.append({"message": ""} | made)
 
 
 class _Structs:
-    """Conditions of a typed object: structs of whatever class the kind declares."""
+    """Conditions of a typed object: structs of the class that the kind declares."""
 
     def __init__(self, items: list[Any], cls: type[msgspec.Struct]) -> None:
         self.items = items

@@ -1,4 +1,4 @@
-"""Finalizers: added and removed on the server, one at a time, without losing those of others.
+"""Finalizers: added and removed on the server one at a time, without losing those of other writers.
 
 Source: Kubernetes documentation, "Finalizers"; controller-runtime pkg/controller/controllerutil (AddFinalizer, RemoveFinalizer).
 """
@@ -25,12 +25,12 @@ def has_finalizer(obj: Resource, name: str) -> bool:
 
 
 async def add_finalizer(client: Client, obj: R, name: str, *, options: WriteOptions | None = None) -> R:
-    """Add a finalizer to an object, and return the object's new state; ``obj`` itself if it has the finalizer.
+    """Add a finalizer to an object, and return the object's new state, or ``obj`` itself if it already has the finalizer.
 
     Guarantees
         Nothing is sent if the finalizer exists. The patch requires the version that was read, so that finalizers of other writers are
         neither lost nor restored; on conflict the object is read again, five times. ``obj`` is not changed.
-        It applies to that very object (its uid), not to a successor of its name.
+        It applies to the object with this uid only, not to a successor with the same name.
 
     Args:
         client: The client of the cluster.
@@ -39,9 +39,9 @@ async def add_finalizer(client: Client, obj: R, name: str, *, options: WriteOpti
         options: Options of the patch, such as the field manager.
 
     Raises:
-        FinalizerError: the object is being deleted (servers refuse new finalizers then), or another object has its name now.
-        NotFound: it is gone. Conflict: others kept writing. ValueError: ``name`` is not DOMAIN/NAME.
-        TypeError: ``name`` is no text.
+        FinalizerError: the object is being deleted (servers reject new finalizers then), or another object has its name now.
+        NotFound: the object does not exist. Conflict: other writers kept changing it. ValueError: ``name`` is not DOMAIN/NAME.
+        TypeError: ``name`` is not a string.
     """
     if not isinstance(name, str):
         raise TypeError(f"name={described(name)} is no finalizer; give a text such as example.com/what-it-waits-for")
@@ -66,7 +66,8 @@ async def remove_finalizer(client: Client, obj: R, name: str, *, options: WriteO
     """Remove a finalizer from an object.
 
     Guarantees
-        As ``add_finalizer``. An object in deletion is gone when the call returns, if this was its last finalizer.
+        Those of ``add_finalizer``. If this was the last finalizer of an object that is being deleted, the object is gone when the call
+        returns.
 
     Args:
         client: The client of the cluster.
@@ -75,10 +76,10 @@ async def remove_finalizer(client: Client, obj: R, name: str, *, options: WriteO
         options: Options of the patch, such as the field manager.
 
     Returns:
-        The object's new state. None: it was gone already, or another object has its name.
+        The object's new state. None if it does not exist any more, or another object has its name.
 
     Raises:
-        Conflict: others kept writing.
+        Conflict: other writers kept changing it.
     """
 
     def removed(current: R) -> list[str] | None:

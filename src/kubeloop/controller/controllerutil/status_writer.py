@@ -1,4 +1,4 @@
-"""Writing an object's status: only what was changed, only if something was, through the status subresource.
+"""Writes the status of objects: only the changed fields, only if there are any, through the status subresource.
 
 Source: Kubernetes API conventions, "Spec and Status".
 """
@@ -17,7 +17,7 @@ from kubeloop.merge.merge_patch import create_merge_patch
 from kubeloop.meta import Conflict, IncompleteObject, Invalid, KubeloopError, NotFound, Resource
 from kubeloop.types import JSONObject
 
-# How often the status of one object may be written: at first at once, then, while it goes on changing, ever less often.
+# Limits how often the status of one object is written: first immediately, then less and less often while it keeps changing.
 #
 # Pure: the time is an argument. The state is in memory only: a counter in the status would itself be a write.
 
@@ -32,12 +32,12 @@ class WriteBackoff:
     """Exponential delays between the writes of one object.
 
     Guarantees
-        The first ``free`` writes are never held back. From then on each delay is twice the one before: ``initial`` seconds, up to ``cap``.
-        After ``calm`` seconds in which a write was allowed and none came, the object starts over.
+        The first ``free`` writes are never delayed. After them the delay starts at ``initial`` seconds and doubles up to ``cap``.
+        After ``calm`` seconds without a write, although one was allowed, the object starts over.
         Objects without recent writes are forgotten, so that memory holds only recently written ones.
 
     Not guaranteed
-        Anything across a restart: then every object starts over.
+        A state across restarts: every object starts over.
 
     Args:
         free: Number of writes without a delay.
@@ -68,7 +68,7 @@ class WriteBackoff:
         self._sweep_at = 1024
 
     def wait(self, uid: str, now: float) -> float:
-        """Return the seconds until the object may be written; 0: now."""
+        """Return the seconds until the object may be written; 0 if it may be written now."""
         known = self._known(uid, now)
         return 0.0 if known is None else max(0.0, known.allowed - now)
 
@@ -79,7 +79,7 @@ class WriteBackoff:
             self._sweep(now)
             known = self._writes[uid] = _Writes(0, now)
         known.count += 1
-        # Capped before it is raised to a power: that of a thousand writes would overflow.
+        # Capped before the power is computed: that of a thousand writes would overflow.
         doublings = min(known.count - self._free, 64)
         known.allowed = now + (min(self._initial * 2.0 ** (doublings - 1), self._cap) if doublings > 0 else 0.0)
 
@@ -103,7 +103,7 @@ class WriteBackoff:
             self._sweep_at = max(1024, 2 * len(self._writes))
 
 
-# Merging a status that was computed from an older state into the newest: what only one side changed is kept.
+# Merges a status that was computed from an older state into the newest: changes of only one side are preserved.
 #
 # Pure functions over JSON trees.
 
@@ -118,7 +118,7 @@ class BothChanged(Exception):
 def three_way(base: JSONObject, mine: JSONObject, theirs: JSONObject, path: str = "") -> JSONObject:
     """Return ``theirs`` with the changes from ``base`` to ``mine``. If both changed a scalar, ``mine`` wins.
 
-    Conditions (lists named so, whose items have a ``type``) are merged item by item; other lists only if one side left them unchanged.
+    Lists named ``conditions`` whose items have a ``type`` are merged item by item. Other lists must be unchanged on one side.
 
     Args:
         base: The status that was read.
@@ -169,7 +169,7 @@ _TRIES = 5
 
 
 class StatusError(KubeloopError):
-    """The kind's status cannot be written; the text says what its definition lacks."""
+    """The kind's status cannot be written; the message says what its definition lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +177,9 @@ class StatusWrite(Generic[R]):
     """The result of ``StatusWriter.write``.
 
     Attributes:
-        object: The server's state after a write; else the argument.
+        object: The server's state after a write; the argument if nothing was written.
         did: "updated", "unchanged" or "held back".
-        again: Seconds after which to try again, if the write was held back; else None.
+        again: Seconds after which to try again if the write was held back; otherwise None.
 
     Example:
         >>> write = StatusWrite(ConfigMap(), "held back", again=4.0)
@@ -193,7 +193,7 @@ class StatusWrite(Generic[R]):
 
     @property
     def result(self) -> Result | None:
-        """The result of a reconcile that waits for nothing else."""
+        """The result to return from ``reconcile`` so that a held-back write is retried; None if nothing was held back."""
         return None if self.again is None else Result(requeue_after=self.again)
 
 
@@ -201,15 +201,15 @@ class StatusWriter:
     """Writes the status of objects that were read, from a cache or a server, and changed in memory.
 
     Guarantees
-        Nothing is sent if the status equals that at the time of the read. Else only the difference is sent, as a merge patch that applies
-        to that very object (its uid); spec and metadata are never written.
-        Where a list is replaced (conditions are one) the patch requires the version that was read. On conflict the newest state is
-        read and the changes are merged into it: condition by condition, field by field; so other writers' conditions stay. Five times.
-        With ``backoff`` an object that is written again and again is held back (``did == "held back"``); return ``written.result``
-        then, and the next reconcile writes the state of that time.
+        Nothing is sent if the status equals that at the time of the read. Otherwise only the difference is sent, as a merge patch that
+        applies to the object with this uid only; spec and metadata are never written. If a list is replaced (conditions are a list), the
+        patch requires the version that was read. On conflict the newest state is read and the changes are merged into it, condition by
+        condition and field by field, so that other writers' conditions stay. This is tried five times. With ``backoff`` an object that is
+        written again and again is held back (``did == "held back"``); return ``written.result`` then, and the next reconcile writes the
+        state of that time.
 
     Not guaranteed
-        That every status is written before the next change: describe the state, not the events.
+        A write of every intermediate status: describe the state, not the events.
 
     Args:
         client: The client of the cluster.
@@ -217,10 +217,10 @@ class StatusWriter:
         backoff: Holds back frequent writes. None: every difference is written at once.
 
     Raises
-        Conflict: others kept writing, or the same list without keys was changed on both sides. NotFound: the object is gone,
-        though another one may have its name. StatusError: the kind has no status subresource.
+        Conflict: other writers kept changing it, or both sides changed the same list without keys. NotFound: the object does not exist any
+            more; another one may have its name. StatusError: the kind has no status subresource.
         IncompleteObject: the object was created in memory, not read.
-        ValueError: a field of the status is not of its type.
+        ValueError: a field of the status has a value of a wrong type.
 
     Example:
         >>> from kubeloop.controller import set_condition
@@ -237,7 +237,7 @@ class StatusWriter:
         self._backoff = backoff
 
     async def write(self, obj: R, *, urgent: bool = False) -> StatusWrite[R]:
-        """Write the status of ``obj`` if it was changed since it was read. ``urgent``: even if the back-off would hold it back."""
+        """Write the status of ``obj`` if it was changed since it was read. ``urgent``: ignore the back-off."""
         base, mine = _statuses(obj)
         if same(base, mine):
             return StatusWrite(obj, "unchanged")
@@ -280,12 +280,12 @@ class StatusWriter:
         try:
             return await self._client.patch(type(obj), name, body, namespace=where, subresource="status", options=self._options)
         except Invalid as error:
-            # The server's word for a patch that names another object's uid, where no version is named beside it.
+            # The server's message for a patch with another object's uid and without a resourceVersion.
             if any(cause.field == "metadata.uid" for cause in error.causes):
                 raise NotFound(error.status, f"{error.request}; another object has its name now") from error
             raise
         except NotFound:
-            await self._newest(obj)  # raises if the object is gone; else it is the subresource that is not there
+            await self._newest(obj)  # raises if the object does not exist; otherwise the subresource is missing
             raise StatusError(
                 f'{obj.kind} "{obj.object_key()}": the kind has no status subresource, so its status cannot be written apart; '
                 'add "subresources: {status: {}}" to the version in its CustomResourceDefinition'
@@ -296,7 +296,7 @@ class StatusWriter:
 
 
 def _statuses(obj: Resource) -> tuple[dict[str, Any], dict[str, Any]]:
-    """As it was read, and as it is now."""
+    """Return the status at the time of the read, and the present status."""
     trees = checked_changes(obj, "status")
     if trees is None:
         raise IncompleteObject(

@@ -1,1 +1,1 @@
-"""Change-based handlers (created, changed, deleted, timers), compiled onto the level-based loop, for those who come from kopf."""
+"""Change-based handlers (created, changed, deleted, timers) on top of the level-based reconcile loop, for users of kopf."""

@@ -1,4 +1,4 @@
-"""The decorators that say when a method is called: ``on_create``, ``on_change``, ``on_delete``, ``on_resume`` and ``every``."""
+"""The decorators that trigger a method: ``on_create``, ``on_change``, ``on_delete``, ``on_resume`` and ``every``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ C = TypeVar("C", bound=Callable[[Any, Any, Any, Any], "Awaitable[None] | None"])
 
 
 class Unknown(enum.Enum):
-    """Type of ``UNKNOWN``: an old value that was too large to store; only the fact that it changed is known."""
+    """Type of ``UNKNOWN``: the old value of a change if it was too large to store."""
 
     UNKNOWN = "unknown"
 
@@ -31,7 +31,7 @@ UNKNOWN: Final = Unknown.UNKNOWN
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How a handler is called. See the decorators."""
+    """The trigger and options of a handler, as given to a decorator."""
 
     when: When
     id: str = ""
@@ -59,13 +59,13 @@ def on_create(
     backoff: float = 1.0,
     timeout: float | None = None,
 ) -> M | Callable[[M], M]:
-    """Call ``method(self, obj)`` once for each object that this controller has never seen, also for older objects.
+    """Call ``method(self, obj)`` once for each object that this controller has not handled yet, including objects older than the program.
 
     Args:
         method: The method; None when the decorator has arguments.
         id: Name of the handler in the object's record. Empty: the method's name. Keep it when you rename the method, or the handler counts
             as a new one.
-        retries: Number of failed calls after which it is given up, as by ``TerminalError``. None: never.
+        retries: Number of failed calls after which the handler is abandoned, as by ``TerminalError``. None: never.
         backoff: Seconds before the first retry, doubling up to 300.
         timeout: Seconds for a call (``async`` methods only). None: no limit.
 
@@ -94,11 +94,11 @@ def on_resume(
     """Call ``method(self, obj)`` once for each object in each run of the program, before its other handlers.
 
     Args:
-        method: As of ``on_create``.
-        id: As of ``on_create``.
-        retries: As of ``on_create``.
-        backoff: As of ``on_create``.
-        timeout: As of ``on_create``.
+        method: See ``on_create``.
+        id: See ``on_create``.
+        retries: See ``on_create``.
+        backoff: See ``on_create``.
+        timeout: See ``on_create``.
 
     Returns:
         The method, or a decorator for it.
@@ -122,17 +122,17 @@ def on_delete(
     backoff: float = 1.0,
     timeout: float | None = None,
 ) -> M | Callable[[M], M]:
-    """Call ``method(self, obj)`` once when ``obj`` is being deleted; the object is gone when all such handlers have succeeded or been given
-    up.
+    """Call ``method(self, obj)`` once when ``obj`` is being deleted. The object stays until all such handlers have succeeded or been
+    abandoned.
 
     A finalizer (``kubeloop.dev/NAME``) delays the deletion until then; it is added before any other handler is called.
 
     Args:
-        method: As of ``on_create``.
-        id: As of ``on_create``.
-        retries: As of ``on_create``.
-        backoff: As of ``on_create``.
-        timeout: As of ``on_create``.
+        method: See ``on_create``.
+        id: See ``on_create``.
+        retries: See ``on_create``.
+        backoff: See ``on_create``.
+        timeout: See ``on_create``.
 
     Returns:
         The method, or a decorator for it.
@@ -150,16 +150,16 @@ def on_change(
 ) -> Callable[[C], C]:
     """Call ``method(self, obj, old, new)`` when the value at ``path`` differs from the last value that was handled.
 
-    ``old`` and ``new`` are JSON values, None where there is none; ``old`` is ``UNKNOWN`` if it took more than 1 KiB. The method is not
+    ``old`` and ``new`` are JSON values, or None if there is no value; ``old`` is ``UNKNOWN`` if it took more than 1 KiB. The method is not
     called
     for the first value of an object: ``on_create`` handles that.
 
     Args:
         path: The path, with wire names: ``spec.replicas``.
-        id: As of ``on_create``.
-        retries: As of ``on_create``.
-        backoff: As of ``on_create``.
-        timeout: As of ``on_create``.
+        id: See ``on_create``.
+        retries: See ``on_create``.
+        backoff: See ``on_create``.
+        timeout: See ``on_create``.
 
     Returns:
         A decorator for the method.
@@ -183,15 +183,15 @@ def every(
 ) -> Callable[[M], M]:
     """Call ``method(self, obj)`` periodically for each object that exists and is not being deleted.
 
-    The period is from start to start. Calls that would overlap are left out. After an error the next call comes after the back-off, if that
-    is sooner.
+    The period is measured from start to start. Calls that would overlap are skipped. After an error the next call follows after the
+    back-off, if that is sooner.
 
     Args:
         seconds: The period.
         initial_delay: Seconds from the first time that this run of the program sees the object to the first call.
-        id: As of ``on_create``.
-        backoff: As of ``on_create``.
-        timeout: As of ``on_create``.
+        id: See ``on_create``.
+        backoff: See ``on_create``.
+        timeout: See ``on_create``.
 
     Returns:
         A decorator for the method.
@@ -216,7 +216,7 @@ def _marked(method: M | None, terms: Terms) -> M | Callable[[M], M]:
 
 
 def _check_called(decorator: str, argument: object, hint: str) -> None:
-    """Raises DeclarationError: it stands bare above a method, which would vanish without a word."""
+    """Raise DeclarationError if a decorator that needs an argument is used without one, since the method would never be called."""
     if callable(argument):
         raise DeclarationError(f"{getattr(argument, '__qualname__', argument)}: @{decorator} wants to know what for; write {hint}")
 

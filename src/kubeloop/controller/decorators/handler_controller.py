@@ -1,4 +1,4 @@
-"""HandlerController: methods that are called for changes of an object, derived from its present state.
+"""HandlerController: calls methods for the changes of an object, which it derives from the object's present state.
 
 Each pass compares the object with its record, calls the due handlers, and updates the record. Source of the names: kopf's handlers.
 """
@@ -36,23 +36,22 @@ class HandlerController(KeyController[R]):
     """Calls decorated methods when objects are created, changed and deleted, and by timers.
 
     Guarantees
-        One handler at a time for each object: resume, create, change, timers, each in the order in which the class defines them. Each gets
-        a copy of the newest state. Handlers of changes wait until those of the creation are done.
-        A handler that fails is called again with back-off, 1 s doubling to 300 s; the others are neither repeated nor delayed by it, but
-        the
-        reconcile counts as failed. ``TerminalError`` stops the retries until there is a new change; it is logged, and written as an event.
-        Handled changes are recorded in the object's annotation ``handled.kubeloop.dev/NAME``, so that a change made while no program ran
-        is handled by the next one, and handled changes are not repeated.
+        One handler at a time for each object: resume, create, change, timers, each group in the order of definition. Each gets a copy of
+        the newest state. Change handlers wait until the create handlers are done. A handler that fails is called again with back-off, 1 s
+        doubling to 300 s; the other handlers are neither repeated nor delayed, but the reconcile counts as failed. ``TerminalError`` stops
+        the retries until the next change; it is logged and recorded as an event. Handled changes are recorded in the object's annotation
+        ``handled.kubeloop.dev/NAME``, so that a change made while no program ran is handled by the next one, and handled changes are not
+        repeated.
 
     Not guaranteed
-        A call for each change: a change that is reverted before the next reconcile is not seen, and several changes are one, with ``old``
-        the
-        value last handled. Exactly one call: a program that dies between a handler's end and the write of the record (one for all handlers
-        of a reconcile) calls it again; make handlers idempotent. A deletion of an object whose finalizer was removed, or not yet added.
-        Old values beyond 1 KiB, which are stored as digests (``UNKNOWN``). Timers and retries across a restart, which start over.
+        A call for each change: a change that is reverted before the next reconcile is not seen, and several changes cause one call, whose
+        ``old`` is the value handled last. Exactly one call: a program that dies between a handler's end and the write of the record (one
+        for all handlers of a reconcile) calls it again; make handlers idempotent. A deletion of an object whose finalizer was removed, or
+        not yet added. Old values beyond 1 KiB, which are stored as digests (``UNKNOWN``). Timers and retries across a restart, which start
+        over.
 
-    Needs permission to patch its kind. To have creation handled again, remove the annotation. A finalizer that an older version of the
-    program left is removed when the class has no ``on_delete`` any more.
+    Needs permission to patch its kind. To have creation handled again, remove the annotation. If the class no longer has an ``on_delete``,
+    the finalizer of an older version is removed.
 
     Example:
         >>> from kubeloop.controller import every, on_change, on_create
@@ -78,7 +77,7 @@ class HandlerController(KeyController[R]):
             raise DeclarationError(f"{name}: with metadata_only there are no objects to give to handlers")
         cls._handlers = handlers_of(cls, cls._kind)
         if cls._kind is None:
-            return  # a base for others
+            return  # a generic base class
         if not cls._handlers.all:
             raise DeclarationError(
                 f"{name} has no handler; decorate a method with @on_create, @on_change(PATH), @on_delete, @on_resume or @every(SECONDS)"
@@ -86,13 +85,13 @@ class HandlerController(KeyController[R]):
         if faults := qualified_name(FINALIZER + cls._declaration().name):
             raise DeclarationError(f"{name}: its name is part of an annotation and a finalizer: {faults[0]}")
 
-    #: Of this run: what each object's handlers have got to.
+    #: Progress of the handlers of each object in this run of the program.
     _memories: Memories | None = None
     _caller: Caller | None = None
 
     @property
     def handler_errors(self) -> int:
-        """Failed calls since the start, including abandoned handlers."""
+        """Number of failed calls since the start, including abandoned handlers."""
         return self._caller.errors if self._caller is not None else 0
 
     async def reconcile(self, key: ObjectKey, /) -> Result | None:
@@ -110,17 +109,17 @@ class HandlerController(KeyController[R]):
                 self._caller.forget(self._handlers.all, key)
             return None
         memory = self._memories.of(key, obj.metadata.uid)
-        memory.take_failure()  # of a pass that was cancelled
+        memory.take_failure()  # of a cancelled reconcile
         try:
             if obj.metadata.deletion_timestamp is not None:
                 pauses = await self._going(obj, memory)
             else:
                 pauses = await self._living(obj, memory)
         except (NotFound, FinalizerError):
-            return None  # gone while it was handled; an event tells, or has told
+            return None  # deleted meanwhile; its event triggers the next reconcile
         except Invalid as error:
             if any(cause.field == "metadata.uid" for cause in error.causes):
-                return None  # replaced by another object of its name
+                return None  # replaced by another object with its name
             raise
         again = max(min(pauses), 0.001) if pauses else None
         failure = memory.take_failure()
@@ -151,7 +150,7 @@ class HandlerController(KeyController[R]):
                 await self._change(obj, memory, found, pauses)
             await self._timers(obj, memory, pauses)
         finally:
-            # Kept also when the pass is cancelled: the next one writes it.
+            # Remembered even if the reconcile is cancelled: the next one writes it.
             memory.unsaved = memory.unsaved or found.text() != before
         if memory.unsaved:
             await self._save(obj, memory)
@@ -185,7 +184,7 @@ class HandlerController(KeyController[R]):
     async def _create(self, obj: R, memory: Memory, record: HandlerRecord, pauses: list[float]) -> None:
         known = {one.id: one for one in self._handlers.of("create")}
         for name in list(record.create):
-            # A handler that an older version of the program had is done for.
+            # Drop handlers that only an older version of the program had.
             if name not in known or await self._called(known[name], memory, obj, pauses):
                 record.create.remove(name)
 
@@ -197,12 +196,12 @@ class HandlerController(KeyController[R]):
             new = handler.value(tree)
             seen = record.seen[handler.id]
             if seen.is_of(new):
-                memory.succeeded(handler.id)  # what it could not handle is no longer so
+                memory.succeeded(handler.id)  # the state that it could not handle has changed
             elif await self._called(handler, memory, obj, pauses, seen.known, new):
                 record.seen[handler.id] = Value.of(new, len(handlers))
 
     def _note_new_values(self, record: HandlerRecord, obj: R) -> None:
-        """The first value of each handler that is new here, and nothing of handlers that are no more."""
+        """Record the present value for each new change handler, and remove the values of handlers that no longer exist."""
         handlers = self._handlers.of("change")
         tree = watched(tree_of(obj), self._finalizer())
         record.seen = {one.id: record.seen.get(one.id) or Value.of(one.value(tree), len(handlers)) for one in handlers}
@@ -217,7 +216,7 @@ class HandlerController(KeyController[R]):
             failed: list[float] = []
             done = await self._called(handler, memory, obj, failed)
             now, period = self.clock.now(), handler.terms.every
-            # From start to start; turns that passed while it ran are left out.
+            # From start to start; periods that passed while it ran are skipped.
             pause = started + period * max(1, math.ceil((now - started) / period)) - now
             pause = pause if done else min([pause, *failed])
             if not done and handler.id in memory.retries:
@@ -226,7 +225,7 @@ class HandlerController(KeyController[R]):
             pauses.append(pause)
 
     async def _called(self, handler: DeclaredHandler, memory: Memory, obj: R, pauses: list[float], *values: Any) -> bool:
-        """Whether it is done; else its pause is among ``pauses``."""
+        """Call a handler. Return whether it is done; otherwise append its delay to ``pauses``."""
         if self._caller is None:
             self._caller = Caller(self, type(self)._declaration().name, self.clock, self.events)
         pause = await self._caller.call(handler, memory, obj, *values)
@@ -235,7 +234,7 @@ class HandlerController(KeyController[R]):
         return pause is None
 
     def _read(self, obj: R, memory: Memory) -> HandlerRecord | None:
-        """What was handled; None for an object that was never seen."""
+        """Return the record of handled changes; None for an object that was never handled."""
         name = self._annotation()
         text = obj.metadata.annotations.get(name)
         if memory.record is not None and memory.unsaved:
@@ -243,7 +242,7 @@ class HandlerController(KeyController[R]):
         if text is not None and text == memory.written:
             memory.stale.clear()
         elif memory.record is not None and text in memory.stale:
-            return memory.record  # written, and not in the cache yet
+            return memory.record  # written, but not in the cache yet
         if text is None:
             return None
         try:
@@ -253,13 +252,13 @@ class HandlerController(KeyController[R]):
             return HandlerRecord()
 
     async def _save(self, obj: R, memory: Memory, *, finalizer: bool = False) -> R:
-        """``finalizer``: add that in the same write."""
+        """Write the record, and return the new state of the object. ``finalizer``: add the finalizer in the same write."""
         assert memory.record is not None  # set by the callers
         name, text = self._annotation(), memory.record.text()
         metadata: dict[str, Any] = {"uid": obj.metadata.uid, "annotations": {name: text}}
         if finalizer and self._finalizer() not in obj.metadata.finalizers:
             metadata["finalizers"] = [*obj.metadata.finalizers, self._finalizer()]
-            metadata["resourceVersion"] = obj.metadata.resource_version  # or a finalizer that somebody else adds now would be lost
+            metadata["resourceVersion"] = obj.metadata.resource_version  # otherwise a finalizer that another program adds now would be lost
         memory.unsaved = True
         memory.stale |= {obj.metadata.annotations.get(name), memory.written} - {text}
         where = obj.metadata.namespace or None

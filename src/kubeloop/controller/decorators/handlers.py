@@ -1,4 +1,4 @@
-"""The handlers that a class declares, read and checked once: what cannot work is refused when the class is made, by class and method."""
+"""The handlers that a class declares, read and checked once. Invalid handlers are rejected when the class is created."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class DeclaredHandler:
     segments: tuple[Segment, ...] = ()
 
     def value(self, tree: dict[str, Any]) -> Any:
-        """Return the value at the handler's path; None if there is none; a list for a path with ``[*]``."""
+        """Return the value at the handler's path, or None if it is missing; a list for a path with ``[*]``."""
         found = list(walk(tree, self.segments))
         return found if EACH in self.segments else (found[0] if found else None)
 
@@ -72,15 +72,15 @@ def handlers_of(cls: type[Any], kind: type[Resource] | None) -> Handlers:
     """Return the handlers of a class, those of its base classes first.
 
     Raises:
-        DeclarationError: a handler is no method of the right arguments, its path is not in the kind, its times make no
-            sense, or two have one id.
+        DeclarationError: a handler is not a method with the right arguments, its path is not in the kind, its times are invalid, or two
+            handlers have the same id.
     """
     found: dict[str, list[DeclaredHandler]] = {}
     for base in reversed(cls.__mro__):
         for name, member in vars(base).items():
             marks: tuple[Terms, ...] = getattr(member, MARK, ())
             if name in found and not marks:
-                del found[name]  # overridden by a member that is no handler
+                del found[name]  # overridden by a member that is not a handler
             if marks:
                 found[name] = [_handler(cls, name, member, terms, kind) for terms in marks]
     handlers = [one for several in found.values() for one in several]
@@ -109,7 +109,7 @@ def _handler(cls: type[Any], name: str, member: Any, terms: Terms, kind: type[Re
         if kind is not None:
             _check_path(owner, kind, terms.path, segments)
     marks = len(getattr(member, MARK, ()))
-    # Several decorators on one method: each needs its own name.
+    # Several decorators on one method: each needs its own id.
     default = name if marks < 2 else f"{name}/{terms.when}" + (f"/{terms.path}" if terms.path else "")
     return DeclaredHandler(terms.id or default, name, terms, plain, segments)
 
@@ -167,7 +167,7 @@ def _check_path(owner: str, kind: type[Resource], path: str, segments: tuple[Seg
         if shape.form is ValueForm.STRUCT:
             fields = fields_of(shape.type).by_wire
             if segment not in fields:
-                # A name as Python has it, where the wire's is wanted, is the likeliest slip.
+                # The most likely mistake is the Python name of a field instead of its wire name.
                 alike = [wire for wire, field in fields.items() if field.name == segment]
                 alike += difflib.get_close_matches(segment, fields, 1)
                 hint = f'; did you mean "{f"{done}.{alike[0]}".lstrip(".")}"?' if alike else f"; there are {', '.join(fields)}"
@@ -182,9 +182,9 @@ def _check_path(owner: str, kind: type[Resource], path: str, segments: tuple[Seg
 
 log = logger_with_context("kubeloop.controller.decorators")
 
-#: Conflicts in a row that are not worth a line in the log.
+#: Number of conflicts in a row that are not logged.
 _USUAL_CONFLICTS: Final = 3
-#: Seconds until somebody looks again at a thread that went on when its reconcile was cancelled.
+#: Seconds between checks of a thread that still runs although its reconcile was cancelled.
 _LOOK_AGAIN: Final = 1.0
 
 
@@ -221,9 +221,10 @@ class Caller:
         self._threads.close()
 
     async def call(self, handler: DeclaredHandler, memory: Memory, obj: Resource, *values: Any) -> float | None:
-        """Call the handler, unless it waits for a retry. Return None if it succeeded or was given up, else the seconds until the retry.
+        """Call the handler, unless it waits for a retry. Return None if it succeeded or was abandoned, otherwise the seconds until the
+        retry.
 
-        The handler gets a copy of ``obj``, and may change that.
+        The handler gets a copy of ``obj``, which it may change.
         """
         wait = memory.wait(handler.id, self._clock.now())
         if wait > 0:
@@ -258,7 +259,7 @@ class Caller:
             async with TimeLimit(self._clock, handler.terms.timeout):
                 await method(twin, *values)
             return
-        # A thread cannot be stopped: if this is cancelled it goes on, and a later pass waits for its end before it calls it again.
+        # A thread cannot be stopped. If this call is cancelled, a later reconcile waits for the thread before it calls the handler again.
         earlier = memory.running.get(handler.id)
         if earlier is not None and not earlier.done():
             raise _StillRunning

@@ -1,4 +1,4 @@
-"""Progress of handlers: the record in an annotation of the object, and the memory of this run of the program."""
+"""Progress of handlers: the record in an annotation of the object, and the state in memory of this run of the program."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import msgspec
 from kubeloop.controller.decorators.decorators import UNKNOWN
 from kubeloop.meta import ObjectKey
 
-# The record: what of an object has been handled, kept in one of its annotations so that a restart goes on where the last run ended.
+# The record: which changes of an object were handled. It is stored in an annotation, so that a restart continues there.
 #
-# Pure: reading and writing the annotation's text. Bounded: at most 16 KiB, values beyond their share as digests.
+# Pure: it reads and writes the annotation's text. Bounded: at most 16 KiB; larger values are stored as digests.
 
 
 #: The annotation that holds the record, and the finalizer; each followed by the controller's name.
 RECORD: Final = "handled.kubeloop.dev/"
 FINALIZER: Final = "kubeloop.dev/"
 
-#: Bytes of all values together, and of one. All annotations of an object may have 256 KiB (apimachinery, TotalAnnotationSizeLimitB).
+#: Maximum bytes of all values, and of one. The annotations of an object may have 256 KiB (apimachinery, TotalAnnotationSizeLimitB).
 _ALL: Final = 16 * 1024
 _ONE: Final = 1024
 
@@ -34,14 +34,14 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, value: Any, handlers: int) -> Value:
-        """``handlers``: how many values share the record."""
+        """Return the stored form of a value. ``handlers``: number of values that share the record, which limits the size of each."""
         text = msgspec.json.encode(value, order="sorted")
         if len(text) <= min(_ONE, _ALL // max(handlers, 1)):
             return cls(v=value)
         return cls(h=hashlib.sha256(text).hexdigest()[:32])
 
     def is_of(self, value: Any) -> bool:
-        """Whether it is that value, as JSON: 1 and true are two."""
+        """Return whether it was made from an equal JSON value; 1 and true differ."""
         text = msgspec.json.encode(value, order="sorted")
         if self.h:
             return hashlib.sha256(text).hexdigest()[:32] == self.h
@@ -53,9 +53,10 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HandlerRecord(msgspec.Struct, omit_defaults=True):
-    """``create``: handlers of the creation that are still to succeed. ``seen``: by handler, the value last handled.
+    """The handled changes of one object.
 
-    ``gone``: handlers of the deletion that are done.
+    ``create``: create handlers that have not succeeded yet. ``seen``: handler -> value handled last. ``gone``: delete handlers that are
+    done.
     """
 
     create: list[str] = []
@@ -67,11 +68,11 @@ class HandlerRecord(msgspec.Struct, omit_defaults=True):
 
 
 class UnreadableRecord(Exception):
-    """Somebody wrote something else into the annotation."""
+    """The annotation does not hold a record, because another program changed it."""
 
 
 def read_record(text: str) -> HandlerRecord:
-    """Raises UnreadableRecord."""
+    """Parse a record. Raises UnreadableRecord if the text is not a record."""
     try:
         return msgspec.json.decode(text, type=HandlerRecord)
     except msgspec.MsgspecError as error:
@@ -79,9 +80,10 @@ def read_record(text: str) -> HandlerRecord:
 
 
 def watched(tree: dict[str, Any], finalizer: str) -> dict[str, Any]:
-    """An object's tree as handlers of changes see it: without records, this controller's or others', and without its own finalizer.
+    """Return the tree of an object that change handlers compare: without records of any controller, and without this controller's
+    finalizer.
 
-    Else each write of a record would be a change of the annotations, for which another record is written, without end.
+    Otherwise each write of a record would be a change of the annotations, which leads to another record, without end.
     """
     metadata = dict(tree["metadata"])
     _keep(metadata, "annotations", {key: value for key, value in metadata.get("annotations", {}).items() if not key.startswith(RECORD)})
@@ -90,14 +92,14 @@ def watched(tree: dict[str, Any], finalizer: str) -> dict[str, Any]:
 
 
 def _keep(metadata: dict[str, Any], name: str, value: dict[str, Any] | list[Any]) -> None:
-    """Remove empty values, as servers do."""
+    """Set a metadata field, or remove it if the value is empty, as servers do."""
     if value:
         metadata[name] = value
     else:
         metadata.pop(name, None)
 
 
-#: Seconds between two tries of a handler at most.
+#: Maximum seconds between two attempts of a handler.
 LONGEST = 300.0
 
 
@@ -120,11 +122,11 @@ class Memory:
     retries: dict[str, Retry] = field(default_factory=dict)
     timers: dict[str, float] = field(default_factory=dict)
     running: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
-    #: The last one of this pass, and what to say of it.
+    #: The last failure of this reconcile, and its description.
     failure: tuple[BaseException, str] | None = None
 
     def wait(self, handler: str, now: float) -> float:
-        """Seconds until the handler may be called."""
+        """Return the seconds until the handler may be called."""
         known = self.retries.get(handler)
         return 0.0 if known is None else max(0.0, known.not_before - now)
 
@@ -150,7 +152,7 @@ class Memories:
         self._by_key: dict[ObjectKey, Memory] = {}
 
     def of(self, key: ObjectKey, uid: str) -> Memory:
-        """Return the state of an object; an object that was recreated under its name is another object."""
+        """Return the state of an object. An object that was recreated under the same name starts with a new state."""
         found = self._by_key.get(key)
         if found is None or found.uid != uid:
             found = self._by_key[key] = Memory(uid)

@@ -1,4 +1,4 @@
-"""Leader election by Lease: of several replicas one works, and the others stand by."""
+"""Leader election with a Lease: one of several replicas works, and the others stand by."""
 
 from kubeloop.controller.election.elector import LeaderElector, LeaseLost
 from kubeloop.controller.election.lease import LeaseCandidate, LeaseConfig, LeaseRecord, unique_identity

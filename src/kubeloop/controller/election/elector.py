@@ -1,6 +1,6 @@
-"""Leader election by a Lease: of several candidates one leads, and knows by its own clock when it may no longer.
+"""Leader election with a Lease: one of several candidates leads, and determines by its own clock until when it may act as leader.
 
-Rules: rules.py; source: client-go tools/leaderelection. What it cannot promise is in ``LeaderElector``: read it before you rely on it.
+Rules: lease.py; source: client-go tools/leaderelection. ``LeaderElector`` lists its limits: read them before you rely on it.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ log = logger_with_context("kubeloop.controller.election")
 
 T = TypeVar("T")
 
-#: Seconds beyond the lease after which a leader that still has not noticed its loss is unhealthy (controller-runtime's 20 s).
+#: Seconds after the end of the lease at which a leader that has not noticed its loss is unhealthy (controller-runtime's 20 s).
 TOLERANCE = 20.0
-#: Seconds between tries to give a lease back that somebody writes to.
+#: Seconds between attempts to release a lease that another program writes to.
 PAUSE = 0.1
 
 
 class LeaseLost(KubeloopError):
-    """This process leads no longer, or cannot be sure that it does."""
+    """This process does not lead any more, or cannot be sure that it does."""
 
 
 class Announcements(Protocol):
@@ -62,19 +62,19 @@ class LeaderElector:
 
     Guarantees
         ``is_leader`` becomes False at latest ``renew_deadline`` seconds after the last renewal was *sent*, by the local monotonic clock, in
-        whatever state the event loop is: it is computed at each access, from any thread. Others wait ``lease_duration``, which is longer.
-        A lost lease is not silently won back: ``renew`` raises ``LeaseLost``, also when the event loop was blocked for too long
+        even if the event loop is blocked: it is computed at each access, from any thread. Others wait ``lease_duration``, which is longer.
+        A lost lease is not reacquired silently: ``renew`` raises ``LeaseLost``, also when the event loop was blocked for too long
         and the server has no other leader.
         Times of other machines are never compared with the local clock; changes of the time of day have no effect.
         A request takes at most half of ``renew_deadline``, and none outlives it.
 
     Not guaranteed
-        That no other process acts: a lease is no fence. A request that was sent while this process led may be carried out when another one
-        leads; so may work that continues without a call of ``assert_leading`` (client-go has the same limit). Where that must not happen,
-        write with the resourceVersion that was read (``update`` does), or store ``transitions`` with each write and refuse lower ones.
-        One leader at a time when clocks run at speeds that differ by more than lease_duration / renew_deadline (1.5), when a machine is
-        suspended without its monotonic clock advancing (a frozen VM) until the next request of this process, or when people delete
-        or edit the Lease, or candidates share an identity.
+        That no other process acts: a lease is not a fence. A request that was sent while this process led may be executed when another
+        process leads; so may work that continues without a call of ``assert_leading`` (client-go has the same limit). To exclude that,
+        write with the resourceVersion that was read (``update`` does), or store ``transitions`` with each write and refuse lower ones. One
+        leader at a time when clocks run at speeds that differ by more than lease_duration / renew_deadline (1.5), when a machine is
+        suspended without its monotonic clock advancing (a frozen VM) until the next request of this process, or when people delete or edit
+        the Lease, or candidates share an identity.
 
     Cost
         One small write each ``retry_period`` for the leader, one read for each of the others.
@@ -107,7 +107,7 @@ class LeaderElector:
         rng: random.Random | None = None,
     ) -> None:
         self.config = config
-        #: Renewals that needed a read first, as client-go counts them.
+        #: Number of renewals that needed a read first, as client-go counts them.
         self.slow_renewals = 0
         self._client = client
         self._lock = LeaseLock(client, config)
@@ -131,7 +131,7 @@ class LeaderElector:
 
     @property
     def leads_until(self) -> float:
-        """The time by the local monotonic clock at which leadership ends unless renewed; 0.0 if this one does not lead."""
+        """Time on the local monotonic clock at which leadership ends unless it is renewed; 0.0 if this process does not lead."""
         return self._renewed + self.config.renew_deadline if self._leads else 0.0
 
     @property
@@ -141,15 +141,15 @@ class LeaderElector:
 
     @property
     def transitions(self) -> int:
-        """How often the lease had changed hands when it was last seen. While this one leads it is the number of its term.
+        """Number of changes of the holder when the lease was last read. While this process leads, it identifies its term.
 
-        It grows with each new holder, so that a store can refuse what an earlier one still writes. A Lease that is deleted starts over.
+        It grows with each new holder, so that a store can reject late writes of earlier ones. It starts over if the Lease is deleted.
         """
         return self._seen.record.transitions if self._seen is not None else 0
 
     @property
     def log_fields(self) -> dict[str, str]:
-        """Fields for ``log_context``: the lease and its term, so that logs of two leaders can be told apart."""
+        """Fields for ``log_context``: the lease and its term, so that logs of two leaders can be distinguished."""
         return {"lease": str(self.config), "lease_transitions": str(self.transitions)}
 
     def assert_leading(self) -> None:
@@ -162,34 +162,37 @@ class LeaderElector:
             raise LeaseLost(self._loss() if self._leads else f'"{self.config.identity}" does not lead ({self.config})')
 
     def check(self, tolerance: float = TOLERANCE) -> None:
-        """Health: fails only if this process leads, and has neither renewed nor noticed that it could not (behaviour I128).
+        """Check that this process does not lead with an expired lease that it has not noticed (behaviour I128).
 
         Raises:
-            LeaseLost: the last renewal is older than the lease and ``tolerance`` seconds.
+            LeaseLost: the last renewal is older than the lease duration plus ``tolerance`` seconds.
         """
         if self._leads and self._clock.now() - self._renewed > self.config.lease_duration + tolerance:
             raise LeaseLost(f"failed election to renew leadership on lease {self.config.name}")
 
     @contextmanager
     def leading(self, *clients: Client) -> Iterator[None]:
-        """What runs in the block, tasks begun there included, is a leader's work: its log records say which term they are from, and its
-        writes through ``clients`` (default: this elector's own) are refused with ``LeaseLost``, unsent, from the moment in which this
-        process leads no longer. So a reconcile that wakes up after a standstill cannot write before somebody has looked.
+        """Mark the block, and tasks started in it, as the work of a leader.
 
-        Reads go through, and so do writes of tasks that were begun elsewhere. What was sent before is on its way.
+        Its log records carry the term. Its writes through ``clients`` (default: this elector's client) are refused with ``LeaseLost``,
+        without being sent, from the moment at which this process does not lead any more. So a reconcile that continues after a suspension
+        of the process cannot write.
+
+        Reads are not checked, nor are writes of tasks that were started elsewhere. Requests that were sent before may still be executed.
         """
         with log_context(**self.log_fields), fenced(self.assert_leading, clients or (self._client,)):
             yield
 
     def metrics(self, registry: CollectorRegistry | None = None) -> Callable[[], None]:
         """Show client-go's ``leader_election_master_status{name}`` and ``leader_election_slowpath_total{name}``, until the returned
-        function is called. ``registry`` None is prometheus_client's default one."""
+        function is called. If ``registry`` is None, prometheus_client's default one is used.
+        """
         from kubeloop.controller.metrics import show_elector
 
         return show_elector(self, registry)
 
     async def acquire(self) -> None:
-        """Return when this process leads. Errors of the server are logged and retried without a time limit."""
+        """Wait until this process leads. Errors of the server are logged and retried without a time limit."""
         log.info("standing for election: %s as %s", self.config, self.config.identity)
         while not await self._win():
             await self._clock.sleep(self.config.retry_period * (1 + JITTER * self._rng.random()))
@@ -198,7 +201,7 @@ class LeaderElector:
         """Renew until the lease is lost. To stop, cancel it, and call ``release`` when the protected work has ended.
 
         Raises:
-            LeaseLost: this process leads no longer, or has not been able to renew within ``renew_deadline``.
+            LeaseLost: this process does not lead any more, or has not been able to renew within ``renew_deadline``.
         """
         try:
             while True:
@@ -216,8 +219,8 @@ class LeaderElector:
 
         Returns True if other candidates need not wait now.
 
-        Only when everything that the lease protects has ended. Tries for ``renew_deadline`` seconds at most; a write of our own that is
-        still on its way makes it read again (behaviours I125, I126). Never raises for what the server says.
+        Call it only when all protected work has ended. It tries for at most ``renew_deadline`` seconds, and reads again if one of our own
+        writes is still in flight (behaviours I125, I126). It raises no errors of the server.
         """
         self._end_term()
         try:
@@ -231,13 +234,13 @@ class LeaderElector:
     async def run(
         self, on_started_leading: Callable[[], Awaitable[object]], on_stopped_leading: Callable[[], object] | None = None
     ) -> None:
-        """Stand for election, lead, and end: when ``on_started_leading`` has returned or raised, when the lease is lost, or when cancelled.
+        """Stand for election and lead, until ``on_started_leading`` returns or raises, the lease is lost, or the call is cancelled.
 
-        ``on_started_leading`` is cancelled when leadership ends, and awaited; after that the lease is given back (``release_on_stop``), and
-        ``on_stopped_leading`` is called: always, also if this process never led (behaviour I127).
+        ``on_started_leading`` is cancelled when leadership ends, and awaited; after that the lease is released (``release_on_stop``), and
+        ``on_stopped_leading`` is called in any case, even if this process never led (behaviour I127).
 
         Raises:
-            LeaseLost: as ``renew``.
+            LeaseLost: see ``renew``.
         """
         working: asyncio.Task[object] | None = None
 
@@ -251,7 +254,7 @@ class LeaderElector:
             await self._lead(working)
         finally:
             try:
-                # The next leader must not meet our work: if that did not end, because a second cancellation cut the wait
+                # The next leader must not overlap with our work: if it did not end because a second cancellation cut the wait
                 # for it short, others wait for the lease to expire.
                 if self.config.release_on_stop and (working is None or working.done()):
                     await self.release()
@@ -266,7 +269,7 @@ class LeaderElector:
             await asyncio.wait((working, renewing), return_when=asyncio.FIRST_COMPLETED)
         finally:
             try:
-                await _end(working)  # The lease is renewed until it has ended.
+                await _end(working)  # The lease is renewed until the work has ended.
             finally:
                 await _end(renewing)
         failure = None if working.cancelled() else working.exception()
@@ -281,7 +284,7 @@ class LeaderElector:
         if not await self._attempt(self._clock.now() + self.config.renew_deadline):
             return False
         self._leads = True
-        if not self.is_leader:  # The answer came too late to be of use: this process stood still.
+        if not self.is_leader:  # The response came too late, because this process was suspended.
             self._leads = False
             return False
         log.info("became leader: %s as %s, term %d", self.config, self.config.identity, self.transitions)
@@ -292,7 +295,7 @@ class LeaderElector:
         """Try once to get or renew the lease. Return whether the Lease was written.
 
         Raises:
-            LeaseLost: this process led, and the server says that its term is over.
+            LeaseLost: this process led, and the server's record shows that its term is over.
         """
         try:
             return await within(self._clock, until - self._clock.now(), self._try())
@@ -330,7 +333,7 @@ class LeaderElector:
                 self.slow_renewals += renewal
                 return await self._write(wanted)
             case LeaseWrite():
-                # No process holds it. But another one may have held it since our last renewal: this would be another term.
+                # The lease is free, but another process may have held it since our last renewal: this would be another term.
                 why = "it was given back or taken away"
             case LeaseHeld(holder):
                 why = f'"{holder}" holds it'
@@ -345,14 +348,14 @@ class LeaderElector:
         sent = self._clock.now()
         try:
             await self._request(self._lock.create(record) if create else self._lock.update(record))
-        except (Conflict, AlreadyExists) as error:  # Somebody was faster: how elections are decided.
+        except (Conflict, AlreadyExists) as error:  # Another candidate was faster, which decides the election.
             log.debug("lease %s: %s", self.config, error)
             return False
         except (KubeloopError, TimeoutError) as error:
             self._complain(f"cannot be written: {str(error) or 'no answer in time'}")
             return False
         self._seen = LeaseObservation(record, self._clock.now())
-        # From when it was sent: the server may have counted from then on.
+        # Counted from the time of sending, since the server may count from then on.
         self._renewed = sent
         self._complaint = ""
         return True
@@ -400,7 +403,7 @@ class LeaderElector:
                 log.exception("lease %s: on_new_leader raised", self.config)
 
     def _complain(self, problem: str, usual: str = "") -> None:
-        """A problem gets one line in the log, not one for each try."""
+        """Log a problem once, not at each attempt."""
         if problem and problem != self._complaint:
             log.warning("lease %s %s; trying again", self.config, problem)
         elif usual:
@@ -416,6 +419,6 @@ class LeaderElector:
 
 
 async def _end(task: asyncio.Task[Any]) -> None:
-    """Cancel it and wait for its end; what it raises is the caller's to look at."""
+    """Cancel a task and wait for its end. The caller checks its exception."""
     task.cancel()
     await asyncio.wait((task,))

@@ -1,4 +1,4 @@
-"""The last look before a leader's write leaves this process: is it still the leader?"""
+"""Fence: checks leadership immediately before a leader's write is sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _READS = frozenset(("get", "list", "watch", "GET", "HEAD", "OPTIONS"))
 
 
 class _Fence(Hook):
-    """Asks the check of the task that sends; others pass."""
+    """Hook of a client that calls the check of the sending task, if it has one."""
 
     def sending(self, request: SentRequest) -> None:
         check = _check.get()
@@ -24,7 +24,7 @@ class _Fence(Hook):
 
 
 def guard(client: Client) -> Callable[[], None]:
-    """Check writes through ``client`` from now on. Return a function that ends the checks."""
+    """Check the writes through ``client`` from now on. Return a function that stops the checks."""
     return client.transport.add_hook(_Fence())
 
 

@@ -1,4 +1,4 @@
-"""The Lease of an election: which one, the candidate and its three times; its record, and what a candidate does with what it read."""
+"""The Lease of an election: its configuration, its record, the rules of a candidate, and reads and writes of the Lease."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kubeloop.meta import AlreadyExists, ConfigError, Conflict, KubeloopError, N
 from kubeloop.timing import Clock
 from kubeloop.transport import logger_with_context
 
-#: Waits between tries are stretched by up to this part of themselves while somebody else leads (client-go's JitterFactor).
+#: Random extra share of the wait between attempts while another candidate leads (client-go's JitterFactor).
 JITTER = 1.2
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -27,7 +27,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def unique_identity() -> str:
-    """Return a name that no other candidate has, nor a later run of this program: the host's (a pod's) name and a random part."""
+    """Return a name that differs from those of all other candidates and runs: the host name (of a pod: its name) and a random part."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
@@ -38,7 +38,7 @@ class LeaseConfig:
     Args:
         name: Name of the Lease.
         namespace: Its namespace.
-        identity: Must differ between candidates, or all that share it lead at the same time. Default: ``unique_identity()``.
+        identity: Must differ between candidates; candidates that share it would lead at the same time. Default: ``unique_identity()``.
         lease_duration: Seconds without a renewal after which another candidate takes over; whole seconds.
         renew_deadline: Seconds without a successful renewal after which the leader stops, by its own clock. The difference to
             ``lease_duration`` covers clocks of different speed, and is the time that work has to end before another leader begins.
@@ -48,7 +48,7 @@ class LeaseConfig:
         coordinated: The server chooses among LeaseCandidates; see ``LeaseCandidate``.
 
     Raises:
-        ConfigError: these times do not exclude two leaders, or a name is invalid (behaviour I120).
+        ConfigError: the times do not exclude two simultaneous leaders, or a name is invalid (behaviour I120).
 
     Example:
         >>> config = LeaseConfig("my-operator", "ops", lease_duration=30, renew_deadline=20)
@@ -95,7 +95,9 @@ class LeaseConfig:
 
     @property
     def request_timeout(self) -> float:
-        """Seconds for one request: half of the renew deadline, so that a hanging request leaves time for another (controller-runtime's)."""
+        """Seconds for one request: half of the renew deadline, so that a hanging request leaves time for another (as in
+        controller-runtime).
+        """
         return self.renew_deadline / 2
 
     def __str__(self) -> str:
@@ -137,7 +139,7 @@ class LeaseRecord:
         )
 
     def spec(self) -> LeaseSpec:
-        """As a spec; the two fields of coordinated election only if they are set, as older servers do not know them."""
+        """Return the record as a spec. The fields of coordinated election are included only if set, since older servers lack them."""
         return LeaseSpec(
             holder_identity=self.holder,
             lease_duration_seconds=self.duration,
@@ -149,14 +151,14 @@ class LeaseRecord:
         )
 
 
-# The rules of an election, without I/O and without a clock: what was seen when, and what may be written now.
+# The rules of an election, without I/O and clock: they decide from the observed records what may be written now.
 #
 # Source: client-go tools/leaderelection (tryAcquireOrRenew, tryCoordinatedRenew); behaviours I121 to I123, I130.
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseObservation:
-    """The record last seen, and the local monotonic time in seconds at which it was first seen so."""
+    """The record last read, and the local monotonic time in seconds at which it was first read in this state."""
 
     record: LeaseRecord
     at: float
@@ -166,14 +168,16 @@ class LeaseObservation:
         return self if record == self.record else LeaseObservation(record, now)
 
     def alive(self, now: float) -> bool:
-        """Whether its holder may still lead. Counted from when the record was *seen* to change, by the local clock alone: a time of day
-        that another machine wrote is never compared with ours."""
+        """Return whether the holder may still lead.
+
+        The duration counts from the local time at which the record was seen to change. Times of other machines are not used.
+        """
         return self.at + self.record.duration > now
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseWrite:
-    """The record to write. ``renewal``: this candidate holds the lease already."""
+    """The decision to write a record. ``renewal``: this candidate holds the lease already."""
 
     record: LeaseRecord
     renewal: bool
@@ -181,41 +185,41 @@ class LeaseWrite:
 
 @dataclass(frozen=True, slots=True)
 class LeaseHeld:
-    """Another candidate holds the lease."""
+    """The decision not to write, because another candidate holds the lease."""
 
     holder: str
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRefused:
-    """In a coordinated election: not ours to write, for the reason in ``why``."""
+    """The decision not to write in a coordinated election, for the reason in ``why``."""
 
     why: str
 
 
 def first(identity: str, duration: int, wall: datetime) -> LeaseRecord:
-    """For a Lease that does not exist."""
+    """Return the record for a Lease that does not exist yet."""
     return LeaseRecord(identity, duration, wall, wall)
 
 
 def renewed(record: LeaseRecord, duration: int, wall: datetime) -> LeaseRecord:
-    """Our own record, renewed: transitions and the time of acquisition stay (behaviour I122)."""
+    """Return the own record renewed. Transitions and the time of acquisition stay (behaviour I122)."""
     return replace(record, duration=duration, renewed=wall)
 
 
 def released(record: LeaseRecord, wall: datetime) -> LeaseRecord:
-    """Given back: without a holder, for one second; transitions stay (behaviour I125)."""
+    """Return the record of a release: without a holder, with a duration of one second; transitions stay (behaviour I125)."""
     return LeaseRecord("", 1, wall, wall, record.transitions)
 
 
 def after_read(seen: LeaseObservation, identity: str, duration: int, now: float, wall: datetime) -> LeaseWrite | LeaseHeld:
-    """Return what a candidate does after it has read the Lease.
+    """Return the decision of a candidate that has read the Lease.
 
     Args:
         seen: The record, and when it last changed.
         identity: The candidate.
         duration: Lease duration in seconds.
-        now: Monotonic time before the read: an expiry that is noticed too late is safe, an expiry that is noticed too early is not.
+        now: Monotonic time before the read: noticing an expiry too late is safe, noticing it too early is not.
         wall: Time of day, for the record.
 
     Returns:
@@ -232,19 +236,19 @@ def after_read(seen: LeaseObservation, identity: str, duration: int, now: float,
 def after_coordinated_read(
     seen: LeaseObservation, identity: str, duration: int, now: float, wall: datetime
 ) -> LeaseWrite | LeaseHeld | LeaseRefused:
-    """Return what a candidate does after it has read the Lease, if the server chooses the holder.
+    """Return the decision of a candidate that has read the Lease in an election in which the server chooses the holder.
 
     A holder renews only a lease that the server assigned to it, and only until the server prefers another candidate (behaviour I130).
 
     Args:
-        seen: As of ``after_read``.
-        identity: As of ``after_read``.
-        duration: As of ``after_read``.
-        now: As of ``after_read``.
-        wall: As of ``after_read``.
+        seen: See ``after_read``.
+        identity: See ``after_read``.
+        duration: See ``after_read``.
+        now: See ``after_read``.
+        wall: See ``after_read``.
 
     Returns:
-        As ``after_read``; or that the server prefers another candidate.
+        The result of ``after_read``, or ``LeaseRefused`` if the server prefers another candidate.
     """
     record = seen.record
     if record.holder != identity:
@@ -259,7 +263,7 @@ def after_coordinated_read(
 class LeaseLock:
     """Reads and writes one Lease. Each write requires the version that was last read or written here.
 
-    Annotations, labels of others and unknown fields of the Lease survive.
+    Annotations, foreign labels and unknown fields of the Lease are preserved.
     """
 
     def __init__(self, client: Client, config: LeaseConfig) -> None:
@@ -277,10 +281,10 @@ class LeaseLock:
         return LeaseRecord.of(self.lease.spec)
 
     async def create(self, record: LeaseRecord) -> None:
-        """Make the Lease.
+        """Create the Lease.
 
         Raises:
-            AlreadyExists: somebody was faster. NotFound: the namespace does not exist.
+            AlreadyExists: another candidate was faster. NotFound: the namespace does not exist.
         """
         metadata = ObjectMeta(name=self._config.name, namespace=self._config.namespace, labels=dict(self._config.labels))
         self.lease = await self._client.create(Lease(metadata=metadata, spec=record.spec()))
@@ -289,18 +293,18 @@ class LeaseLock:
         """Replace the record, if the Lease has the version last seen.
 
         Raises:
-            Conflict: somebody wrote in between. NotFound: the Lease was deleted.
+            Conflict: another program wrote in between. NotFound: the Lease was deleted.
         """
         if self.lease is None:
             raise KubeloopError(f"lease {self._config}: nothing was read or created yet")
-        # A fresh copy of the document each time: a failed write must not leave its values in the next one.
+        # A new copy of the document each time: a failed write must not leave its values in the next one.
         changed = copy.deepcopy(self.lease)
         changed.spec = record.spec()
         changed.metadata.labels.update(self._config.labels)
         self.lease = await self._client.update(changed)
 
 
-# A candidate of coordinated election (KEP-4355): tells the server that it stands, and answers when the server asks whether it still does.
+# A candidate of coordinated election (KEP-4355): announces itself to the server, and answers its pings.
 #
 # The server chooses the holder among candidates by their versions; the elector (``coordinated=True``) then renews. Source: client-go
 # tools/leaderelection/leasecandidate.go; behaviour I130.
@@ -312,7 +316,7 @@ log = logger_with_context("kubeloop.controller.election")
 RENEWAL = 300.0
 LOOK = 2.0
 
-# The class knows its own path; only discovery knows whether anything is there.
+# The class has its path; only discovery shows whether the server serves it.
 _ASKED = Unstructured.of("coordination.k8s.io/v1beta1", "LeaseCandidate")
 
 
@@ -363,10 +367,10 @@ class LeaseCandidate:
         self._clock = clock or client.clock
 
     async def run(self) -> None:
-        """Until cancelled.
+        """Announce the candidate and answer pings until cancelled.
 
         Raises:
-            UnknownKind: the server has no LeaseCandidates; coordinated election is not possible there.
+            UnknownKind: the server does not serve LeaseCandidates, so coordinated election is not possible.
         """
         renewed: float | None = None
         looked = False
@@ -389,7 +393,7 @@ class LeaseCandidate:
             await self._clock.sleep(self._look)
 
     async def _ensure(self, *, due: bool) -> bool:
-        """Whether it was written."""
+        """Create the candidate, or renew it if it is due or pinged. Return whether it was written."""
         now, namespace = self._clock.wall(), self._config.namespace
         try:
             found = await self._client.get(CandidateObject, self._config.identity, namespace=namespace)

@@ -1,4 +1,4 @@
-"""Events: what a controller tells users about an object, as ``kubectl describe`` and ``kubectl events`` show it."""
+"""Kubernetes events that a controller records about an object, shown by ``kubectl describe`` and ``kubectl events``."""
 
 from kubeloop.controller.events.correlation import EventLimits
 from kubeloop.controller.events.occurrence import EventSubject, EventType, Occurrence

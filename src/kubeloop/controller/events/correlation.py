@@ -1,7 +1,4 @@
-"""Which core/v1 events are written, combined, counted or dropped. No I/O; time is the clock's.
-
-Order and figures: client-go tools/record/events_cache.go (similar events are combined, then counted, then filtered); behaviours J131-J133.
-"""
+"""Correlation of core/v1 events: decides which occurrences are written, combined, counted or dropped. No I/O; time is the clock's."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ V = TypeVar("V")
 
 
 class LruDict(Generic[K, V]):
-    """At most ``capacity`` entries; the one unused for longest is forgotten for a new one.
+    """A dict of at most ``capacity`` entries. A new entry replaces the least recently used one.
 
     Raises:
         ValueError: a capacity below 1.
@@ -35,20 +32,20 @@ class LruDict(Generic[K, V]):
         return len(self._entries)
 
     def get(self, key: K) -> V | None:
-        """The entry, which counts as used."""
+        """Return the entry, and mark it as used; None if there is none."""
         entry = self._entries.get(key)
         if entry is not None:
             self._entries.move_to_end(key)
         return entry
 
     def put(self, key: K, entry: V) -> V | None:
-        """Keep it; returns the entry that had to go for it."""
+        """Add an entry. Return the least recently used entry if it was removed, else None."""
         self._entries[key] = entry
         self._entries.move_to_end(key)
         return self._entries.popitem(last=False)[1] if len(self._entries) > self._capacity else None
 
     def oldest(self) -> tuple[K, V] | None:
-        """The one unused for longest; looking is no use."""
+        """Return the least recently used entry without marking it as used."""
         key = next(iter(self._entries), None)
         return None if key is None else (key, self._entries[key])
 
@@ -56,7 +53,7 @@ class LruDict(Generic[K, V]):
         return self._entries.pop(key, None)
 
     def values(self) -> list[V]:
-        """All, the one unused for longest first."""
+        """Return all entries, the least recently used first."""
         return list(self._entries.values())
 
 
@@ -65,7 +62,7 @@ COMBINED = "(combined from similar events): "
 
 @dataclass(frozen=True, slots=True)
 class EventWrite:
-    """An event to write. ``exists``: it was written before, so it is patched, and created only if it is gone (behaviour J135)."""
+    """An event to write. ``exists``: it was written before, so it is patched, and created only if it was deleted (behaviour J135)."""
 
     namespace: str
     name: str
@@ -77,7 +74,7 @@ class EventWrite:
 
 
 class CorrelationResult(NamedTuple):
-    """The result of correlation. ``spam``: the occurrence was dropped. Neither written nor dropped: it was only counted."""
+    """The result of correlation: the event to write, if any. ``spam``: the occurrence was dropped. Otherwise it was only counted."""
 
     writes: tuple[EventWrite, ...] = ()
     spam: bool = False
@@ -93,7 +90,7 @@ class Correlator(Protocol):
         """Return the writes that are due although no event was added."""
 
     def next_due(self) -> float | None:
-        """Seconds until ``due`` may have something; None when nothing waits."""
+        """Return the seconds until ``due`` may return writes; None if no event waits."""
 
     def rest(self) -> list[EventWrite]:
         """Return the counted but unwritten events, when the recorder ends."""
@@ -118,17 +115,17 @@ class EventLimits:
     """Limits of one recorder for events of core/v1; the defaults are client-go's.
 
     Args:
-        burst: Events about one object at once.
-        refill: Seconds after which one more is allowed.
-        similar: Different messages within ``interval``, from which on similar events become one combined event.
+        burst: Number of events about one object that are written without delay.
+        refill: Seconds after which one more event is allowed.
+        similar: Number of different messages within ``interval`` from which on similar events are combined into one.
         interval: Seconds between similar events.
-        capacity: Objects and events that are remembered.
+        capacity: Number of objects and events that are remembered.
         spam_key: Groups events for ``burst``. Default: by object.
         similar_key: Groups events for ``similar``. Default: by object and reason.
         message: Returns the text of a combined event.
 
     Raises:
-        ValueError: a number of 0 or below.
+        ValueError: a number is not above 0.
 
     Example:
         >>> EventLimits(burst=5, refill=60).similar
@@ -151,7 +148,7 @@ class EventLimits:
 
 
 class SpamFilter:
-    """At most so many events about one object (behaviour J133)."""
+    """Limits the number of events about one object (behaviour J133)."""
 
     def __init__(self, limits: EventLimits, clock: Clock) -> None:
         self._limits, self._clock = limits, clock
@@ -204,9 +201,9 @@ class _Counted:
 
 
 class CoreCorrelator:
-    """Counts the same event again (behaviour J131), after similar ones were combined, before too many are dropped.
+    """Correlates core/v1 events: combines similar ones, then counts repeated ones (behaviour J131), then drops too many about one object.
 
-    Dropped events are counted: the next event that passes shows the true number.
+    Dropped events are counted: the next written event has the complete count.
     """
 
     def __init__(self, limits: EventLimits, clock: Clock, name: Callable[[str], str] = event_name) -> None:
@@ -238,7 +235,7 @@ class CoreCorrelator:
 
 
 def namespace_of(occurrence: Occurrence) -> str:
-    """Where the event lives: beside its object, and in "default" for a cluster-scoped one (behaviour J137)."""
+    """Return the namespace of an event: that of its object, or "default" for a cluster-scoped object (behaviour J137)."""
     return occurrence.subject.namespace or "default"
 
 

@@ -1,4 +1,4 @@
-"""An occurrence: what happened to which object, checked and cut to what every API server takes. No I/O, no clock.
+"""An occurrence to report about an object, validated and truncated to the limits of API servers. No I/O, no clock.
 
 Limits: pkg/apis/core/validation/events.go, in bytes of UTF-8, as the server counts them.
 """
@@ -19,7 +19,7 @@ EventType = Literal["Normal", "Warning"]
 
 LONGEST_MESSAGE = 1024
 LONGEST_WORD = 128
-#: Names of events end in a number that must differ within a nanosecond too.
+#: Sequence for the numbers in names of events, which must differ even within a nanosecond.
 _SEQUENCE = itertools.count()
 
 
@@ -46,7 +46,7 @@ class EventSubject(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    """One occurrence to report at a ``time``. ``action`` is what the controller did or tried to do because of it.
+    """One occurrence to report at a ``time``. ``action`` is the action that the controller took or tried because of it.
 
     Example:
         >>> subject = EventSubject("v1", "Pod", "shop", "web-0", uid="7c9e")
@@ -77,7 +77,7 @@ def occurrence_of(
     field_path: str = "",
     annotations: Mapping[str, str] | None = None,
 ) -> Occurrence:
-    """Return an occurrence that a server accepts: long texts are cut.
+    """Return an occurrence that a server accepts. Long texts are truncated.
 
     Args:
         obj: The object that the event is about.
@@ -85,13 +85,13 @@ def occurrence_of(
         reason: A CamelCase word for machines.
         message: A sentence or an error for people.
         at: Time of the occurrence.
-        action: What was done or tried; a CamelCase word.
+        action: The action that was taken or tried; a CamelCase word.
         related: Another object.
         field_path: The part of ``obj``, such as ``spec.containers{nginx}``.
         annotations: Annotations of the event.
 
     Raises:
-        ValueError: another type than Normal and Warning, no reason, or an object without kind or name.
+        ValueError: the type is not Normal or Warning, the reason is empty, or the object has no kind or name.
     """
     if type not in ("Normal", "Warning"):
         raise ValueError(f'the type of an event is "Normal" or "Warning", not {type!r}')
@@ -114,7 +114,7 @@ def subject_of(obj: Resource) -> EventSubject:
     """Return the reference to ``obj``.
 
     Raises:
-        ValueError: it has no kind or no name, so that the event could not be found.
+        ValueError: the object has no kind or no name.
     """
     metadata = obj.metadata
     if not obj.kind or not obj.api_version or not metadata.name:
@@ -125,12 +125,12 @@ def subject_of(obj: Resource) -> EventSubject:
 def cut(text: str, limit: int) -> str:
     """Return ``text`` in at most ``limit`` bytes of UTF-8, without a partial character."""
     encoded = text.encode("utf-8", "replace")
-    # Decoded again even if short enough: a lone surrogate, as from a file's name, is nothing that could be sent.
+    # Decoded again even if short enough: a lone surrogate, as from a file name, cannot be sent.
     return encoded[:limit].decode("utf-8", "ignore")
 
 
 def event_name(subject: str) -> str:
-    """Return a new name for an event about an object; a random one if the object's name is no prefix (too long, or ``system:x``)."""
+    """Return a new name for an event about an object; a random name if the object's name is not a valid prefix (too long, ``system:x``)."""
     number = (time.time_ns() + next(_SEQUENCE)) & 0xFFFFFFFFFFFFFFFF
     name = f"{subject}.{number:x}"
     return str(uuid.uuid4()) if dns1123_subdomain(name) else name

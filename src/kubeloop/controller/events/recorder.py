@@ -1,6 +1,6 @@
-"""Event recorder: tells users what a controller did to an object, as ``kubectl describe`` and ``kubectl events`` show it.
+"""Event recorder: records events about objects, which ``kubectl describe`` and ``kubectl events`` show to users.
 
-Recording never waits, never raises, and never slows a reconcile: what cannot be sent is dropped and counted.
+Recording never waits, raises or delays a reconcile: events that cannot be sent are dropped and counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logger_with_context("kubeloop.controller.events")
 
-#: Seconds that the end of a recorder waits for unsent events, by default.
+#: Default seconds for which a recorder waits for unsent events at its end.
 FLUSH = 2.0
 
 
@@ -40,8 +40,8 @@ class EventRecorder:
         Memory is bounded: 1000 waiting events, 4096 remembered ones.
 
     Not guaranteed
-        That an event arrives. These are dropped: events that the server refuses, or does not answer in 12 tries 10 s apart, more than
-        1000 waiting, too many about one object (core/v1), and invalid events. See ``dropped``, ``counts`` and ``metrics``.
+        Delivery. These events are dropped: events that the server rejects or does not answer in 12 attempts 10 s apart, events beyond 1000
+        waiting ones, too many about one object (core/v1), and invalid events. See ``dropped``, ``counts`` and ``metrics``.
 
     It is an async context manager: leaving it sends waiting events for up to ``flush`` seconds. Events that are recorded before it is
     entered are sent then.
@@ -55,7 +55,7 @@ class EventRecorder:
         rng: Source of jitter. None: a new ``random.Random``.
 
     Raises:
-        ValueError: a component that a sink's API would refuse.
+        ValueError: a sink's API would reject the component.
 
     Example:
         >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
@@ -104,7 +104,7 @@ class EventRecorder:
             endings, self._endings = self._endings, []
             for end in endings:
                 end()
-            # A cancellation may come before a sender has begun to close.
+            # A cancellation may arrive before a sender has begun to close.
             await finish(close_all(*(partial(sender.close, 0.0) for _, sender in self._senders)))
 
     def normal(
@@ -118,16 +118,16 @@ class EventRecorder:
         field_path: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Record an event of type Normal.
+        """Record an event of type Normal. The arguments are those of ``event``.
 
         Args:
-            obj: As of ``event``.
-            reason: As of ``event``.
-            message: As of ``event``.
-            action: As of ``event``.
-            related: As of ``event``.
-            field_path: As of ``event``.
-            annotations: As of ``event``.
+            obj: The object that the event is about.
+            reason: A CamelCase word for machines.
+            message: A sentence or an error for people.
+            action: See ``event``.
+            related: See ``event``.
+            field_path: See ``event``.
+            annotations: See ``event``.
         """
         self.event(obj, "Normal", reason, message, action=action, related=related, field_path=field_path, annotations=annotations)
 
@@ -142,16 +142,16 @@ class EventRecorder:
         field_path: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Record an event of type Warning, for problems that a person may have to solve.
+        """Record an event of type Warning, for problems that a person may have to solve. The arguments are those of ``event``.
 
         Args:
-            obj: As of ``event``.
-            reason: As of ``event``.
-            message: As of ``event``.
-            action: As of ``event``.
-            related: As of ``event``.
-            field_path: As of ``event``.
-            annotations: As of ``event``.
+            obj: The object that the event is about.
+            reason: A CamelCase word for machines.
+            message: A sentence or an error for people.
+            action: See ``event``.
+            related: See ``event``.
+            field_path: See ``event``.
+            annotations: See ``event``.
         """
         self.event(obj, "Warning", reason, message, action=action, related=related, field_path=field_path, annotations=annotations)
 
@@ -174,7 +174,7 @@ class EventRecorder:
             type: "Normal" or "Warning".
             reason: A CamelCase word for machines (cut at 128 bytes).
             message: A sentence or an error for people (cut at 1024 bytes).
-            action: What was done or tried; a CamelCase word.
+            action: The action that was taken or tried; a CamelCase word.
             related: Another object that the event concerns.
             field_path: The part of ``obj`` that it is about, such as ``spec.containers{nginx}``.
             annotations: Annotations of the event.
@@ -202,7 +202,7 @@ class EventRecorder:
 
     @property
     def sent(self) -> int:
-        """Requests that created or changed an event, of all sinks."""
+        """Number of requests that created or changed an event, of all sinks."""
         return sum(sender.counts.sent for _, sender in self._senders)
 
     @property
@@ -212,7 +212,7 @@ class EventRecorder:
 
     @property
     def waiting(self) -> int:
-        """Occurrences that are still to be sent, of all sinks."""
+        """Number of unsent occurrences, of all sinks."""
         return sum(sender.waiting for _, sender in self._senders)
 
     @property

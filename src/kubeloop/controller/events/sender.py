@@ -1,4 +1,4 @@
-"""The sender of one sink: a queue, a memory and a task that writes to the server; it never waits for anything else.
+"""The sender of one sink: a queue, a correlator and a task that writes to the server. Senders do not wait for each other.
 
 Rules of sending: client-go tools/record/event.go, tools/events/event_broadcaster.go; behaviours J134-J136, J139.
 """
@@ -21,14 +21,15 @@ from kubeloop.tasks import end_tasks, wait_within
 from kubeloop.timing import Clock
 from kubeloop.transport import logger_with_context
 
-#: ``invalid``: no event could be made of it. ``full``: too many waited. ``spam``: too many about one object. ``refused``: by the server.
-#: ``unanswered``: no answer in all tries. ``failed``: a function of the caller's raised. ``closed``: after the end, or not sent before it.
+#: ``invalid``: the event is invalid. ``full``: too many waited. ``spam``: too many about one object. ``refused``: by the server.
+#: ``unanswered``: no response. ``failed``: a function of the caller raised. ``closed``: after the end, or not sent before it.
 DropReason = Literal["invalid", "full", "spam", "refused", "unanswered", "failed", "closed"]
 
 
 class EventCounts:
-    """Counts since the start: ``recorded`` occurrences, ``sent`` requests that succeeded, ``counted`` occurrences that only raised a count
-    that is written later.
+    """Counts since the start.
+
+    ``recorded``: occurrences. ``sent``: successful requests. ``counted``: occurrences that only raised a count, which is written later.
     """
 
     def __init__(self) -> None:
@@ -44,7 +45,7 @@ class EventCounts:
 
     @property
     def dropped(self) -> Mapping[DropReason, int]:
-        """A copy, by reason."""
+        """Number of dropped occurrences by reason, as a copy."""
         with self._lock:
             return dict(self._dropped)
 
@@ -57,18 +58,18 @@ class EventCounts:
             self._dropped[why] += number
 
 
-# The sender of one sink: a queue, a memory and a task that writes to the server; it never waits for anything else.
+# The sender of one sink: a queue, a correlator and a task that writes to the server.
 #
 # Rules of sending: client-go tools/record/event.go, tools/events/event_broadcaster.go; behaviours J134-J136, J139.
 
 
 log = logger_with_context("kubeloop.controller.events")
 
-#: client-go's figures: events that wait to be sent, tries of one event, seconds between tries.
+#: client-go's limits: waiting events, attempts to send an event, seconds between attempts.
 QUEUE = 1000
 TRIES = 12
 PAUSE = 10.0
-#: Seconds until the next event is sent after a defect.
+#: Seconds until the next event is sent after an unexpected error.
 _AFTER_DEFECT = 1.0
 
 
@@ -104,17 +105,17 @@ class EventSender:
 
     @property
     def waiting(self) -> int:
-        """How many occurrences wait."""
+        """Number of waiting occurrences."""
         return len(self._waiting)
 
     def start(self) -> None:
-        """Start sending, waiting occurrences too."""
+        """Start sending, first the waiting occurrences."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._task = asyncio.create_task(self._run(), name=self._name)
         self._wake.set()
 
     def put(self, occurrence: Occurrence) -> None:
-        """Have it sent."""
+        """Add an occurrence to the queue, or drop it if the queue is full or closed."""
         self.counts.record()
         if self._closing or len(self._waiting) >= QUEUE:
             self._drop("closed" if self._closing else "full", occurrence)
@@ -129,7 +130,7 @@ class EventSender:
             log.debug("the event loop has ended; events are no longer sent")
 
     async def close(self, flush: float) -> None:
-        """Send each waiting occurrence once, for up to ``flush`` seconds in all, and stop."""
+        """Send each waiting occurrence once, for up to ``flush`` seconds in total, and stop."""
         self._closing = True
         task, self._task = self._task, None
         if task is None:
@@ -151,12 +152,12 @@ class EventSender:
                 if await self._step():
                     return
             except Exception:
-                # A defect costs the events of one step, and not all that are still to come.
+                # An unexpected error loses the events of one step, not the later ones.
                 log.exception("%s: events could not be sent and are dropped", self._name)
                 await self._clock.sleep(_AFTER_DEFECT)
 
     async def _step(self) -> bool:
-        """Send the due events, or wait for them; True when everything was sent after ``close``."""
+        """Send the due events, or wait for them. Return True once everything was sent after ``close``."""
         for write in self._correlator.due():
             await self._deliver(write)
         if self._waiting:
@@ -203,10 +204,10 @@ class EventSender:
                     self._refused(write, error)
                     return
                 if not write.exists:
-                    # An earlier try arrived, though its answer did not: no other process makes this name.
+                    # An earlier attempt succeeded although its response was lost: no other process makes this name.
                     self.counts.sent += 1
                     return
-                # Gone when it was to be patched, there again when it was to be created: patch it.
+                # It was missing at the patch and exists at the creation: patch it.
                 log.debug('event "%s" came back', write.occurrence.reason)
             except ApiError as error:
                 self._refused(write, error)
@@ -237,9 +238,9 @@ class EventSender:
 
     def _refused(self, write: EventWrite, error: ApiError) -> None:
         self.counts.drop("refused")
-        # The usual cases: the end of a namespace's life, where nothing new may be created; and somebody else's event of that name.
+        # The usual cases: the namespace is being deleted, so nothing can be created; or another program's event has that name.
         usual = error.has_cause("NamespaceTerminating") or isinstance(error, AlreadyExists)
-        # The server's text may quote the event; the fields say enough.
+        # The server's message may quote the event; the fields are enough.
         fields = ", ".join(cause.field for cause in error.causes if cause.field)
         said = (
             f"{error.status.reason} {error.status.code}{f' ({fields})' if fields else ''}"

@@ -1,4 +1,4 @@
-"""Sinks: the two event APIs, with the requests that create and change events. Each sink has its own memory (behaviour J137)."""
+"""Sinks: the two event APIs, with the requests that create and change events. Each sink correlates independently (behaviour J137)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from kubeloop.meta.names import qualified_name
 from kubeloop.meta.time import format_micro_time
 from kubeloop.timing import Clock
 
-# Series of events.k8s.io/v1: the same event again is a number that is written now and then. No I/O; time is the clock's.
+# Series of events.k8s.io/v1: a repeated event raises a count, which is written periodically. No I/O; time is the clock's.
 #
-# Figures: client-go tools/events/event_broadcaster.go, KEP-383; behaviours J138, J139.
+# Limits: client-go tools/events/event_broadcaster.go, KEP-383; behaviours J138, J139.
 
 
 #: Seconds without another occurrence after which a series is over, and between two writes of a running series.
@@ -37,7 +37,7 @@ CAPACITY = 4096
 
 @dataclass(slots=True)
 class _Series:
-    """An event as it stands here. ``seen``, ``written``: seconds of the clock; ``told``: the count that the server has been told."""
+    """The local state of an event. ``seen``, ``written``: seconds of the clock. ``told``: the count that the server has."""
 
     write: EventWrite
     seen: float
@@ -77,9 +77,9 @@ class SeriesCorrelator:
         name: Callable[[str], str] = event_name,
     ) -> None:
         self._clock, self._finish, self._refresh, self._name = clock, finish, refresh, name
-        #: In the order of their last occurrences.
+        #: Events in the order of their last occurrences.
         self._series: LruDict[Hashable, _Series] = LruDict(capacity)
-        #: Those with a count, in the order of their last writes.
+        #: Events with a count, in the order of their last writes.
         self._counted: LruDict[Hashable, _Series] = LruDict(capacity)
 
     def observe(self, occurrence: Occurrence) -> CorrelationResult:
@@ -149,7 +149,7 @@ def _identity(occurrence: Occurrence) -> Hashable:
 
 
 class EventReporter(NamedTuple):
-    """The reporter of events: the controller, and its machine."""
+    """The reporter of events: the controller and its host."""
 
     component: str
     host: str
@@ -162,12 +162,12 @@ class EventWriter(Protocol):
         """Try once to write an event.
 
         Raises:
-            ApiError, TransportError, DeadlineError, DecodeError: as the client.
+            ApiError, TransportError, DeadlineError, DecodeError: the errors of the client.
         """
 
 
 class CoreWriter:
-    """Events of core/v1."""
+    """Writes events of core/v1."""
 
     def __init__(self, client: Client, source: EventReporter) -> None:
         self._client, self._source = client, source
@@ -177,7 +177,7 @@ class CoreWriter:
         await _patch_or_create(self._client, write, change, self.event(write))
 
     def event(self, write: EventWrite) -> CoreEvent:
-        """The whole event."""
+        """Return the complete event."""
         occurrence, source = write.occurrence, self._source
         return CoreEvent(
             metadata=_metadata(write),
@@ -197,7 +197,7 @@ class CoreWriter:
 
 
 class SeriesWriter:
-    """Events of events.k8s.io/v1."""
+    """Writes events of events.k8s.io/v1."""
 
     def __init__(self, client: Client, source: EventReporter) -> None:
         self._client, self._source = client, source
@@ -207,7 +207,7 @@ class SeriesWriter:
         await _patch_or_create(self._client, write, change, self.event(write))
 
     def event(self, write: EventWrite) -> Resource:
-        """The whole event. Without an action, which this API asks for, the reason stands for it."""
+        """Return the complete event. If the occurrence has no action, which this API requires, the reason is used."""
         from kubeloop.api.events.v1 import Event, EventSeries
 
         occurrence, source = write.occurrence, self._source
@@ -231,7 +231,7 @@ async def _patch_or_create(client: Client, write: EventWrite, change: dict[str, 
         try:
             await client.patch(type(event), write.name, change, type="merge", namespace=write.namespace)
         except NotFound:
-            pass  # It has expired at the server (behaviour J135).
+            pass  # The event has expired at the server (behaviour J135).
         else:
             return
     await client.create(event)
@@ -254,24 +254,24 @@ def _reference(subject: EventSubject) -> ObjectReference:
 
 
 class EventSink(Protocol):
-    """A place for events; anything with these two methods will do."""
+    """A destination for events. Any object with these methods can be a sink."""
 
     @property
     def api(self) -> str:
-        """Its name in metrics."""
+        """Name of the API in metrics."""
 
     def correlator(self, clock: Clock) -> Correlator:
-        """A new memory: which occurrences are written, and which are only counted."""
+        """Return a new correlator, which decides which occurrences are written and which are only counted."""
 
     def writer(self, client: Client, source: EventReporter) -> EventWriter:
-        """Writes there on behalf of ``source``; ``client`` is the recorder's."""
+        """Return a writer of events on behalf of ``source``. ``client`` is the recorder's client."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoreEvents:
     """Sink for events of core/v1: similar events are combined, repeated ones counted, and too many about one object dropped (``limits``).
 
-    ``client`` None: the recorder's client.
+    If ``client`` is None, the recorder's client is used.
 
     Example:
         >>> from kubeloop import EventRecorder
@@ -291,9 +291,9 @@ class CoreEvents:
 
 @dataclass(frozen=True, slots=True)
 class SeriesEvents:
-    """Sink for events of events.k8s.io/v1: repetition is a series, written when it starts, each 30 min and when it is over.
+    """Sink for events of events.k8s.io/v1: repeated events form a series, written when it starts, every 30 minutes, and at its end.
 
-    ``client`` None: the recorder's client.
+    If ``client`` is None, the recorder's client is used.
 
     Example:
         >>> from kubeloop import EventRecorder
@@ -307,9 +307,10 @@ class SeriesEvents:
         return SeriesCorrelator(clock)
 
     def writer(self, client: Client, source: EventReporter) -> EventWriter:
-        """
+        """Return a writer of events on behalf of ``source``.
+
         Raises:
-            ValueError: the component is no qualified name, and the server would refuse every event.
+            ValueError: the component is not a qualified name, so the server would reject every event.
         """
         wrong = qualified_name(source.component)
         if wrong:

@@ -1,1 +1,1 @@
-"""What leads to a reconcile: watches, the mapping of their events to keys, and predicates."""
+"""Watches, the mapping of their events to keys, and predicates: they decide which events lead to a reconcile."""

@@ -1,6 +1,6 @@
-"""From a changed object to the keys to reconcile: by name, owner, label, field or index, or by a function of one's own.
+"""Mappings from a changed object to the keys to reconcile: by name, owner, label, field or index, or by a custom function.
 
-A mapping reads heads only, so that it costs no decoding; ``bind`` gives it the controller's own kind at the start.
+A mapping reads heads only, so nothing is decoded. ``bind`` passes the controller's kind to it at the start.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 from kubeloop.cache import Head, Lister
 from kubeloop.meta import GroupVersion, KubeloopError, ObjectKey, Resource, kind_info
 
-#: From a state of a watched object to the keys to reconcile, at once or awaited. Keys without a cluster get that of the event.
+#: Maps a state of a watched object to the keys to reconcile; sync or async. Keys without a cluster get that of the event.
 MapHead = Callable[[Head], Iterable[ObjectKey] | Awaitable[Iterable[ObjectKey]]]
 
 
 class MappingError(KubeloopError):
-    """A mapping returned something other than keys; the text names the controller, the watched kind and the fix."""
+    """A mapping returned something other than keys; the message names the controller and the watched kind, and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +42,23 @@ class MapFunc(ABC):
 
     @abstractmethod
     def bind(self, target: MapTarget) -> MapHead:
-        """The function itself; called once for each start of the controller.
+        """Return the mapping function. Called once for each start of the controller.
 
         Raises:
-            KubeloopError: it cannot work with this target; says why.
+            KubeloopError: it cannot work with this target; the message says why.
         """
 
 
 def to_same_name(head: Head) -> list[ObjectKey]:
-    """Mapping to the object of the same namespace and name."""
+    """Map to the object with the same namespace and name."""
     return [ObjectKey("", head.namespace, head.name)]
 
 
 def to_owner(owner: type[Resource], *, namespaced: bool = True, every: bool = False) -> Callable[[Head], list[ObjectKey]]:
-    """The object of kind ``owner`` that controls the changed one; with ``every``, all owners of that kind, controllers or not.
+    """Return a mapping to the object of kind ``owner`` that controls the changed object, or with ``every`` to all its owners of that kind.
 
-    Group and kind must agree, the version need not (behaviour R217). ``namespaced`` is the scope of ``owner``: an owner of a namespaced
-    object lives in its namespace or in none.
+    Group and kind must be equal, the version need not (behaviour R217). ``namespaced``: ``owner`` is a namespaced kind, so the owner is in
+    the namespace of the changed object.
     """
     gvk = kind_info(owner).gvk
 
@@ -73,15 +73,15 @@ def to_owner(owner: type[Resource], *, namespaced: bool = True, every: bool = Fa
 
 
 def to_controller(owner: type[Resource], *, namespaced: bool = True) -> Callable[[Head], list[ObjectKey]]:
-    """The object of kind ``owner`` that controls the changed one; see ``to_owner``."""
+    """Return a mapping to the object of kind ``owner`` that controls the changed object; see ``to_owner``."""
     return to_owner(owner, namespaced=namespaced)
 
 
 @dataclass(frozen=True, slots=True)
 class to_label(MapFunc):  # noqa: N801  # used as its sisters, which are functions
-    """Mapping to the object whose name is the value of a label of the changed object; none without the label.
+    """Mapping to the object whose name is the value of a label of the changed object, if it has the label.
 
-    It is in the same namespace, or in the namespace that the label ``namespace_label`` names.
+    The object is in the same namespace, or in the namespace that the label ``namespace_label`` names.
 
     Example:
         >>> from kubeloop.controller import Controller, Watch
@@ -104,9 +104,9 @@ class to_label(MapFunc):  # noqa: N801  # used as its sisters, which are functio
 
 
 class to_field(MapFunc):  # noqa: N801  # used as its sisters, which are functions
-    """Mapping to the objects whose names stand at a path of the changed object (``spec.targetRef.name``; with ``[*]`` several).
+    """Mapping to the objects whose names are the value at a path of the changed object (``spec.targetRef.name``; with ``[*]`` several).
 
-    They are in the same namespace, or in the namespace at ``namespace_path``.
+    The objects are in the same namespace, or in the namespace at ``namespace_path``.
 
     Example:
         >>> from kubeloop.controller import Controller, Watch
@@ -134,7 +134,8 @@ class to_field(MapFunc):  # noqa: N801  # used as its sisters, which are functio
 class to_index(MapFunc):  # noqa: N801  # used as its sisters, which are functions
     """Mapping to the objects that refer to the changed object: those with its name in an index of the controller's own kind.
 
-    For a namespaced kind only objects in the namespace of the changed object count, unless that has none or ``anywhere`` is set.
+    For a namespaced kind, only objects in the namespace of the changed object are mapped to, unless it is cluster-scoped or ``anywhere`` is
+    set.
 
     Example:
         >>> from kubeloop.controller import Controller, Watch
@@ -148,7 +149,7 @@ class to_index(MapFunc):  # noqa: N801  # used as its sisters, which are functio
         self.anywhere = anywhere
 
     def bind(self, target: MapTarget) -> MapHead:
-        target.lister.heads_by_index(self.index, "")  # an index that is not there is better noticed now
+        target.lister.heads_by_index(self.index, "")  # a missing index is detected now rather than at the first event
 
         def keys(head: Head) -> list[ObjectKey]:
             heads = target.lister.heads_by_index(self.index, head.name)

@@ -1,4 +1,4 @@
-"""Predicates: which events are worth a reconcile. They read heads and projected paths, never a whole object.
+"""Predicates: decide which events lead to a reconcile. They read heads and projected paths, never a whole object.
 
 They filter reconciles, not the cache: use selectors of the informer to keep objects out of memory.
 """
@@ -44,9 +44,9 @@ class Predicate:
 
 
 def _on_update(differs: Callable[[Head, Head], bool], paths: tuple[str, ...] = ()) -> Predicate:
-    """Return a predicate that refuses updates without a difference.
+    """Return a predicate that rejects updates without a difference.
 
-    An object that was recreated between two events counts as changed, whatever its fields (behaviour T238).
+    An object that was recreated between two events counts as changed, even if its fields are equal (behaviour T238).
     """
     return Predicate(
         lambda event: (
@@ -60,7 +60,7 @@ def _on_update(differs: Callable[[Head, Head], bool], paths: tuple[str, ...] = (
 
 
 def path_changed(path: str) -> Predicate:
-    """Predicate for updates that changed the value at ``path`` (wire names: ``spec.nodeName``, ``metadata.annotations``)."""
+    """Return a predicate for updates that changed the value at ``path`` (wire names: ``spec.nodeName``, ``metadata.annotations``)."""
     return _on_update(lambda old, new: bool(old.value(path) != new.value(path)), (path,))
 
 
@@ -84,10 +84,10 @@ deletion = Predicate(
 
 
 def labels_match(selector: str | Selector) -> Predicate:
-    """Objects that have, or had before the update, labels that match.
+    """Return a predicate for objects whose labels match now, or matched before the update.
 
     Raises:
-        ValueError: the text is no label selector.
+        ValueError: the text is not a valid label selector.
     """
     parsed = parse_label_selector(selector) if isinstance(selector, str) else selector
     return Predicate(

@@ -37,16 +37,16 @@ def priority_of(event: Event[Any]) -> int:
 
 
 class KeyQueue(Protocol):
-    """A queue, as far as an enqueuer uses it."""
+    """The part of a queue that an enqueuer uses."""
 
     def add(self, item: ObjectKey, *, priority: int = 0) -> None:
         """Add a key, or raise its priority if it waits already."""
 
 
 class Debouncer:
-    """Adds a key when no event has named it for ``seconds``: the events of a burst are one addition, after the last of them.
+    """Adds a key once no event has named it for ``seconds``, so that a burst of events adds it once, after the last event.
 
-    Every event of a key starts its wait again (behaviour T233), so a key whose events never pause is not added. The addition has the
+    Every event of a key restarts its delay (behaviour T233), so a key whose events never pause is not added. The addition has the
     highest priority of the burst.
     """
 
@@ -59,7 +59,7 @@ class Debouncer:
         self._delays: Delays[ObjectKey] = Delays(clock, self._release)
 
     def __len__(self) -> int:
-        """The number of keys that wait for their events to pause."""
+        """Return the number of keys that wait for their events to pause."""
         return len(self._priorities)
 
     def add(self, item: ObjectKey, *, priority: int = 0) -> None:
@@ -78,7 +78,7 @@ class Debouncer:
 
 
 class OwnedKeys:
-    """Passes the keys that this replica owns, where replicas share them."""
+    """Forwards only the keys that this replica owns, if several replicas share the keys."""
 
     __slots__ = ("_ownership", "_sink")
 
@@ -102,7 +102,7 @@ class Enqueuer:
     __slots__ = ("_cluster", "_sink", "last_event")
 
     def __init__(self, sink: KeyQueue, cluster: str) -> None:
-        """``sink``: the queue, or a filter before it. ``cluster``: completes keys without a cluster."""
+        """Make an enqueuer. ``sink``: the queue, or a filter before it. ``cluster``: completes keys without a cluster."""
         self._sink = sink
         self._cluster = cluster
         self.last_event: Event[Any] | None = None
@@ -123,7 +123,7 @@ class Enqueuer:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Maps the events of one kind to keys, if all predicates accept them. ``to`` None: to the key of the event's own object."""
+    """Maps the events of one kind to keys, if all predicates accept them. If ``to`` is None, the key of the event's own object is used."""
 
     to: MapHead | None
     predicates: tuple[Predicate, ...] = ()
@@ -135,10 +135,10 @@ class Route:
         return all(predicate(event) for predicate in self.predicates)
 
     def check(self, answer: object) -> dict[ObjectKey, None]:
-        """Return the keys of a mapping's answer.
+        """Return the keys in the result of a mapping.
 
         Raises:
-            MappingError: the answer is something else than keys.
+            MappingError: the result is not a collection of keys.
         """
         if isinstance(answer, Iterable) and not isinstance(answer, str):
             keys = dict.fromkeys(answer)
@@ -152,7 +152,7 @@ class Route:
 
 
 class ObjectHandler:
-    """The handler of a controller's own kind without other routes: the event's object is the one to reconcile. The hot path."""
+    """The handler of a controller's own kind without other routes: the event's object is reconciled. It is the hot path."""
 
     __slots__ = ("_enqueuer", "_predicates")
 
@@ -172,7 +172,7 @@ _Pending: TypeAlias = list[tuple[Route, Awaitable[Iterable[ObjectKey]]]]
 
 
 class RouteHandler:
-    """The handler of one kind with any routes.
+    """The handler of one kind, for any number of routes.
 
     Each key is added once for an event, whichever routes and states name it (behaviours R217, R218). A route that raises does not affect
     the others; its error is raised after the keys are added.

@@ -1,4 +1,4 @@
-"""Watches and channels: what leads to reconciles, beside changes of the controller's own kind. ``Owns`` is for kinds that it creates."""
+"""Watches and channels: triggers of reconciles besides changes of the controller's own kind. ``Owns`` is for kinds that it creates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Resource)
 
 @dataclass(frozen=True, slots=True)
 class Watch(Generic[R]):
-    """Reconciles the keys that ``to`` returns whenever an object of ``kind`` changes and all ``predicates`` agree.
+    """Reconciles the keys that ``to`` returns whenever an object of ``kind`` changes and all ``predicates`` accept the event.
 
     ``to`` is called with the new state and, for an update, with the old one too (so that an object that is no longer referred to is
     reconciled as well); repeated keys are reconciled once (behaviour R218). It is one of
@@ -30,7 +30,7 @@ class Watch(Generic[R]):
     Args:
         kind: The watched kind.
         to: The mapping to keys.
-        predicates: Changes that count; all must agree.
+        predicates: Changes that count; all must accept the event.
         paths: Paths (wire names) to read into the heads that ``to`` gets.
         metadata_only: Request only metadata; ``metadata_lister(kind)`` reads it.
 
@@ -51,8 +51,8 @@ class Watch(Generic[R]):
 class Owns(Generic[R]):
     """A kind that the controller creates: its changes reconcile the owner. ``owns=[Deployment]`` is short for ``Owns(Deployment)``.
 
-    The owner is the controller reference; with ``every_owner``, each owner reference of the kind counts.
-    ``predicates``, ``metadata_only``: as for ``Watch``.
+    The owner is found by the controller reference; with ``every_owner``, by each owner reference of the kind.
+    ``predicates``, ``metadata_only``: see ``Watch``.
 
     Example:
         >>> class Scaler(Controller[ConfigMap], owns=[Owns(Pod, metadata_only=True)]):
@@ -69,7 +69,9 @@ T = TypeVar("T")
 
 
 class SourceError(KubeloopError):
-    """A source of a controller failed permanently, or returned an item without an object's name; the text names both and the fix."""
+    """A source of a controller failed permanently, or returned an item without an object's name; the message names both and says what to
+    do.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class Channel(Generic[T]):
     name: str = "channel"
 
     def __post_init__(self) -> None:
-        """Raises TypeError: ``source`` cannot be read."""
+        """Check the source. Raises TypeError if ``source`` cannot be read."""
         found: object = self.source
         if not isinstance(found, asyncio.Queue | AsyncIterable) and not callable(found):
             raise TypeError(
@@ -110,7 +112,7 @@ class Channel(Generic[T]):
 
     @property
     def reopens(self) -> bool:
-        """Whether it can be opened again."""
+        """Whether the source can be opened again."""
         return not isinstance(self.source, asyncio.Queue) and callable(self.source)
 
     async def items(self) -> AsyncIterator[T]:
@@ -126,7 +128,7 @@ class Channel(Generic[T]):
         """Return the keys of an item.
 
         Raises:
-            SourceError: it is nothing that names an object, and there is no ``to``; or ``to`` gives something else than keys.
+            SourceError: the item does not name an object, and ``to`` is None; or ``to`` returned something other than keys.
         """
         if self.to is not None:
             found = list(self.to(item))

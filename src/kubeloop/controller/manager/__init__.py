@@ -1,1 +1,1 @@
-"""The manager and what it serves: order of start and stop, clusters, runnables, endpoints, settings, signals, metrics."""
+"""The manager: start and stop in order, clusters, runnables, HTTP endpoints, settings, signals and metrics."""

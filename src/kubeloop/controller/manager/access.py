@@ -1,6 +1,7 @@
-"""Access to a manager's metrics and debug endpoints: a static token, client certificates, or what the cluster's RBAC says.
+"""Access to a manager's metrics and debug endpoints: by static token, client certificate, or the cluster's RBAC.
 
-The last is controller-runtime's filter (pkg/metrics/filters): TokenReview identifies the user, SubjectAccessReview authorizes it.
+RBAC access works like controller-runtime's filter (pkg/metrics/filters): a TokenReview identifies the user, and a SubjectAccessReview
+authorizes the request.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ log = logger_with_context("kubeloop.controller.manager")
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: Seconds for which answers of the cluster count: who a token belongs to; that somebody may; that somebody may not. controller-runtime's.
+#: Seconds for which reviews are cached: user of a token, positive and negative authorization. controller-runtime's values.
 AUTHENTICATED, ALLOWED, DENIED = 60.0, 300.0, 30.0
-#: Answers that are kept at most; a stranger who tries tokens must not fill the memory.
+#: Maximum number of cached reviews, so that random tokens cannot fill the memory.
 _MOST = 4096
 
 
@@ -37,17 +38,17 @@ class EndpointAccess(Protocol):
 
     @property
     def authorities(self) -> bytes:
-        """PEM of the authorities that sign clients' certificates. Empty: clients need no certificate."""
+        """Certificate authorities (PEM) for client certificates. Empty: clients need no certificate."""
 
     async def admit(self, request: Request) -> Answer | None:
-        """None: it may. Else the refusal."""
+        """Return None if the request is allowed, else the response that rejects it."""
 
 
 class BearerToken:
-    """Lets in requests with a static token, or with the token of a file, which is read again when it has changed.
+    """Allows requests with a static token, or with the token of a file, which is read again when it has changed.
 
     Raises:
-        ConfigError: neither or both are given, or there is no token in it.
+        ConfigError: neither or both are given, or the file holds no token.
     """
 
     authorities = b""
@@ -86,10 +87,10 @@ class BearerToken:
 
 
 class ClientCertificates:
-    """Lets in clients with a valid certificate signed by ``authority`` (PEM, or a file); with ``names``, only these common names.
+    """Allows clients with a valid certificate signed by ``authority`` (PEM, or a file); with ``names``, only these common names.
 
     Raises:
-        ConfigError: the authority is no certificate.
+        ConfigError: the authority is not a certificate.
     """
 
     def __init__(self, authority: bytes | Path | str, names: Collection[str] = (), *, clock: Clock | None = None) -> None:
@@ -125,15 +126,15 @@ class _User:
 
 
 class KubernetesAccess:
-    """Lets in users that the cluster authenticates by bearer token and authorizes for the path.
+    """Allows users that the cluster authenticates by bearer token and authorizes for the path.
 
-    That is a cluster role with ``nonResourceURLs: ["/metrics"]`` and ``verbs: ["get"]``.
+    Users need a cluster role with ``nonResourceURLs: ["/metrics"]`` and ``verbs: ["get"]``.
 
     The program itself needs ``create`` on tokenreviews and subjectaccessreviews (the role system:auth-delegator).
 
     Guarantees
-        Tokens are kept as hashes only, answers for a minute (who), five minutes (may), half a minute (may not). When the cluster does not
-        answer, no request is let in.
+        Tokens are cached as hashes only. Users are cached for one minute, positive decisions for five minutes, negative ones for half a
+        minute. If the cluster does not respond, every request is rejected.
     """
 
     authorities = b""
@@ -200,7 +201,7 @@ class KubernetesAccess:
 
 
 def _bounded(cache: dict[K, V]) -> dict[K, V]:
-    """Emptied when it is full: those who are in use are asked for again."""
+    """Return the cache, emptied if it is full. Entries in use are then reviewed again."""
     if len(cache) >= _MOST:
         cache.clear()
     return cache

@@ -20,7 +20,7 @@ Work: TypeAlias = Callable[[], Awaitable[object]] | Callable[[RunnableContext], 
 
 
 class NotRunnableError(KubeloopError, TypeError):
-    """A manager cannot run this object; the text lists what it can run."""
+    """A manager cannot run this object; the message lists the accepted types."""
 
 
 class StoppedRunnable(Protocol):
@@ -34,8 +34,8 @@ class Background:
     """Runs a function or object once all caches are synced, until it returns or the manager stops.
 
     Guarantees
-        A stop cancels it, and it has the manager's grace to clean up; an exception other than the cancellation is then an error.
-        An error stops the manager, which raises it. A return ends nothing else.
+        A stop cancels it, and it has the manager's grace period to clean up; an exception other than the cancellation is then an error.
+        An error stops the manager, which raises it. A return does not stop the manager.
 
     Args:
         work: An async function of no argument or of a ``RunnableContext``, or an object with such a method ``run``.
@@ -43,7 +43,7 @@ class Background:
         needs_leader: Run it in one replica only, the leader.
 
     Raises:
-        NotRunnableError: ``work`` is no such function or object.
+        NotRunnableError: ``work`` is not such a function or object.
 
     Example:
         >>> async def report() -> None:
@@ -82,7 +82,7 @@ class Background:
         self._surroundings = surroundings
 
     async def synced(self, timeout: float) -> None:
-        """Return at once: it waits for no cache."""
+        """Return immediately, since it waits for no cache."""
 
     async def run(self) -> None:
         if self._stopping:
@@ -112,7 +112,7 @@ class Background:
 
 
 def _shown(work: object) -> str:
-    """A function by its name; an object by its type, since its fields may be secret."""
+    """Return a function's name, or an object's type, since the fields of an object may be secret."""
     return str(getattr(work, "__qualname__", "")) or described(work)
 
 
@@ -131,7 +131,7 @@ def _is_async(function: Any) -> bool:
 
 
 def _wanted(function: Callable[..., object], work: object) -> int:
-    """How many arguments it takes: none, or the surroundings."""
+    """Return the number of arguments that a function takes: 0, or 1 for the context."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
     needed = [one for one in parameters if one.kind in kinds and one.default is one.empty]

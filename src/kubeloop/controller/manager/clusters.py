@@ -1,4 +1,4 @@
-"""The clusters of a manager: each has its client, its informers and its surroundings; controllers are for one of them, or for each."""
+"""The clusters of a manager: each has a client, informers and a context. A controller runs on one cluster or on each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class OnCluster:
 
 @dataclass(frozen=True, slots=True)
 class OnEachCluster:
-    """Runs a controller against each cluster of a manager: ``make`` is called with the name of each, also of clusters that are added later.
+    """Runs a controller against each cluster of a manager: ``make`` is called with the name of each cluster, also of clusters that are
+    added later.
 
     The controller's name gets the cluster's: ``foo@west``. Keys carry the cluster: ``ObjectKey.cluster``.
 
@@ -73,7 +74,7 @@ class ManagedCluster:
 
 
 def runnable_of(runnable: Manageable, cluster: str = "") -> Runnable:
-    """As something that can be run. ``cluster`` is put behind the name, where several of a kind run.
+    """Return the runnable for an argument of the manager. ``cluster`` is appended to its name if it runs on several clusters.
 
     Raises:
         NotRunnableError, DeclarationError: it cannot be run.
@@ -87,14 +88,14 @@ def runnable_of(runnable: Manageable, cluster: str = "") -> Runnable:
 
 
 class ClusterSet:
-    """``surround`` makes the context of a cluster's controllers. The first cluster is the manager's own."""
+    """The clusters of a manager, its own first. ``surround`` makes the context of a cluster's controllers."""
 
     def __init__(self, surround: Callable[[Client, Informers], RunnableContext]) -> None:
         self._surround = surround
         self._clusters: dict[str, ManagedCluster] = {}
 
     def add(self, client: Client, informers: Informers, *, owned: bool) -> ManagedCluster:
-        """``owned``: the informers are the manager's to start and end.
+        """Add a cluster. ``owned``: the manager starts and ends the informers.
 
         Raises:
             ManagerError: another cluster has that name.
@@ -108,7 +109,7 @@ class ClusterSet:
         return self._clusters[name]
 
     def named(self, name: str) -> ManagedCluster:
-        """Raises ManagerError: there is none."""
+        """Return the cluster with this name. Raises ManagerError if there is none."""
         cluster = self._clusters.get(name)
         if cluster is None:
             known = ", ".join(f'"{one}"' for one in self._clusters)
@@ -116,7 +117,7 @@ class ClusterSet:
         return cluster
 
     def remove(self, name: str) -> None:
-        """Forget it."""
+        """Remove the cluster with this name."""
         del self._clusters[name]
 
     @property

@@ -1,6 +1,6 @@
-"""/debug/: tasks, threads, memory, profile, log levels, informers and queues.
+"""The /debug/ pages: tasks, threads, memory, profile, log levels, informers and queues.
 
-Reads by GET, changes by PUT, which no web page of another site can send here.
+GET reads and PUT changes. Pages of other sites cannot send PUT requests here.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.timing import Clock
 
-# Where memory goes: what the system says, what the collector has, and, once tracing was asked for, which lines allocated most.
+# Memory: figures of the system and the garbage collector and, while tracing is on, the lines that allocated most.
 
 
-#: Lines that are shown, and kinds of objects.
+#: Number of lines and of types that are shown.
 _TOP = 30
 
 
@@ -54,7 +54,7 @@ def memory_text() -> str:
 
 
 def trace(argument: str) -> str | None:
-    """Start (``on``) or stop (``off``) tracing of memory. Return a message; None for another word."""
+    """Start (``on``) or stop (``off``) tracing of memory. Return a message; None for another argument."""
     if argument == "on":
         tracemalloc.start()
         return "allocations are traced\n"
@@ -73,7 +73,7 @@ def _resident() -> str:
 
 
 def tasks_text() -> str:
-    """Each task of this loop: name, state, and from outermost to innermost every coroutine that it awaits."""
+    """Return a text with each task of this loop: its name, its state and the chain of coroutines that it awaits, outermost first."""
     found = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
     parts = [f"{len(found)} tasks\n"]
     for task in found:
@@ -83,7 +83,7 @@ def tasks_text() -> str:
 
 
 def threads_text() -> str:
-    """Each thread of the process and its stack."""
+    """Return a text with each thread of the process and its stack."""
     names = {one.ident: one.name for one in threading.enumerate()}
     parts = [f"{len(names)} threads\n"]
     for ident, frame in sys._current_frames().items():
@@ -92,7 +92,7 @@ def threads_text() -> str:
 
 
 def _stack(awaited: Any) -> Iterator[str]:
-    """asyncio shows of a suspended task its outermost frame only; what it awaits in turn is followed here."""
+    """Yield the frames of a suspended task down to the innermost one. asyncio itself shows only the outermost frame."""
     while awaited is not None:
         frame: FrameType | None = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
         if frame is not None:
@@ -105,18 +105,18 @@ def _stack(awaited: Any) -> Iterator[str]:
 
 
 def _first(awaited: Any, *names: str) -> Any:
-    """A coroutine, a generator and an asynchronous generator call the same thing differently."""
+    """Return the first of these attributes that exists; coroutines, generators and async generators name the same thing differently."""
     return next((found for name in names if (found := getattr(awaited, name, None)) is not None), None)
 
 
 def _short(awaited: object) -> str:
-    """Its kind, and a task's name; no ``repr``, which may hold what an object holds."""
+    """Return the type, and the name of a task. ``repr`` is not used, since it may show contents of an object."""
     if isinstance(awaited, asyncio.Task):
         return f'task "{awaited.get_name()}"'
     return type(awaited).__name__
 
 
-#: Seconds at most.
+#: Maximum seconds of a profile.
 LONGEST = 300.0
 _MOST_FUNCTIONS = 60
 
@@ -126,17 +126,17 @@ class ProfileBusyError(Exception):
 
 
 class Profiler:
-    """Profiles the processor time of the event loop's thread, with everything that the loop runs meanwhile."""
+    """Profiles the processor time of the event loop's thread, including everything that runs on the loop meanwhile."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._busy = False
 
     async def take(self, seconds: float) -> cProfile.Profile:
-        """Returns after so many seconds.
+        """Profile for so many seconds.
 
         Raises:
-            ProfileBusyError: a profiler runs already, this or a debugger's.
+            ProfileBusyError: a profiler runs already, this one or that of a debugger.
         """
         if self._busy:
             raise ProfileBusyError
@@ -181,7 +181,7 @@ class Shown(Protocol):
 
 
 class DebugPages:
-    """The pages of one manager. No object's contents and no secrets: names of objects, stacks, numbers."""
+    """The debug pages of one manager. They show names of objects, stacks and numbers, but no contents of objects and no secrets."""
 
     def __init__(self, subject: Shown, clock: Clock) -> None:
         self._subject = subject
@@ -197,7 +197,7 @@ class DebugPages:
         }
 
     async def answer(self, request: Request) -> Answer | None:
-        """None where the path is not below /debug."""
+        """Return the response, or None if the path is not below /debug."""
         path = request.path.rstrip("/")
         if path == "/debug":
             lines = [f"/debug/{name:<10} {text}" for name, (text, _, _) in self._pages.items()]

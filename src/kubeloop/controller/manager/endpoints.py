@@ -1,4 +1,4 @@
-"""Endpoints: what of itself a manager shows over HTTP, where, and to whom: probes, metrics, and what helps to find a fault."""
+"""The HTTP endpoints of a manager (probes, metrics, debug pages): their addresses and access, and the probes themselves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kubeloop.controller.manager.access import EndpointAccess
     from kubeloop.controller.webhooks.tls import CertificateSource
 
-# Probes: /healthz and /readyz as Kubernetes' own servers answer them: named checks, ?verbose, ?exclude=NAME, /healthz/NAME.
+# Probes: /healthz and /readyz as in Kubernetes' own servers: named checks, ?verbose, ?exclude=NAME, /healthz/NAME.
 #
 # Source: Kubernetes API health endpoints; controller-runtime pkg/healthz.
 
@@ -36,15 +36,15 @@ PATIENCE = 10.0
 
 
 class Unhealthy(KubeloopError):
-    """The failure of a check, in its own words."""
+    """A check failed; the message has the reason."""
 
 
 class HealthProbe:
     """One probe endpoint and its checks.
 
     Guarantees
-        A request for one check, and the log, get the failure in words; the public summary withholds it.
-        A check that hangs has failed after ``PATIENCE`` seconds, and holds up no other.
+        A request for one check, and the log, show the reason of a failure; the public summary does not.
+        A check that hangs fails after ``PATIENCE`` seconds, and does not delay the others.
     """
 
     def __init__(self, name: str, clock: Clock | None = None) -> None:
@@ -53,10 +53,10 @@ class HealthProbe:
         self._checks: dict[str, Check] = {}
 
     def add(self, name: str, check: Check) -> None:
-        """Ask ``check`` from now on.
+        """Add a check.
 
         Raises:
-            ValueError: there is one of that name, or the name cannot stand in a path.
+            ValueError: a check of that name exists, or the name is not valid in a path.
         """
         if not name or "/" in name or name in self._checks:
             why = "is there already" if name in self._checks else "cannot stand in a path"
@@ -64,7 +64,7 @@ class HealthProbe:
         self._checks[name] = check
 
     async def answer(self, request: Request) -> Answer | None:
-        """None where the path is not of this probe."""
+        """Return the response, or None if the path does not belong to this probe."""
         path = request.path.rstrip("/")
         if path == f"/{self.name}":
             return await self._summary(request)
@@ -73,7 +73,7 @@ class HealthProbe:
         return None
 
     async def failures(self) -> dict[str, str]:
-        """Return the failures, by name of check."""
+        """Run all checks and return the failures by name of check."""
         names = list(self._checks)
         failures = await asyncio.gather(*(self._ask(name) for name in names))
         return {name: why for name, why in zip(names, failures, strict=True) if why}
@@ -111,7 +111,7 @@ class HealthProbe:
         return _text(f"internal server error: {why}\n", 500) if why else _text("ok")
 
     async def _ask(self, name: str) -> str:
-        """Return the failure; empty if there is none."""
+        """Run a check and return its failure in words; empty if it succeeded."""
         try:
             async with TimeLimit(self._clock, PATIENCE):
                 asked = self._checks[name]()
@@ -130,7 +130,7 @@ def _text(body: str, status: int = 200) -> Answer:
     return Answer(status, body=body.encode(), content_type="text/plain; charset=utf-8", headers=[("X-Content-Type-Options", "nosniff")])
 
 
-# Addresses to listen on, as ``host:port``; a host left out is every interface.
+# Addresses to listen on, as ``host:port``; without a host, all interfaces.
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +140,10 @@ class Address:
 
     @classmethod
     def parse(cls, text: str, option: str) -> Address:
-        """``127.0.0.1:8080``, ``[::1]:8080``, ``localhost:0``, or ``:8080`` for every interface. Port 0 is any that is free.
+        """Parse ``127.0.0.1:8080``, ``[::1]:8080``, ``localhost:0``, or ``:8080`` for every interface. Port 0 is any free port.
 
         Raises:
-            ConfigError: it is no address; names ``option``.
+            ConfigError: it is not an address; the message names ``option``.
         """
         host, colon, port = text.rpartition(":")
         bare = host.removeprefix("[").removesuffix("]")
@@ -153,7 +153,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine can reach it."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
@@ -177,12 +177,11 @@ class Endpoints:
         registry: Registry whose metrics are shown too. None: prometheus_client's default one.
         certificate: Serve metrics and debug over TLS. None: plain HTTP.
         access: Who may see metrics and debug. None: everyone.
-        debug_beyond_loopback: Let other machines reach ``debug``. It shows object names and stacks: set ``access`` too.
+        debug_beyond_loopback: Allow other machines to reach ``debug``. It shows object names and stacks: set ``access`` too.
 
     Raises:
-        ConfigError: an invalid address; ``debug`` beyond loopback without ``debug_beyond_loopback``; credentials without TLS. The text
-            names
-            the option.
+        ConfigError: an invalid address; ``debug`` beyond loopback without ``debug_beyond_loopback``; credentials without TLS. The message
+            names the option.
 
     Example:
         >>> endpoints = Endpoints(health="127.0.0.1:0")

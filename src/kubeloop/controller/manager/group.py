@@ -1,4 +1,4 @@
-"""Groups of runnables that start together and stop together within the manager's grace, and the signals that stop a program."""
+"""Groups of runnables that start together and stop together within the manager's grace period, and the signals that stop a program."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def stop_on_signals(stop: Callable[[], None], *, enabled: bool = True) -> Iterator[None]:
     """Within the block the first SIGINT or SIGTERM calls ``stop``; the second ends the process at once, with status 128 + its number.
 
-    The handlers that were there before come back at the end. Outside of the main thread, where Python allows none, nothing changes.
+    The previous handlers are restored at the end. Outside of the main thread, where Python allows no handlers, nothing changes.
     """
     seen = False
 
@@ -73,9 +73,9 @@ def stop_on_signals(stop: Callable[[], None], *, enabled: bool = True) -> Iterat
             bring_back()
 
 
-#: Seconds that something may take to end when it is cancelled, before the log says so.
+#: Seconds after which a cancelled runnable that has not ended is logged.
 PATIENCE = 5.0
-#: Characters of the names of what starts, so that the line of a text log has at most 120.
+#: Maximum characters of the names in the log of a start, so that the line has at most 120.
 _NAMES_WIDTH = 24
 
 
@@ -120,7 +120,7 @@ async def connect(entries: Iterable[GroupEntry]) -> None:
 async def wait_synced(
     clusters: Iterable[ManagedCluster], entries: Iterable[GroupEntry], explained: Iterable[GroupEntry], clock: Clock, timeout: float
 ) -> None:
-    """Return when the caches of all clusters are synced, and each runnable says that it is.
+    """Wait until the caches of all clusters, and all runnables, are synced.
 
     Args:
         clusters: The clusters.
@@ -130,7 +130,8 @@ async def wait_synced(
         timeout: Seconds for all of them together.
 
     Raises:
-        DeadlineError: not in time; the text names what has not synced. Errors of ``Informers.wait_synced``: at once.
+        DeadlineError: the timeout expired; the message names what has not synced. Errors of ``Informers.wait_synced`` are raised
+            immediately.
     """
     deadline = clock.now() + timeout
     for cluster in clusters:
@@ -146,7 +147,7 @@ async def wait_synced(
 
 
 def failure_of(entry: GroupEntry, *, stopping: bool) -> BaseException | None:
-    """Return the error with which the task of a runnable ended; None: it returned, or was cancelled by a stop."""
+    """Return the error with which the task of a runnable ended; None if it returned, or was cancelled by a stop."""
     assert entry.task is not None
     if not entry.task.cancelled():
         return entry.task.exception()
@@ -166,11 +167,11 @@ def log_start(log: logging.Logger, entries: Sequence[GroupEntry]) -> None:
 
 
 class Group:
-    """Runnables that start and stop together. ``ended`` is called with each whose ``run`` has ended, before any task that waits for it.
+    """Runnables that start and stop together. ``ended`` is called with each runnable whose ``run`` has ended, before any task that waits
+    for it.
 
     Guarantees
-        All of them run under the context variables of the time when the group began, a leader's fence among them, whichever task adds
-        them.
+        All of them run under the context variables of the group's begin (including a leader's fence), whichever task adds them.
     """
 
     def __init__(self, ended: Callable[[GroupEntry], None], clock: Clock | None = None, *, grace: float = PATIENCE) -> None:
@@ -185,11 +186,11 @@ class Group:
         return self._context is not None
 
     def begin(self) -> None:
-        """Run runnables as they are added, from now on, under the present context variables."""
+        """Begin the group: runnables that are added later start immediately, under the present context variables."""
         self._context = copy_context()
 
     def launch(self, entries: Iterable[GroupEntry]) -> None:
-        """Start ``run`` of each; the group begins with it, if it had not. Records logged there carry the cluster."""
+        """Start ``run`` of each runnable, and begin the group if it has not begun. Their log records carry the cluster."""
         if self._context is None:
             self.begin()
         assert self._context is not None
@@ -203,7 +204,7 @@ class Group:
         entry.task.add_done_callback(partial(self._over, entry))
 
     async def stop(self, seconds: float | None) -> list[str]:
-        """Stop all, wait so many seconds (None: for ever; 0: not at all), and cancel late ones. Returns their names."""
+        """Stop all runnables, wait so many seconds (None: without limit), and cancel the late ones. Return their names."""
         for entry in self._entries:
             entry.runnable.stop()
         tasks = {entry.task: entry for entry in self._entries if entry.task is not None}
@@ -212,12 +213,12 @@ class Group:
             if tasks and seconds != 0:
                 await wait_within(self._clock, seconds, *tasks)
                 late = [entry.runnable.name for task, entry in tasks.items() if not task.done()]
-        finally:  # A cancellation of the caller ends the grace.
+        finally:  # A cancellation of the caller ends the grace period.
             await self.cancel()
         return late
 
     async def cancel(self) -> None:
-        """Cancel all at once. Runnables that do not end are logged, and waited for without a limit."""
+        """Cancel all runnables and wait for their end without a limit. Runnables that do not end are logged."""
         self.cancel_soon()
         tasks = {entry.task: entry.runnable.name for entry in self._entries if entry.task is not None}
         if not tasks:
@@ -233,14 +234,14 @@ class Group:
             await asyncio.wait(stubborn)
 
     def cancel_soon(self) -> None:
-        """Cancel all, without waiting for their end."""
+        """Cancel all runnables without waiting for their end."""
         for entry in self._entries:
             entry.runnable.stop()
             if entry.task is not None:
                 entry.task.cancel()
 
     def remove(self, entries: Iterable[GroupEntry]) -> Group:
-        """A group of these alone; they are of this one no longer."""
+        """Move these runnables to a new group, and return it."""
         part = Group(self._ended, self._clock)
         for entry in entries:
             if self._entries.pop(entry, self) is None:

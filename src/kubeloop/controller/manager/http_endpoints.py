@@ -1,4 +1,4 @@
-"""Observed: a running manager's probes, metrics and debug pages, on the addresses of its ``Endpoints``."""
+"""The HTTP servers of a running manager for probes, metrics and debug pages, on the addresses of its ``Endpoints``."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 #: Seconds between two measurements.
 PERIOD = 1.0
-#: Seconds of lag from which on a process is not healthy: the time in which a leader must renew its lease (client-go's default).
+#: Seconds of lag from which on a process is unhealthy: the renew deadline of a leader (client-go's default).
 LIMIT = 10.0
 
 
 class LoopLag:
     """Measures once a second how late a timer fires, which shows how busy the event loop is.
 
-    ``last`` and ``longest`` in seconds. ``tasks`` runs the measurements.
+    ``last`` and ``longest`` are in seconds. ``tasks`` runs the measurements.
     """
 
     def __init__(self, clock: Clock, tasks: Supervisor, limit: float = LIMIT) -> None:
@@ -50,7 +50,7 @@ class LoopLag:
         self._task: SupervisedTask | None = None
 
     def check(self) -> None:
-        """Raises Unhealthy: the last measurement was above the limit."""
+        """Check the lag of the event loop. Raises Unhealthy if the last measurement was above the limit."""
         if self.last > self._limit:
             raise Unhealthy(f"the event loop was {self.last:.1f} s late; something blocks it (see /debug/tasks, /debug/profile)")
 
@@ -77,7 +77,7 @@ Route: TypeAlias = Callable[[Request], Awaitable[Answer | None]]
 
 
 class HttpEndpoint:
-    """Serves HTTP routes at one address within ``async with``. ``url`` is its address then.
+    """Serves HTTP routes at one address within ``async with``. ``url`` is its address inside the block.
 
     Args:
         option: Name of the option, for messages.
@@ -85,10 +85,11 @@ class HttpEndpoint:
         routes: The routes.
         clock: Clock of time limits.
         certificate: Serve over TLS. None: plain HTTP.
-        access: Who may read. None: everyone.
+        access: Decides who may read. None: everyone.
 
     Raises:
-        ConfigError: when entered: the address is in use or belongs to another machine, the certificate is not usable, a package is missing.
+        ConfigError: raised when entered: the address is in use or belongs to another machine, the certificate is not usable, a package is
+            missing.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class HttpEndpoint:
         context = server_tls(await certificate.open(None, self._clock))
         if self._access is not None and self._access.authorities:
             context.load_verify_locations(cadata=self._access.authorities.decode())
-            # A client without one gets 401, in words, instead of a broken handshake.
+            # A client without a certificate gets a 401 response instead of a failed handshake.
             context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
@@ -183,7 +184,7 @@ class ObservedManager(Protocol):
 
 
 class EndpointServers:
-    """Serves the endpoints of a manager within ``async with``. ``urls`` has their addresses by option (health, metrics, debug) then.
+    """Serves the endpoints of a manager within ``async with``. Inside it, ``urls`` has their addresses by option (health, metrics, debug).
 
     Args:
         subject: The manager.
@@ -262,7 +263,7 @@ class EndpointServers:
             raise Unhealthy("not synced: " + "; ".join(unsynced))
 
     def _supervisors(self) -> list[Supervisor]:
-        """The owners of all background tasks that a part or a runnable names."""
+        """Return the owners of all background tasks of the parts and runnables."""
         parts = [*self._parts, *self._subject.runnables]
         return [tasks for one in parts if isinstance(tasks := getattr(one, "tasks", None), Supervisor)]
 
@@ -288,7 +289,7 @@ class EndpointServers:
         encode, content_type = choose_encoder(request.header("Accept"))
         given = REGISTRY if self._endpoints.registry is None else self._endpoints.registry
         merged = Merged(self._showing(), given)
-        # In a thread: of many informers a scrape takes tens of milliseconds. Everything that is shown may be read there.
+        # In a thread: with many informers a scrape takes tens of milliseconds. All values may be read in any thread.
         body: bytes = await asyncio.to_thread(encode, merged)
         headers: list[tuple[str, str]] = []
         if "gzip" in request.header("Accept-Encoding"):
@@ -297,7 +298,7 @@ class EndpointServers:
         return Answer(200, body=body, content_type=content_type, headers=headers, verbatim=True)
 
     def _showing(self) -> CollectorRegistry:
-        """The manager's own registry, with whatever came since the last scrape."""
+        """Return the manager's registry, with collectors for everything that was added since the last scrape."""
         from prometheus_client import CollectorRegistry
 
         from kubeloop.controller.manager.metrics import ControllerMetrics, TaskMetrics

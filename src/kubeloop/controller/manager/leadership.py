@@ -1,4 +1,4 @@
-"""A manager's place among replicas: it takes part in a leader election, or shares keys with the others."""
+"""A manager's role among replicas: it takes part in a leader election, or shares keys with other replicas."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from kubeloop.controller.sharding import ShardConfig, ShardMember
 
 
-#: Seconds at most for "stopped leading" to reach the server.
+#: Maximum seconds to send the event "stopped leading".
 _FLUSH = 1.0
 
 
 class Leadership:
-    """One term of leadership at most: a process that has lost the lease ends, and becomes a candidate again as a new process.
+    """Leadership of a process for at most one term: after the loss of the lease the process ends, and a new process becomes a candidate.
 
     Args:
         client: Client of the cluster that holds the Lease.
@@ -59,17 +59,19 @@ class Leadership:
         self._renewing: asyncio.Task[None] | None = None
 
     def cover(self, client: Client) -> None:
-        """Guard ``client``: once this process does not lead any more, writes of a leader's work are not sent, also after a standstill."""
+        """Guard ``client``: once this process does not lead any more, writes of a leader's work are not sent, even after a suspension of
+        the process.
+        """
         self._guards.append(guard(client))
 
     async def begin(self) -> None:
-        """Become a candidate. Call ``cover`` for the clients of the work before."""
+        """Become a candidate. Call ``cover`` before, for the clients of the work."""
         await self._events.__aenter__()
         self._standing = asyncio.create_task(self._stand(), name=f"election-{self.elector.config.name}")
         self._standing.add_done_callback(self._stood)
 
     async def withdraw(self) -> None:
-        """Stop being a candidate, and start no work; a lease that is held is still renewed."""
+        """Stop being a candidate, and start no work. A lease that this process holds is still renewed."""
         if self._standing is not None:
             self._standing.cancel()
             await wait_all(self._standing)
@@ -77,7 +79,7 @@ class Leadership:
     async def release(self, *, give_back: bool = True) -> None:
         """Stop renewing, and release the Lease if all protected work has ended (``give_back``), unless ``release_on_stop`` is off.
 
-        What has not ended, threads, finds its writes refused for ever once the lease has passed.
+        Writes of work that has not ended (threads) are refused permanently once the lease has expired.
         """
         await close_all(self._end_renewal, partial(self._give_back, give_back=give_back), self._end_events)
 
@@ -98,13 +100,15 @@ class Leadership:
         await self._events.__aexit__(None, None, None)
 
     def repeats(self, error: BaseException) -> bool:
-        """Return whether the error repeats that the lease is lost, as all refused writes report. The first report is no repetition."""
+        """Return whether the error only repeats that the lease is lost, which every refused write reports. The first report is no
+        repetition.
+        """
         again, self._loss_reported = self._loss_reported, self._loss_reported or isinstance(error, LeaseLost)
         return again and isinstance(error, LeaseLost)
 
     async def _stand(self) -> None:
         await self.elector.acquire()
-        # At once, as ``lead`` may take longer than the lease lasts.
+        # Immediately, as ``lead`` may take longer than the lease lasts.
         self._renewing = asyncio.create_task(self._renew(), name=f"renewing-{self.elector.config.name}")
         self._renewing.add_done_callback(self._renewed)
         with log_context(**self.elector.log_fields), checked(self.elector.assert_leading):

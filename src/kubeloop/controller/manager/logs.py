@@ -1,4 +1,4 @@
-"""Logs of a program: to standard error, as text or as one JSON object for each record, with what the record is about (cluster, key ...)."""
+"""Logs of a program: to standard error, as text or as one JSON object per record, with the fields of its context (cluster, key ...)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import Final, TextIO
 
 from kubeloop.transport import LogContext
 
-#: Attributes that every record has; whatever else it has was given with ``extra=``.
+#: Attributes that every record has; all others come from ``extra=``.
 _USUAL: Final = frozenset((*vars(logging.LogRecord("", 0, "", 0, "", None, None)), "message", "asctime", "taskName", "kubeloop"))
 
 
 class JsonFormatter(logging.Formatter):
-    """``{"time", "level", "logger", "message"}``, then the context's fields (``controller``, ``key``, ``lease_transitions`` ...), those of
-    ``extra=``, and ``error`` with the traceback. Time is RFC 3339 in UTC. Values that JSON lacks are shown by ``str``."""
+    """Formats a record as JSON: ``{"time", "level", "logger", "message"}``, then the context's fields (``controller``, ``key``,
+    ``lease_transitions`` ...), those of ``extra=``, and ``error`` with the traceback. Time is RFC 3339 in UTC. Values that JSON lacks are
+    shown by ``str``.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         tree: dict[str, object] = {
@@ -31,12 +33,12 @@ class JsonFormatter(logging.Formatter):
             tree["error"] = self.formatException(record.exc_info)
         try:
             return json.dumps(tree, default=str, ensure_ascii=False, allow_nan=False)
-        except (TypeError, ValueError):  # Keys that are no text, NaN, a value within itself: the record must not be lost for it.
+        except (TypeError, ValueError):  # Keys that are not strings, NaN or cycles must not lose the record.
             return json.dumps({name: str(value) for name, value in tree.items()}, ensure_ascii=False)
 
 
 class TextFormatter(logging.Formatter):
-    """One line: time, level, logger, message, and the context's fields as ``name=value``.
+    """Formats a record as one line: time, level, logger, message, and the context's fields as ``name=value``.
 
     Fields that the message names before its first colon are left out.
     """
@@ -58,7 +60,7 @@ _FORMATTERS: Final = {"json": JsonFormatter, "text": TextFormatter}
 class LogOutput:
     """Configures the root logger. ``level`` and ``style`` (json, text) can be changed at any time; ``close`` restores the former handlers.
 
-    Nothing is written twice: handlers that the root logger had are set aside.
+    Present handlers of the root logger are disabled until ``close``, so that no record is written twice.
     """
 
     def __init__(self, style: str = "text", level: str = "INFO", stream: TextIO | None = None) -> None:
@@ -70,13 +72,13 @@ class LogOutput:
         self.set(style, level)
 
     def set(self, style: str, level: str) -> None:
-        """Raises ValueError: no such level, or a style other than json and text."""
+        """Set style and level. Raises ValueError for an unknown level, or a style other than json and text."""
         if style not in _FORMATTERS:
             raise ValueError(f"a log is written as json or text, not {style!r}")
         self._root.setLevel(level.upper())
         self._handler.setFormatter(_FORMATTERS[style]())
 
     def close(self) -> None:
-        """The root logger is as before."""
+        """Restore the former state of the root logger."""
         self._root.handlers, level = self._before
         self._root.setLevel(level)

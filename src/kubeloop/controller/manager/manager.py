@@ -1,7 +1,7 @@
 """Manager: starts everything in order, keeps it running, and stops it gracefully, in reverse.
 
-Order: HTTP servers, webhooks, caches of all clusters (synced), what needs no leader, warm-up, what needs the leader; the lease is given
-back when all else has ended (controller-runtime pkg/manager; behaviours S219-S222).
+Order: HTTP servers, webhooks, caches of all clusters (synced), runnables without leader election, warm-up, runnables that need the leader.
+The lease is released after everything else has ended (controller-runtime pkg/manager; behaviours S219-S222).
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class Manager:
     Guarantees
         No reconcile starts before every informer is synced and has shown its initial objects to every handler.
         With ``leader_election``, runnables that need the leader (controllers by default) run only while this process holds the lease. When
-        the lease is lost they are cancelled at once, without grace, and ``run`` raises ``LeaseLost``. Their log records carry
-        ``lease_transitions``, the number of the term. On a stop the lease is released when all of them have ended.
-        After it has stopped, nothing of it runs: no task, no thread that could start another reconcile, no connection of a watch.
-        If a runnable fails permanently (not a reconcile: reconciles are retried), everything stops and ``run`` raises that error.
+        the lease is lost they are cancelled immediately, without a grace period, and ``run`` raises ``LeaseLost``. Their log records carry
+        ``lease_transitions``, the number of the term. On a stop the lease is released when all of them have ended. After it has stopped, no
+        task runs, no thread can start another reconcile, and no watch is open. If a runnable fails permanently (not a reconcile: reconciles
+        are retried), everything stops and ``run`` raises that error.
 
     Args:
         client: The client of the first cluster. Clients stay open.
@@ -76,7 +76,7 @@ class Manager:
         informers: Informers of the first cluster. None: the manager makes them.
         clusters: Clients of further clusters.
         servers: Context managers that are entered first and left last, such as webhook servers.
-        leader_election: Run in one of several replicas. None: run at once.
+        leader_election: Run in one of several replicas. None: run without election.
         sharding: Replicas share the keys of all controllers, instead of electing a leader.
         endpoints: Addresses of probes, metrics and debug pages.
         settings: A file (YAML, TOML) with the environment, or loaded settings. They override the arguments, and a file is read again
@@ -84,13 +84,14 @@ class Manager:
         namespace: Namespace of all caches.
         scope: Cached objects by namespace, selector and kind, instead of ``namespace``.
         sync_timeout: Seconds in which caches must sync.
-        grace: Seconds that running work has to end on a stop; then it is cancelled. None or less than 0: no limit; 0: cancel at once.
-            Events are sent for as long at most.
+        grace: Grace period in seconds for running work on a stop; then it is cancelled. None or less than 0: no limit; 0: cancel
+            immediately. It also limits the time for unsent events.
         rate_cap: Reconciles per second of all controllers together. None: no limit.
         clock: Clock of all delays.
 
     Raises:
-        DeadlineError: not synced in time; the text names informers and reasons. Forbidden, Unauthorized, UntrustedCertificate: at once.
+        DeadlineError: the caches did not sync in time; the message names informers and reasons. Forbidden, Unauthorized,
+            UntrustedCertificate: raised immediately.
         GraceExceeded: from ``stop`` and ``run``; work had to be cancelled.
         ManagerError: arguments that exclude each other.
 
@@ -144,7 +145,7 @@ class Manager:
             from kubeloop.controller.manager.leadership import shard_member
 
             self._shards = shard_member(client, sharding, leader_election, self._clock)
-        #: Seconds; None is for ever.
+        #: Seconds; None for no limit.
         self.grace = grace if grace is None or grace >= 0 else None
         self._sync_timeout = sync_timeout
         self._rate_cap = rate_cap
@@ -203,27 +204,28 @@ class Manager:
         except KubeloopError as error:
             if log.isEnabledFor(logging.DEBUG):
                 raise
-            raise shortened(error) from error.__cause__  # of the frames only the user's own say more than its text
+            raise shortened(error) from error.__cause__  # the message is enough; only frames of the user's code add information
 
     async def wait(self) -> None:
-        """Return when the manager should be stopped: ``request_stop`` was called, something failed, or the lease was lost."""
+        """Wait until the manager should be stopped: ``request_stop`` was called, a runnable failed, or the lease was lost."""
         await self._over.wait()
 
     async def wait_leading(self) -> None:
-        """Return when work that needs the leader has begun; without leader election, when the manager has started."""
+        """Wait until work that needs the leader has begun or, without leader election, until the manager has started."""
         await self._leading.wait()
 
     def request_stop(self) -> None:
-        """Have ``run`` and ``wait`` return. Returns at once."""
+        """Let ``run`` and ``wait`` return. It does not wait."""
         self._over.set()
 
     async def start(self) -> None:
-        """Return when everything is synced and reconciles have begun, or with leader election when this replica is a candidate.
+        """Start the manager. Return when all caches are synced and reconciles have begun or, with leader election, when this replica is a
+        candidate.
 
-        If ``request_stop`` is called meanwhile, it returns stopped.
+        If ``request_stop`` is called meanwhile, the manager is stopped on return.
 
         Raises:
-            ManagerError: it was started before. A manager lives once.
+            ManagerError: it was started before. A manager can be started only once.
         """
         if self._phase != "new":
             raise ManagerError("this manager was started already; make a new one")
@@ -238,9 +240,9 @@ class Manager:
             self._failures.raise_all()
 
     async def add(self, runnable: Manageable | OnCluster | OnEachCluster) -> None:
-        """Run one more; if the manager runs already, from now on: returns when it is synced.
+        """Add a runnable. If the manager runs already, start the runnable and return when it is synced.
 
-        What needs the leader waits until this replica leads.
+        A runnable that needs the leader waits until this replica leads.
 
         Raises:
             ManagerError: the manager is stopping or has stopped, or its caches still sync.
@@ -254,7 +256,7 @@ class Manager:
         """Add a cluster. If the manager runs already, the controllers of each cluster run there when this returns.
 
         Raises:
-            ManagerError: a cluster of that name is here already, or as ``add``.
+            ManagerError: a cluster of that name exists already, or see ``add``.
         """
         self._check_open("new", "running")
         cluster = self._clusters.add(client, Informers(client, clock=self._clock), owned=True)
@@ -273,11 +275,11 @@ class Manager:
             raise
 
     async def remove_cluster(self, name: str) -> None:
-        """Stop the runnables of that cluster, within the grace, and remove it. Its client stays open.
+        """Stop the runnables of a cluster within the grace period, and remove the cluster. Its client stays open.
 
         Raises:
             ManagerError: there is no such cluster, or it is the first one, whose leases and events are the manager's.
-            GraceExceeded: something had to be cancelled.
+            GraceExceeded: a runnable had to be cancelled.
         """
         cluster = self._clusters.named(name)
         if cluster is self._main:
@@ -300,7 +302,7 @@ class Manager:
         """Stop gracefully. Stopping twice, or without a start, does nothing.
 
         Raises:
-            Exception: what something failed with, or ``GraceExceeded``; several as an ``ExceptionGroup``.
+            Exception: the error of a failed part, or ``GraceExceeded``; several errors as an ``ExceptionGroup``.
         """
         if self._phase != "running":
             return
@@ -310,12 +312,12 @@ class Manager:
 
     @property
     def phase(self) -> str:
-        """new, starting, running, stopping or stopped."""
+        """The phase: new, starting, running, stopping or stopped."""
         return self._phase
 
     @property
     def is_leader(self) -> bool:
-        """Whether work that needs the leader may run here now; without leader election always."""
+        """Whether work that needs the leader may run here now; always true without leader election."""
         return self._leadership is None or self._leadership.elector.is_leader
 
     @property
@@ -385,7 +387,7 @@ class Manager:
         for server in self._servers:
             await self._stack.enter_async_context(server)
         early = [one for one in self._entries if self._leadership is None or not one.runnable.needs_leader or one.runnable.warm_up]
-        # Before the informers start: each then lists once, knowing everything that all controllers want to read of its objects.
+        # Before the informers start, so that each lists once with the paths and indexes of all controllers.
         await connect(early)
         for cluster in self._clusters:
             self._stack.push_async_callback(cluster.leave)
@@ -405,8 +407,8 @@ class Manager:
             await self._leadership.begin()
 
     async def _lead(self) -> None:
-        """This replica leads from now on."""
-        self._leaders.begin()  # Runnables that are added from here on start at once.
+        """Start the runnables that need the leader, because this replica leads now."""
+        self._leaders.begin()  # Runnables that are added from here on start immediately.
         entries = [one for one in self._entries if one.runnable.needs_leader and one.task is None]
         cold = [one for one in entries if not one.connected]
         await connect(cold)
@@ -415,7 +417,7 @@ class Manager:
         self._leading.set()
 
     def _lost(self, error: BaseException) -> None:
-        """Leadership, or its beginning, failed: what needs it must not act any longer (behaviour S220)."""
+        """Cancel the runnables that need the leader, because the lease was lost or the start of the work failed (behaviour S220)."""
         self._leaders.cancel_soon()
         self._failed(error)
 
@@ -425,7 +427,7 @@ class Manager:
         self._over.set()
 
     async def _start_late(self, entries: Sequence[GroupEntry]) -> None:
-        # The caller may be a reconcile, whose fence and log fields are not meant for the added runnable.
+        # The caller may be a reconcile, whose fence and log fields must not apply to the added runnable.
         await asyncio.create_task(self._start_added(entries), context=self._context.copy())
 
     async def _start_added(self, entries: Sequence[GroupEntry]) -> None:
@@ -439,7 +441,7 @@ class Manager:
                 self._entries.remove(entry)
                 await entry.runnable.close()
             if isinstance(error, InformerStopped):
-                self._check_open("running")  # What it waited for has ended: the stop is the reason.
+                self._check_open("running")  # The awaited work has ended because of the stop.
             raise
         self._launch(self._others, self._others_of(now))
         if self._leaders.begun:
@@ -468,7 +470,7 @@ class Manager:
             self._failed(error)
 
     async def _tear_down(self, grace: float | None) -> None:
-        """In reverse of the start. Whatever fails or is cancelled on the way, the rest is done too; failures are kept."""
+        """Stop all parts in the reverse order of the start. If a step fails or is cancelled, the others still run; errors are collected."""
         self._phase = "stopping"
         deadline = None if grace is None else self._clock.now() + grace
         late: list[str] = []

@@ -21,7 +21,7 @@ _PREFIX = "controller_runtime_"
 
 
 class ControllerMetrics(Collector):
-    """The controllers of one manager. May be scraped in any thread."""
+    """Collector of the controllers of one manager. Any thread may scrape it."""
 
     def __init__(self, stats: Callable[[], Sequence[RunnerStats]], figures: ReconcileFigures, lag: Callable[[], float]) -> None:
         self._stats = stats
@@ -29,7 +29,7 @@ class ControllerMetrics(Collector):
         self._lag = lag
 
     def describe(self) -> Iterable[Metric]:
-        """Return the metrics without values, with which the registry checks for duplicates."""
+        """Return the metrics without values, which the registry uses to detect duplicates."""
         return _families([], self._figures, 0.0)
 
     def collect(self) -> Iterable[Metric]:
@@ -37,7 +37,7 @@ class ControllerMetrics(Collector):
 
 
 class TaskMetrics(Collector):
-    """The background tasks of one manager, under the names that the embedded API server uses for its own. May be scraped in any thread."""
+    """Collector of the background tasks of one manager, under the names that the embedded API server uses. Any thread may scrape it."""
 
     def __init__(self, supervisors: Callable[[], Iterable[Supervisor]]) -> None:
         self._supervisors = supervisors
@@ -65,7 +65,7 @@ class TaskMetrics(Collector):
 
 
 class Merged(CollectorRegistry):
-    """Metrics of several registries, each metric once, as one exposition requires. For scrapes only."""
+    """The metrics of several registries, each metric once, as the text format requires. For scrapes only."""
 
     def __init__(self, *registries: CollectorRegistry) -> None:
         super().__init__(auto_describe=False)

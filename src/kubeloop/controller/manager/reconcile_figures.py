@@ -1,11 +1,11 @@
-"""Numbers of reconciles that a manager keeps, cheap enough to be kept always: results and times, by controller."""
+"""Results and durations of reconciles by controller, collected by every manager."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
-#: controller-runtime's.
+#: Buckets of controller-runtime.
 RESULTS = ("success", "error", "requeue", "requeue_after")
 BOUNDS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
@@ -37,11 +37,11 @@ class ReconcileFigures:
         figures.total += seconds
 
     def results(self, controller: str) -> Mapping[str, int]:
-        """By result, each from 0 on."""
+        """Return the number of reconciles of a controller by result, including results that did not occur."""
         return self._figures.get(controller, _NOTHING).results
 
     def seconds(self, controller: str) -> tuple[Sequence[int], float]:
-        """How many took at most each of ``BOUNDS`` (and not the one before), the last without a bound; and their sum."""
+        """Return the number of reconciles in each bucket of ``BOUNDS`` (not cumulative, the last unbounded), and the sum of seconds."""
         figures = self._figures.get(controller, _NOTHING)
         return figures.counts, figures.total
 

@@ -1,1 +1,1 @@
-"""What a reconcile reads: the cache within its scope, and never a state older than what this process has written."""
+"""Reads of a reconcile: from the cache within its scope, and never a state older than this process's own writes."""

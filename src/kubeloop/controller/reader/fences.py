@@ -1,8 +1,8 @@
-"""Guards against stale reads: after a reconcile that may have written, its key waits until the cache shows the write.
+"""Stale read guards: after a reconcile that may have written, its key waits until the cache shows the write.
 
-What the server has answered is shown by the cache at once (docs/informers.md, "Read your own writes"). Left are writes whose answer was
-lost, those of another replica that had the key before, and caches that do not show own writes. Without this a controller that lists its
-children would create them twice.
+The cache shows successful writes immediately (docs/informers.md, "Read your own writes"). The guard covers the other cases: writes whose
+response was lost, writes of a replica that owned the key before, and caches that do not show own writes. Without it a controller that lists
+its children would create them twice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kubeloop.transport import logger_with_context
 
 log = logger_with_context("kubeloop.controller.reader")
 
-#: Seconds that a reconcile waits for the cache; then it is tried again with back-off.
+#: Seconds that a reconcile waits for the cache; then it is retried with back-off.
 PATIENCE = 10.0
 
 _UNANSWERED = (TransportError, ServerTimeout, Timeout, InternalError, ServiceUnavailable, TimeoutError)
@@ -42,7 +42,7 @@ _NOT_SENT = (ConnectionRefused, UntrustedCertificate)
 
 
 class _Listing:
-    """The lists of one namespace: one at a time, and the number of the last that came to its end."""
+    """The lists of one namespace: one at a time, and the number of the last completed one."""
 
     __slots__ = ("lock", "number", "waiting")
 
@@ -56,27 +56,27 @@ class StaleReadGuard:
     """Delays the next reconcile of a key until the caches show the writes of its last one.
 
     Guarantees
-        After a reconcile that ended with a lost connection, a server's error or a timeout, the next one of its key sees all that the server
-        had in the key's namespace by then (for a cluster-scoped key: anywhere), of the kinds that the controller reconciles or owns.
-        After ``take_over`` the next reconcile of each key sees all that the server had by then, of the same kinds: the writes of other
-        replicas that had the keys before.
-        With caches that do not show own writes (``Informers(read_your_writes=False)``), the next reconcile of a key sees the answered
-        writes of the last one, of all kinds that the controller reads. (Not of kinds that are selected by fields.)
+        After a reconcile that ended with a lost connection, a server's error or a timeout, the next one of its key sees the server's state
+        at that time: of the key's namespace (for a cluster-scoped key, of all namespaces), and of the kinds that the controller reconciles
+        or owns. After ``take_over`` the next reconcile of each key sees the server's state at that time, of the same kinds, and so the
+        writes of replicas that owned the keys before. With caches that do not show own writes (``Informers(read_your_writes=False)``), the
+        next reconcile of a key sees the successful writes of the last one, of all kinds that the controller reads. (Not of kinds that are
+        selected by fields.)
 
     Not guaranteed
-        Anything about a lost write whose error the reconcile caught, or that the server carries out later. That a deletion is seen: its
-        event adds the key again anyway.
+        Writes with a lost response whose error the reconcile caught, or that the server executes later. Deletions: their events add the key
+        again anyway.
 
     Cost
-        Nothing without errors. After an uncertain end, a list of metadata for each of these kinds; one list serves all keys of a
+        No cost without errors. After an uncertain end, a list of metadata for each of these kinds; one list serves all keys of a
         namespace that became uncertain before it. After ``take_over`` one such list of everything, for all keys.
 
     Args:
         client: Lists the metadata.
         written: Informers of the kinds that reconciles may have written.
         informers: Informers of all kinds that the controller reads.
-        namespaced: Keys have namespaces.
-        overlaid: Caches show answered writes by themselves.
+        namespaced: The main kind is namespaced.
+        overlaid: The caches show own writes immediately.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class StaleReadGuard:
         self._checked = tuple(dict.fromkeys(written))
         self._namespaced = namespaced
         self._informers = {kind_info(informer.kind).gvk: informer for informer in informers if not informer.scope.field_selector}
-        #: Doubts are numbered, and so are lists: a list that began after a doubt removes it.
+        #: Uncertain writes and lists share a sequence of numbers: a list that began later resolves an uncertain write.
         self._numbers = itertools.count(1)
         self._doubts: dict[ObjectKey, int] = {}
-        #: The doubt about all keys at once, and the last such doubt that a list removed.
+        #: Number of the last takeover of all keys, and of the last takeover that a list resolved.
         self._taken_over = self._resolved = 0
         self._lists: dict[str, _Listing] = {}
         self._waits: set[asyncio.Task[None]] = set()
@@ -99,30 +99,30 @@ class StaleReadGuard:
         self._unlisten = None if overlaid else client.on_write(self._record)
 
     def close(self) -> None:
-        """Hear of no more writes."""
+        """Stop recording writes."""
         if self._unlisten is not None:
             self._unlisten()
 
     def before(self, key: ObjectKey) -> bool:
-        """Return whether the key has to wait (``passed``). Later writes in this task count as this key's."""
+        """Return whether the key has to wait (``passed``). Later writes of this task are recorded for this key."""
         if self._unlisten is not None:
             self._key.set(key)
         return key in self._doubts or key in self._written or self._taken_over > self._resolved
 
     def doubt(self, key: ObjectKey, error: BaseException) -> None:
-        """Record that a reconcile ended with this error, so that its last writes may or may not have been carried out."""
+        """Record that a reconcile ended with this error, so that its last writes may or may not have been executed."""
         if _unanswered(error):
             self._doubts[key] = next(self._numbers)
 
     def take_over(self) -> None:
-        """Record that keys belonged to another replica until now, whose last writes the caches may not show yet."""
+        """Record that another replica owned keys until now. The caches may not show its last writes yet."""
         self._taken_over = next(self._numbers)
 
     async def passed(self, key: ObjectKey) -> bool:
         """Wait until the caches show the writes of a key. Return True; False if ``give_up`` was called before.
 
         Raises:
-            DeadlineError: not in time; the text names the stale cache. KubeloopError: the server does not answer lists.
+            DeadlineError: the timeout expired; the message names the stale cache. KubeloopError: the server rejects the lists.
         """
         if self._given_up.is_set():
             return False
@@ -140,7 +140,7 @@ class StaleReadGuard:
         return True
 
     def give_up(self) -> None:
-        """End all waits at once: nothing is reconciled any more."""
+        """End all waits immediately, because no reconcile follows."""
         self._given_up.set()
         for waiting in self._waits:
             waiting.cancel()
@@ -229,7 +229,7 @@ def _concerns(informer: Informer[Any], write: Write) -> bool:
 
 
 def _unanswered(error: BaseException | None) -> bool:
-    """Whether a request without an answer is among the causes."""
+    """Return whether a request without a response is among the causes of an error."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:

@@ -1,4 +1,4 @@
-"""CacheReader: reads from the informers of one controller, and refuses reads outside the manager's ``CacheScope``."""
+"""CacheReader: reads from the informers of one controller, and rejects reads outside the manager's ``CacheScope``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubeloop.controller.errors import DeclarationError
 from kubeloop.meta import ObjectKey, PartialObject, Resource, Selector, names, parse_field_selector, parse_label_selector
 from kubeloop.meta.label_requirement import Operator, Requirement
 
-# Scope of a manager: which namespaces and which objects of each kind its informers keep, with defaults for all kinds.
+# Scope of a manager: the namespaces and objects of each kind that its informers cache, with defaults for all kinds.
 #
 # The scope of a kind overrides the scope of all kinds (controller-runtime pkg/cache; behaviour S225).
 
@@ -30,11 +30,11 @@ class InformerSelection(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class KindScope:
-    """The objects of one kind that a manager caches. None is the setting of the ``CacheScope``; ``ALL_NAMESPACES`` and the selector ``""``
-    override it.
+    """The objects of one kind that a manager caches. None stands for the setting of the ``CacheScope``; ``ALL_NAMESPACES`` and the selector
+    ``""`` override it.
 
     Raises:
-        ValueError: as ``CacheScope``.
+        ValueError: see ``CacheScope``.
 
     Example:
         >>> KindScope(namespaces="kube-system", label_selector="").namespaces
@@ -60,7 +60,7 @@ class CacheScope:
         kinds: Kind -> its own scope, which overrides the others.
 
     Raises:
-        ValueError: an invalid name of a namespace, or a selector that cannot be read; the text names it.
+        ValueError: an invalid name of a namespace, or a selector that cannot be read; the message names it.
 
     Example:
         >>> nodes = KindScope(label_selector="pool=gpu")
@@ -94,7 +94,7 @@ class CacheScope:
 
 
 def _names(namespaces: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Sorted, each once; empty means all."""
+    """Return the namespaces sorted and unique; empty for all."""
     selected = (namespaces,) if isinstance(namespaces, str) else tuple(namespaces or ())
     return () if ALL_NAMESPACES in selected else tuple(sorted(set(selected)))
 
@@ -114,7 +114,7 @@ _NONE_OF = (Operator.NOT_EQUALS, Operator.NOT_IN)
 
 
 def implies(queried: Selector, cached: Selector) -> bool:
-    """Whether all that ``queried`` selects is selected by ``cached``, as far as one requirement implies another. False if unknown."""
+    """Return whether ``cached`` selects everything that ``queried`` selects. False if that cannot be derived from single requirements."""
     return all(any(_implies(requirement, required) for requirement in queried.requirements) for required in cached.requirements)
 
 
@@ -140,7 +140,7 @@ Where = Mapping[str, str | int | bool | None]
 
 
 class CacheReader:
-    """Reads the caches of one controller. Results are new objects that belong to the caller; own writes are visible at once.
+    """Reads the caches of one controller. Results are new objects that belong to the caller; own writes are visible immediately.
 
     Guarantees (behaviours S223-S226)
         A read of objects that the cache does not hold raises an error that says how to cache them: an undeclared kind, whole objects of a
@@ -148,8 +148,7 @@ class CacheReader:
         Several fields are ANDed, for cluster-scoped kinds too.
 
     Not guaranteed
-        That ``list`` without a selector returns all objects of the cluster: it returns all that are cached. ``client`` reads the newest
-        state.
+        Completeness: ``list`` without a selector returns all cached objects, not all of the cluster. ``client`` reads the newest state.
 
     Args:
         owner: Name of the controller's class, for messages.
@@ -169,19 +168,19 @@ class CacheReader:
 
     @property
     def kinds(self) -> builtins.list[type[Resource]]:
-        """The readable kinds, whole or as metadata."""
+        """The readable kinds, whole or metadata only."""
         return builtins.list(self._informers)
 
     def get(self, kind: type[R], name: str, namespace: str | None = None) -> R | None:
         """Return one object; None if it is not in the cache.
 
         Raises:
-            DeclarationError, OutsideScope: the cache does not hold such objects. DecodeError: it does not fit its type.
+            DeclarationError, OutsideScope: the cache does not hold such objects. DecodeError: the object does not fit its type.
         """
         return self.lister(kind).get(name, namespace)
 
     def by_key(self, kind: type[R], key: ObjectKey) -> R | None:
-        """As ``get``."""
+        """Return one object by its key; see ``get``."""
         return self.lister(kind).by_key(key)
 
     def list(
@@ -191,13 +190,13 @@ class CacheReader:
 
         Args:
             kind: Class of the objects.
-            namespace: One namespace. None: all that are cached.
+            namespace: One namespace. None: all cached namespaces.
             label_selector: Only matching objects.
             where: Values by path; the paths must be indexed or read (``indexes=``, ``paths=``). Or a predicate of the head.
 
         Raises:
             DeclarationError: the kind is not cached, or only its metadata. UnreadPath: a path is not read.
-            OutsideScope: a namespace or selection that is not cached.
+            OutsideScope: the namespace or selection is not cached.
         """
         self._check(kind, label_selector, where)
         return self.lister(kind).list(namespace, label_selector, where)
@@ -208,19 +207,19 @@ class CacheReader:
         """Return the heads of all cached objects that match, without decoding; also of kinds of which only metadata is cached.
 
         Args:
-            kind: As of ``list``.
-            namespace: As of ``list``.
-            label_selector: As of ``list``.
-            where: As of ``list``.
+            kind: See ``list``.
+            namespace: See ``list``.
+            label_selector: See ``list``.
+            where: See ``list``.
         """
         self._check(kind, label_selector, where)
         return self._held(kind).lister.heads(namespace, label_selector, where)
 
     def lister(self, kind: type[R]) -> Lister[R]:
-        """Return the lister of a kind's informer, whose selection it does not check.
+        """Return the lister of a kind's informer. Its queries are not checked against the informer's selection.
 
         Raises:
-            DeclarationError: the kind is not held, or only its metadata.
+            DeclarationError: the kind is not cached, or only its metadata.
         """
         return self.informer(kind).lister
 
@@ -228,7 +227,7 @@ class CacheReader:
         """Return the lister of a kind of which only metadata is cached.
 
         Raises:
-            DeclarationError: it is not held, or in full.
+            DeclarationError: the kind is not cached, or whole objects are.
         """
         informer = self._held(kind)
         if not informer.scope.keep.metadata_only:
@@ -240,7 +239,7 @@ class CacheReader:
         """Return the informer of a kind that is cached as a whole.
 
         Raises:
-            DeclarationError: as ``lister``.
+            DeclarationError: see ``lister``.
         """
         informer: Informer[R] = self._held(kind)
         if informer.scope.keep.metadata_only:

@@ -1,1 +1,1 @@
-"""Carrying out: from events to keys, from keys to reconciles, and what becomes of their outcome."""
+"""The runner of a controller: from events to keys, from keys to reconciles, and the handling of their results."""

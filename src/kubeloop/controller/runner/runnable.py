@@ -15,7 +15,7 @@ class ReconcileCounts:
 
     Attributes:
         active: Reconciles that run now.
-        reconciles: All that ended.
+        reconciles: Reconciles that have ended.
         successes: Ended without an error and without a requeue.
         requeues_asked: Ended with ``Result(requeue=True)``.
         requeues_after: Ended with ``Result(requeue_after=...)``.
@@ -24,7 +24,7 @@ class ReconcileCounts:
         timeouts: Exceeded their time limit.
         panics: Ended with a programming error (``is_panic``).
         hanging: Reconciles that still run although their time limit has passed.
-        requeues: Keys that were added again, after errors too.
+        requeues: Keys that were added again, including those after errors.
         seconds: Wall-clock time of all reconciles together.
         last_key: Key of the last reconcile.
         last_error: Text of the last error.
@@ -66,7 +66,7 @@ _MISTAKES = (
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether it is a mistake in the program, as a nil pointer or an index out of range is one in Go; ``SystemExit`` included."""
+    """Return whether an error is a programming error, such as AttributeError or IndexError; ``SystemExit`` counts too."""
     return isinstance(error, _MISTAKES) or not isinstance(error, Exception)
 
 
@@ -102,23 +102,23 @@ class Runnable(Protocol):
 
     @property
     def needs_leader(self) -> bool:
-        """Whether it runs in one replica only, the leader. Without leader election it runs anyway."""
+        """Whether it runs in one replica only, the leader. Without leader election it runs in every replica."""
 
     @property
     def warm_up(self) -> bool:
-        """Whether ``connect`` and ``synced`` are done before this replica leads, and only ``run`` after (behaviour R211)."""
+        """Whether ``connect`` and ``synced`` are called before this replica leads, and only ``run`` afterwards (behaviour R211)."""
 
     async def connect(self, surroundings: RunnableContext) -> None:
-        """Ask for informers and register handlers. Nothing may be acted on yet."""
+        """Create informers and register handlers. It must not act on objects yet."""
 
     async def synced(self, timeout: float) -> None:
-        """Return when every handler has seen its initial objects (behaviour R207). The informers are synced when this is called."""
+        """Wait until every handler has seen its initial objects (behaviour R207). The informers are synced when this is called."""
 
     async def run(self) -> None:
         """Work until ``stop``."""
 
     def stop(self) -> None:
-        """Begin nothing new; ``run`` returns when the present work has ended."""
+        """Start no new work; ``run`` returns when the running work has ended."""
 
     async def close(self) -> None:
-        """Let go of everything; called once, after ``run`` has ended or was cancelled, and also if it never began."""
+        """Release all resources. Called once, after ``run`` has ended, was cancelled, or if it never began."""

@@ -38,15 +38,15 @@ R = TypeVar("R", bound=Resource)
 class Runner(Generic[R]):
     """Runs a ``Controller`` or ``KeyController``.
 
-    What changes comes before what was there already: the queue is a ``PriorityQueue`` (behaviours R212-R216).
+    Changes come before initial objects and resyncs: the queue is a ``PriorityQueue`` (behaviours R212-R216).
     Back-off of failing keys: 5 ms doubling to 1000 s, each key by itself (controller-runtime's default; behaviour X12).
     """
 
     def __init__(self, controller: ControllerBase[R], *, name: str = "") -> None:
-        """``name``: where several of one class run, for several clusters; default the class's.
+        """Make a runner. ``name`` distinguishes several runners of one class, for several clusters; the default is the class's name.
 
         Raises:
-            DeclarationError: the class cannot be run; says why.
+            DeclarationError: the class cannot be run; the message says why.
         """
         self._controller = controller
         self._declaration: Declaration = type(controller)._declaration()
@@ -92,7 +92,7 @@ class Runner(Generic[R]):
 
     @property
     def in_threads(self) -> int:
-        """How many plain reconciles are at work: threads cannot be cancelled, so that some may be even when ``run`` has ended."""
+        """Number of reconciles that run in threads. Threads cannot be cancelled, so there may be some even after ``run`` has ended."""
         return self._threads.busy if self._threads is not None else 0
 
     @property
@@ -158,7 +158,7 @@ class Runner(Generic[R]):
             advised=surroundings.advised,
         )
         sink: KeyQueue = queue if own is None else OwnedKeys(queue, own)
-        if declared.debounce:  # Before the check of ownership: a key may go to another replica while it waits.
+        if declared.debounce:  # Before the check of ownership: a key may move to another replica while it waits.
             sink = self._debouncer = Debouncer(sink, declared.debounce, clock)
         enqueuer = self._enqueuer = Enqueuer(sink, client.cluster)
         enqueue = _enqueue(queue, client.cluster)
@@ -174,12 +174,12 @@ class Runner(Generic[R]):
         for registration in self._registrations:
             await registration.wait_synced(timeout)
         if self._ownership is not None:
-            # Until now nothing is missed by not being told: everything that is owned by then is enqueued here.
+            # Earlier gains need no callback: all keys owned by now are enqueued here.
             self._disown = self._ownership.on_gained(self._take_over)
             self._take_over(self._ownership.owns)
 
     def explain(self, error: BaseException) -> None:
-        """Add to an error of the start how it concerns this controller: class, kind, verbs and fix."""
+        """Add to an error of the start which class, kind and verbs of this controller it concerns, and the fix."""
         self._wiring.explain(error)
 
     async def run(self) -> None:
@@ -189,7 +189,7 @@ class Runner(Generic[R]):
         if self._plain:
             self._threads = ThreadExecutor(self.name)
         if self._elected and self._fences is not None:
-            self._fences.take_over()  # Until now another replica may have led.
+            self._fences.take_over()  # Another replica may have led until now.
         await self._controller.start()
         try:
             await sources.beside(workers.run(), self.stop)
@@ -197,10 +197,10 @@ class Runner(Generic[R]):
             await self._controller.stop()
 
     def resize(self, workers: int | None) -> None:
-        """Work on so many keys at a time; None: as many as the class declares.
+        """Set the number of workers; if ``workers`` is None, to the number that the class declares.
 
         Raises:
-            ValueError: less than 1.
+            ValueError: the number is less than 1.
         """
         self._workers_wanted = self._declaration.workers if workers is None else workers
         if self._workers is not None:
@@ -234,7 +234,7 @@ class Runner(Generic[R]):
             self._connected = False
 
     def _take_over(self, gained: Callable[[ObjectKey], bool]) -> None:
-        """Enqueue what another replica had until now: changes that were told meanwhile were not for this one."""
+        """Enqueue the gained keys, which another replica owned until now: their earlier changes were filtered out here."""
         assert self._lister is not None
         assert self._queue is not None
         assert self._fences is not None
@@ -245,7 +245,7 @@ class Runner(Generic[R]):
                 self._queue.add(key, priority=LOW_PRIORITY)
 
     async def _for_object(self, key: ObjectKey) -> Result | None:
-        """What a worker calls for a ``Controller``."""
+        """Reconcile one key for a ``Controller``. Called by a worker."""
         assert self._lister is not None
         assert self._fences is not None
         if self._fences.before(key) and not await self._fences.passed(key):
@@ -263,7 +263,7 @@ class Runner(Generic[R]):
         return await self._called(obj)
 
     async def _for_key(self, key: ObjectKey) -> Result | None:
-        """What a worker calls for a ``KeyController``."""
+        """Reconcile one key for a ``KeyController``. Called by a worker."""
         assert self._lister is not None
         assert self._fences is not None
         if self._fences.before(key) and not await self._fences.passed(key):
@@ -283,18 +283,18 @@ class Runner(Generic[R]):
         try:
             found = await result_of(work)
         except asyncio.CancelledError:
-            # A thread cannot be interrupted. Until it has ended its key stays taken, unless everything ends.
+            # A thread cannot be interrupted. Its key stays in work until the thread ends, unless the runner stops.
             if not self._stopping:
                 await asyncio.wait([work])
                 if not work.cancelled():
-                    work.exception()  # It is too late to say what became of it: the time had passed.
+                    work.exception()  # The result is ignored, since the time limit has passed.
             raise
         result: Result | None = await found if inspect.isawaitable(found) else found
         return result
 
 
 def _enqueue(queue: PriorityQueue[ObjectKey], cluster: str) -> Callable[[ObjectKey, float, int], None]:
-    """Adds a key from any thread."""
+    """Return a function that adds a key from any thread."""
     loop, thread = asyncio.get_running_loop(), threading.get_ident()
 
     def enqueue(key: ObjectKey, after: float, priority: int) -> None:

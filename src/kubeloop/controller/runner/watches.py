@@ -23,7 +23,7 @@ from kubeloop.transport import log_context, logger_with_context
 
 log = logger_with_context("kubeloop.controller.runner")
 
-#: The value of the pause annotation that pauses an object.
+#: Value of the pause annotation that pauses an object.
 PAUSED = "true"
 
 
@@ -31,7 +31,7 @@ class Watches:
     """The informers of one controller, and the handlers that enqueue keys for their events."""
 
     def __init__(self, declared: Declaration, owner: object) -> None:
-        """``owner``: the controller object, for watches that name a method, and for messages."""
+        """Make the watches of a controller. ``owner`` is the controller object, for watches that name a method, and for messages."""
         self._declared = declared
         self._owner = owner
         self._scopes: dict[type[Resource], bool] = {}
@@ -41,10 +41,10 @@ class Watches:
         self.pause_path = f'metadata.annotations["{declared.pause_annotation}"]' if declared.pause_annotation else ""
 
     async def informers(self, surroundings: RunnableContext) -> dict[type[Resource], Informer[Any]]:
-        """The informer of each kind that is used.
+        """Return the informer of each kind that the controller uses.
 
         Raises:
-            DeadlineError: a kind was not installed in time.
+            DeadlineError: a kind was not served in time.
         """
         declared = self._declared
         self._use(declared.kind, declared.metadata_only, declared.predicates, [self.pause_path] if self.pause_path else [])
@@ -74,7 +74,7 @@ class Watches:
         """Return the handler for the events of each informer.
 
         Raises:
-            KubeloopError: a mapping cannot work; names the controller and the watched kind.
+            KubeloopError: a mapping cannot work; the message names the controller and the watched kind.
         """
         declared = self._declared
         target = MapTarget(self.namespaced, self._informers[declared.kind].lister)
@@ -103,7 +103,7 @@ class Watches:
                 error.add_note(f"{needed}: the server does not serve it: install its CustomResourceDefinition (kubectl apply -f)")
 
     def _where(self, kind: type[Resource]) -> str:
-        """How a kind is declared."""
+        """Return where the class declares a kind, in words."""
         declared = self._declared
         if kind is declared.kind:
             return f"Controller[{kind.__name__}]"
@@ -122,7 +122,7 @@ class Watches:
             raise KubeloopError(f"{type(self._owner).__name__}: the watch of {kind.__name__} cannot be mapped: {error}") from error
 
     def _use(self, kind: type[Resource], metadata_only: bool, predicates: tuple[Predicate, ...], paths: Iterable[str] = ()) -> None:
-        """One informer for all that is wanted of a kind: in full, unless only metadata is wanted everywhere."""
+        """Collect the paths of a kind for one shared informer, which caches whole objects unless all uses want only metadata."""
         self._metadata_only[kind] = metadata_only and self._metadata_only.get(kind, True)
         needed = self._paths.setdefault(kind, {})
         for path in (*paths, *(path for predicate in predicates for path in predicate.paths)):
@@ -140,7 +140,7 @@ class Watches:
 
 
 def _let_go(path: str, predicates: tuple[Predicate, ...]) -> Predicate:
-    """Updates that took a pause off: the predicates judge the object as if it was new, since they hear of no change that they know."""
+    """Return a predicate for updates that ended a pause. The predicates judge such an object like a new one."""
 
     def test(event: Event[Any]) -> bool:
         old, head = event.old, event.head
@@ -152,10 +152,10 @@ def _let_go(path: str, predicates: tuple[Predicate, ...]) -> Predicate:
 
 
 async def is_namespaced(kind: type[Resource], surroundings: RunnableContext, owner: str) -> bool:
-    """The scope of a kind, from its class or from the server; waits for a definition that may be installed later.
+    """Return whether a kind is namespaced, by its class or by the server. Wait for a definition that may be installed later.
 
     Raises:
-        DeadlineError: it was not installed in time.
+        DeadlineError: the kind was not served in time.
     """
     clock = surroundings.clock
     deadline = clock.now() + surroundings.sync_timeout
@@ -174,7 +174,8 @@ async def is_namespaced(kind: type[Resource], surroundings: RunnableContext, own
 
 
 class ChannelReader:
-    """Reads the channels of a controller: one task for each, from ``start`` to ``close``. ``Channel`` says how a failed source is handled.
+    """Reads the channels of a controller: one task for each, from ``start`` to ``close``. See ``Channel`` for the handling of failed
+    sources.
 
     Args:
         owner: Name of the controller's class, for messages.
@@ -198,13 +199,13 @@ class ChannelReader:
             self._tasks.append(asyncio.create_task(self._read(channel), name=f"kubeloop source {channel.name} of {self._owner}"))
 
     async def close(self) -> None:
-        await end_tasks(*self._tasks, expected=(SourceError,), logger=log)  # ``beside`` raises a SourceError
+        await end_tasks(*self._tasks, expected=(SourceError,), logger=log)  # ``beside`` raises it as a SourceError
 
     async def beside(self, work: Coroutine[object, object, None], stop: Callable[[], None]) -> None:
-        """Do ``work``; a permanently broken source stops it.
+        """Await ``work``, and call ``stop`` if a source fails permanently.
 
         Raises:
-            SourceError: one did.
+            SourceError: a source failed permanently.
         """
         for task in self._tasks:
             task.add_done_callback(lambda _: stop() if self._broken() else None)
@@ -229,7 +230,7 @@ class ChannelReader:
                 except (Exception, asyncio.CancelledError, SystemExit) as error:
                     task = asyncio.current_task()
                     if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
-                        raise  # This is to end. Else something that the source waited for was cancelled.
+                        raise  # This task is being cancelled. Otherwise something that the source awaited was cancelled.
                     if not channel.reopens:
                         raise SourceError(
                             f"source {channel.name} of {self._owner} broke: {type(error).__name__}: {error}; what it had to tell is lost. "
@@ -248,7 +249,7 @@ class ChannelReader:
         try:
             keys = channel.keys(item)
         except Exception as error:
-            # Bad items are one thing, a bad source another: the next one may be good.
+            # An invalid item does not end the source: the next item may be valid.
             traceback, message = self._failures.failed(f"{channel.name}/item", error), f"{type(error).__name__}: {error}"
             details = (channel.name, self._owner, message)
             log.log(logging.ERROR, "source %s of %s: an item that cannot be mapped is left out: %s", *details, exc_info=traceback)

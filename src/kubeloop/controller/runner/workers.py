@@ -1,4 +1,4 @@
-"""The workers of one controller: they take keys off its queue, call reconcile, and decide what its outcome means.
+"""The workers of one controller: they take keys from its queue, call reconcile, and handle its result.
 
 Outcomes: controller-runtime pkg/internal/controller/controller.go reconcileHandler (behaviours R203-R206, R209, R210).
 """
@@ -27,11 +27,11 @@ from kubeloop.workqueue import Queue, QueueShutDown
 # One timer for all of a controller's reconciles: setting one for each would cost more than most reconciles.
 
 
-#: Seconds after which a reconcile without a time limit is worth a warning; again each time its age has doubled.
+#: Seconds after which a reconcile without a time limit is logged; again each time its age has doubled.
 SLOW = 60.0
 #: Seconds that a reconcile has to end after it was cancelled, before its worker is replaced.
 TO_END = 1.0
-#: Workers that may be replaced at a time: each holds memory, and maybe a thread, until its reconcile ends.
+#: Maximum number of replaced workers: each uses memory, and maybe a thread, until its reconcile ends.
 MOST = 100
 
 log = logger_with_context("kubeloop.controller.runner")
@@ -45,7 +45,7 @@ class ReconcileTimer:
     def __init__(self, key: str, began: float, look: float) -> None:
         self.key = key
         self.began = began
-        #: When it is next to be looked at.
+        #: Time of the next check.
         self.look = look
         self.hangs = False
 
@@ -89,7 +89,7 @@ class SlowReconcileMonitor:
             log.warning("%s: the reconcile of %s has ended, after %.0f s", self._owner, turn.key, self._clock.now() - turn.began)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the checks."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -97,7 +97,7 @@ class SlowReconcileMonitor:
     def _look(self) -> None:
         now = self._clock.now()
         self._timer = None
-        for turn in tuple(self._turns):  # A substitute may begin its own at once, where tasks are eager.
+        for turn in tuple(self._turns):  # A substitute may begin its first reconcile immediately, if tasks are eager.
             if turn.look <= now:
                 self._report(turn, now)
         if self._turns:
@@ -134,10 +134,10 @@ class SlowReconcileMonitor:
 
 
 K = TypeVar("K", bound=Hashable)
-#: Told of each reconcile: the controller's name, seconds, and success, error, requeue or requeue_after.
+#: Called after each reconcile with the controller's name, seconds, and success, error, requeue or requeue_after.
 Observe = Callable[[str, float, str], None]
 
-#: Conflicts in a row that are not worth a line in the log.
+#: Number of conflicts in a row that are not logged.
 _USUAL_CONFLICTS = 3
 
 
@@ -147,7 +147,7 @@ class Workers(Generic[K]):
     Guarantees
         An error, whatever its type, is logged with the key, and the key is retried with growing delay until it succeeds.
         No error of a reconcile ends a worker, not even ``SystemExit``; only ``KeyboardInterrupt`` passes.
-        ``stop`` lets running reconciles end and starts no other. A reconcile occupies its key until it has ended, however long that takes;
+        ``stop`` lets running reconciles end and starts no others. A reconcile occupies its key until it has ended, however long that takes;
         a reconcile that exceeds its time limit, or runs very long, is logged (see ``SlowReconcileMonitor``) and delays no other key.
         Log records of a reconcile carry cluster, controller, key and ``reconcile``, a unique id.
 
@@ -165,7 +165,7 @@ class Workers(Generic[K]):
         observe: Called with each result and its duration.
         failed: Called with each error, before its key is added again.
         owner: Name of the controller's class, for messages.
-        advised: Permissions that were explained already (``FailureLog``).
+        advised: Permissions that were already explained (``FailureLog``).
 
     Raises:
         ValueError: ``count`` is below 1.
@@ -220,16 +220,16 @@ class Workers(Generic[K]):
                 self._overdue.close()
 
     def stop(self) -> None:
-        """Take nothing more: ``run`` returns once the running reconciles have ended. Keys that still wait are dropped."""
+        """Take no more keys: ``run`` returns once the running reconciles have ended. Keys that still wait are dropped."""
         self._stopping = True
         self._queue.shut_down()
         self.gate.resume()
 
     def resize(self, count: int) -> None:
-        """Work on so many keys at a time from now on; surplus workers end after their present keys.
+        """Set the number of workers. Surplus workers end after their present keys.
 
         Raises:
-            ValueError: less than 1.
+            ValueError: ``count`` is less than 1.
         """
         if count < 1:
             raise ValueError(f"controller {self._name} needs at least 1 worker, not {count}")
@@ -240,11 +240,11 @@ class Workers(Generic[K]):
     def _add_worker(self) -> None:
         assert self._group is not None
         self._running += 1
-        # Not the context of the caller: a leader's fence and the log's fields are of the run.
+        # Not the caller's context: a leader's fence and the log fields are those of the run.
         self._group.create_task(self._work(), name=f"{self._name}-worker-{next(self._numbers)}", context=self._context.copy())
 
     def _substitute(self) -> None:
-        """A worker is held up: another one takes over, so that other keys go on."""
+        """Start another worker in place of one whose reconcile hangs, so that other keys are processed."""
         if not self._stopping and self._group is not None:
             self._add_worker()
 
@@ -254,7 +254,7 @@ class Workers(Generic[K]):
         run, numbers = secrets.token_hex(4), itertools.count(1)
         observe = self._observe
         try:
-            # After a substitute came for a reconcile that has ended in the end, there is one worker too many.
+            # If the reconcile has ended although a substitute was started, there is one worker too many.
             while self._running <= self._count + counts.hanging:
                 try:
                     key = await queue.get()
@@ -287,7 +287,7 @@ class Workers(Generic[K]):
             self._running -= 1
 
     async def _attempt(self, key: K) -> str:
-        """Reconcile once, and see to what follows; the outcome as metrics call it."""
+        """Reconcile a key once and handle the outcome. Return the outcome as a label of metrics."""
         deadline: TimeLimit | None = None
         try:
             if self._timeout is None:
@@ -308,7 +308,7 @@ class Workers(Generic[K]):
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Something that the reconcile awaited was cancelled, not this worker: a task group would let the worker vanish without a word.
+            # Something that the reconcile awaited was cancelled, not this worker: a task group would end the worker silently.
             self._retry(key, "something that reconcile waited for was cancelled", error)
             return "error"
         except KeyboardInterrupt:
@@ -318,10 +318,10 @@ class Workers(Generic[K]):
         return self._again(key, result)
 
     def _again(self, key: K, result: Result) -> str:
-        """A reconcile succeeded and said when to come back, if at all."""
+        """Handle a successful reconcile: add the key again if the result requests it. Return the outcome as a label of metrics."""
         counts, queue = self.counts, self._queue
         self._failures.succeeded(key)
-        # Behaviour R206: what was urgent stays so.
+        # Behaviour R206: the key keeps its priority.
         priority = queue.priority_of(key) if result.priority is None else result.priority
         if result.requeue:
             counts.requeues += 1
@@ -358,7 +358,7 @@ class Workers(Generic[K]):
             else:
                 self._retry(key, "timed out", error)
         elif isinstance(error, Conflict):
-            # Writers meet all the time, and the next try reads what the other one wrote: worth a line only if it goes on.
+            # Conflicts are frequent, and the retry reads the other write: they are logged only if they continue.
             self._retry(key, str(error), error, level=logging.DEBUG if self._queue.retries(key) < _USUAL_CONFLICTS else logging.INFO)
         elif isinstance(error, KubeloopError):
             self._retry(key, self._failures.text(error), error)

@@ -1,4 +1,4 @@
-"""Sharding: the keys of controllers spread over replicas, each reconciled by one at a time."""
+"""Sharding: distributes the keys of controllers over replicas. Each key is reconciled by one replica at a time."""
 
 from kubeloop.controller.sharding.member import ShardMember
 from kubeloop.controller.sharding.membership import Ownership, ShardConfig, by_namespace, by_object

@@ -1,6 +1,6 @@
-"""One of the replicas that share the keys: runs the rounds of the protocol, and tells its controllers which keys they own.
+"""A member of a group of replicas that share keys: executes the protocol, and decides for its controllers which keys they own.
 
-The protocol, and why no key is ever reconciled twice at a time: membership.py.
+The protocol, and why no two replicas reconcile a key at the same time: membership.py.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Clock, TimeLimit, Timer, within
 from kubeloop.transport import logger_with_context
 
-#: The version of the protocol by which a member works, and the members that it believes alive, a JSON list of identities.
+#: Annotations: the member's protocol version, and its view, a JSON list of the identities that it believes alive.
 PROTOCOL_ANNOTATION = "shards.kubeloop.dev/protocol"
 VIEW_ANNOTATION = "shards.kubeloop.dev/view"
 
 
 class GroupLeases:
-    """Reads and writes them. Each write of our own is bound to the version last seen."""
+    """Reads and writes the leases of a group. Each write of the own lease requires the version last seen."""
 
     def __init__(self, client: Client, config: ShardConfig, clock: Clock) -> None:
         self._client = client
@@ -74,7 +74,7 @@ class GroupLeases:
         """Delete the lease of a vanished member, if it has not changed since the list.
 
         Raises:
-            Conflict: it is not. Forbidden: this program may not.
+            Conflict: it has changed. Forbidden: this program lacks the permission.
         """
         lease = self._found.get(member)
         if lease is not None:
@@ -98,7 +98,7 @@ class GroupLeases:
         return lease
 
 
-#: Whose lease it is; the holder is empty once it was given back.
+#: Annotation with the owner of the lease; the holder is empty after a release.
 MEMBER_ANNOTATION = "shards.kubeloop.dev/member"
 
 
@@ -118,7 +118,7 @@ def declared_by(lease: Lease) -> DeclaredMember:
         if isinstance(names, list) and all(isinstance(name, str) for name in names):
             view = frozenset(names)
     given_back = not lease.spec.holder_identity
-    # The version, not the time in it: a clock that stands still must not make a member look dead.
+    # The version, not the time in it: a stopped clock must not make a member look dead.
     return DeclaredMember(
         view, f"{lease.metadata.uid}/{lease.metadata.resource_version}", float(lease.spec.lease_duration_seconds or 0), given_back
     )
@@ -128,7 +128,7 @@ log = logger_with_context("kubeloop.controller.sharding")
 
 T = TypeVar("T")
 
-#: Leases of members that are gone are deleted after so many lease durations.
+#: Leases of vanished members are deleted after so many lease durations.
 _KEPT = 4
 
 
@@ -139,12 +139,12 @@ class ShardMember:
         Of all replicas of the group at most one reconciles a key at any time, within the assumptions of the protocol (membership.py).
         A key moves when the reconciles of its slot (one of 1024) have ended in its old replica, or when the lease of that replica has
         expired.
-        While no member comes or goes each key has a replica: about four retry periods after a member came or left, a lease duration and two
-        retry periods after one died.
+        While the members do not change, each key has a replica: about four retry periods after a member joined or left, or a lease duration
+        and two retry periods after a member crashed.
 
     Not guaranteed
-        That an object's *deletion* is reconciled if it happens during a hand-over: use finalizers. Even spread of few keys.
-        That a reconcile in a thread ends when this replica can no longer be sure of its keys.
+        Reconciles of an object's *deletion* during a hand-over: use finalizers. An even distribution of few keys.
+        The end of a reconcile in a thread when this replica can no longer be sure of its keys.
 
     Cost
         One write and one list of the group's leases each ``retry_period``, for each member.
@@ -175,33 +175,33 @@ class ShardMember:
 
     @property
     def members(self) -> frozenset[str]:
-        """Who is believed alive, this one included; for people."""
+        """The identities that this member believes alive, including its own; for people."""
         return self._core.members
 
     @property
     def slots(self) -> int:
-        """How many of the 1024 slots are this replica's now."""
+        """Number of the 1024 slots that this replica owns now."""
         return self._core.granted.bit_count() if self._clock.now() < self._core.valid_until else 0
 
     def of(self, controller: str) -> _Owner:
-        """The ownership of one controller's keys. Controllers are distributed independently."""
+        """Return the ownership of one controller's keys. Controllers are distributed independently."""
         owner = _Owner(self, controller)
         self._owners.append(owner)
         return owner
 
     def cover(self, client: Client) -> None:
-        """Until it has left, no write of a reconcile through ``client`` is sent when this replica can no longer be sure of the key."""
+        """Guard ``client`` until this member has left: writes of a reconcile are not sent if this replica may no longer own its key."""
         self._unguard.append(guard(client))
 
     def start(self) -> None:
-        """Take part from now on; ``cover`` the clients that reconciles write through before."""
+        """Join the group. Call ``cover`` before, for the clients that reconciles write through."""
         self._task = self.tasks.start(self._run, name=f"shard-{self.config.group}")
 
     async def leave(self, *, give_back: bool = True) -> None:
-        """Start no reconcile any more, and release the Lease when the last has ended; if one does not end, the Lease expires.
+        """Allow no new reconcile, and release the Lease when the last one has ended. If one does not end, the Lease expires.
 
-        Call it when the controllers have stopped. ``give_back`` False: something of theirs goes on all the same, a thread, and has its
-        writes refused once the lease has passed. Never raises for what the server says.
+        Call it when the controllers have stopped. ``give_back`` False: work of theirs (a thread) still runs, so the Lease is not released;
+        its writes are refused once the Lease has expired. Errors of the server are not raised.
         """
         task, self._task = self._task, None
         if task is not None:
@@ -229,7 +229,7 @@ class ShardMember:
             self._wake.clear()
             done = await self._turn()
             if done and not self._core.settled and not self._core.held_back:
-                continue  # Somebody came or went: write so at once.
+                continue  # The members have changed: write the new view immediately.
             with contextlib.suppress(TimeoutError):
                 await within(self._clock, self.config.retry_period, self._wake.wait())
 
@@ -258,7 +258,7 @@ class ShardMember:
         return True
 
     async def _ask(self, work: Awaitable[T], problem: str) -> T | None:
-        """What the server answers; None: nothing, or a refusal."""
+        """Await a request and return its result. If it fails, log the problem and return None."""
         try:
             return await within(self._clock, self._lease.request_timeout, work)
         except (KubeloopError, TimeoutError) as error:
@@ -277,7 +277,7 @@ class ShardMember:
         if self._clock.now() < self._core.valid_until:
             return
         self._core.lapse()
-        # A reconcile is cancelled once, however long it takes to end.
+        # A reconcile is cancelled once, even if it takes long to end.
         scopes, self._scopes = self._scopes, set()
         log.error(
             "group %s: not renewed for %g s: no key is ours until it is; %s cancelled",
@@ -298,13 +298,13 @@ class ShardMember:
             except (KubeloopError, TimeoutError) as error:
                 log.debug("lease of %s is left where it is: %s", member, error)
 
-    # For owners
+    # For ``_Owner``
 
     def has(self, slot: int) -> bool:
         return self._core.has(slot, self._clock.now())
 
     async def hold(self, slot: int, work: Callable[[], Awaitable[T]]) -> T | None:
-        """``work`` while the slot is ours; None if it is not, or no longer."""
+        """Run ``work`` while this replica owns the slot. Return its result, or None if the slot is not owned or was lost."""
         core = self._core
         if not core.begin(slot, self._clock.now()):
             return None
@@ -326,13 +326,13 @@ class ShardMember:
                 self._wake.set()
 
     def _assert_valid(self, term: int) -> None:
-        # What outlives its cancellation, such as a thread, is not covered by a later term: others may have had its key in between.
+        # Work that outlives its cancellation (a thread) is not covered by a later term: another member may have owned its key in between.
         if self._clock.now() >= self._core.valid_until or term != self._core.term:
             raise LeaseLost(f"lease {self._lease} was not renewed in time: this replica cannot be sure of its keys")
 
 
 class _Owner:
-    """``Ownership`` of one controller."""
+    """The ``Ownership`` of one controller's keys."""
 
     def __init__(self, member: ShardMember, controller: str) -> None:
         self._member = member

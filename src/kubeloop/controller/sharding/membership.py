@@ -1,4 +1,4 @@
-"""The hand-over of slots between replicas, without I/O and without a clock. Its assumptions, and why it is correct:
+"""The hand-over of slots between replicas, without I/O and clock. Its rules, why they are correct, and their assumptions:
 
 Each member has a Lease and writes into it, with each renewal, the *view* by which it works: the members that it believes alive. A view
 claims for its writer the slots that rendezvous hashing gives it there. A turn of a member is: write the lease, then list all leases.
@@ -42,13 +42,13 @@ _GROUP = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
 
 def by_object(key: ObjectKey) -> str:
-    """Each object by itself: the most even spread."""
-    # Without the cluster: replicas may know it by different names.
+    """Return a different text for each object, for the most even distribution."""
+    # Without the cluster, which replicas may know by different names.
     return f"{key.namespace}/{key.name}"
 
 
 def by_namespace(key: ObjectKey) -> str:
-    """All objects of a namespace in one replica; for controllers that must not meet themselves there."""
+    """Return the namespace, so that one replica reconciles all objects of a namespace."""
     return key.namespace
 
 
@@ -62,14 +62,14 @@ class ShardConfig:
             label ``shards.kubeloop.dev/group``, named after group and identity.
         namespace: Namespace of the leases.
         identity: Must differ between replicas. Default: ``unique_identity()``.
-        lease_duration: As of ``LeaseConfig``.
-        renew_deadline: As of ``LeaseConfig``.
-        retry_period: As of ``LeaseConfig``.
+        lease_duration: See ``LeaseConfig``.
+        renew_deadline: See ``LeaseConfig``.
+        retry_period: See ``LeaseConfig``.
         by: Returns the text that decides which replica gets a key; the same function in all replicas. With ``by_namespace`` the objects of
             one namespace stay together.
 
     Raises:
-        ConfigError: as ``LeaseConfig``, or a group that cannot be a label and the beginning of a name.
+        ConfigError: see ``LeaseConfig``; or the group is not valid in a label and as the prefix of a name.
 
     Example:
         >>> from kubeloop import Manager
@@ -90,8 +90,8 @@ class ShardConfig:
         self.lease()
 
     def lease(self) -> LeaseConfig:
-        """This replica's own Lease; also the check of the times."""
-        # A name that any identity gives, however long it is or whatever it holds.
+        """Return the configuration of this replica's own Lease. It also validates the times."""
+        # A valid name for any identity, of any length and with any characters.
         name = f"{self.group}-{blake2b(self.identity.encode(), digest_size=8).hexdigest()}"
         times = (self.lease_duration, self.renew_deadline, self.retry_period)
         return LeaseConfig(name, self.namespace, self.identity, *times, labels={GROUP_LABEL: self.group})
@@ -114,23 +114,28 @@ class Ownership(Protocol):
         """Return whether ``key`` belongs to this replica now. The result may change at any time."""
 
     def guarded(self, reconcile: Callable[[ObjectKey], Awaitable[T]]) -> Callable[[ObjectKey], Awaitable[T | None]]:
-        """``reconcile`` for owned keys only: for others nothing is done, and None is the answer. While it runs the key stays here; if this
-        replica can no longer be sure of its keys, it is cancelled, and None is the answer: the next owner of the key reconciles again."""
+        """Wrap ``reconcile`` so that it is called for owned keys only, and returns None for others.
+
+        A running call keeps its key in this replica. If the replica can no longer be sure of its keys, the call is cancelled and None is
+        returned: the next owner reconciles the key again.
+        """
 
     def on_gained(self, callback: Gained) -> Callable[[], None]:
-        """Call ``callback`` whenever keys are gained, since their earlier events were filtered out. Return a function that ends that."""
+        """Call ``callback`` whenever keys are gained, since their earlier events were filtered out. Return a function that removes the
+        callback.
+        """
 
 
-# Which replica a key belongs to: keys fall into slots, slots belong to members by rendezvous hashing.
+# The owner of a key: keys are hashed to slots, and slots are assigned to members by rendezvous hashing.
 #
-# When a member comes, slots move only to it; when one goes, only its own move (Thaler and Ravishankar 1998). Every replica must compute the
+# If a member joins, slots move only to it; if one leaves, only its slots move (Thaler and Ravishankar 1998). Every replica must compute the
 # same, whatever its version: change nothing here without raising ``PROTOCOL``.
 
 
-#: Version of this function and of what members write about themselves. Members of another version are believed to claim everything.
+#: Version of this function and of the lease's format. Members of another version are assumed to claim every slot.
 PROTOCOL = "1"
 
-#: Keys are handed over by the slot. A thousand keep the spread over ten members within a few per cent, and a view costs 10 ms to compute.
+#: Number of slots. A thousand keep ten members balanced within a few per cent, and a view takes 10 ms to compute.
 SLOTS = 1024
 
 #: A set of slots is an integer, one bit for each.
@@ -143,13 +148,16 @@ def slot_of(text: str) -> int:
 
 
 def claim(members: frozenset[str], member: str) -> int:
-    """The slots that ``member`` has among ``members``, as bits; none if it is not one of them."""
+    """Return the slots of ``member`` among ``members`` as a bit mask; 0 if it is not one of them."""
     return _table(members).get(member, 0)
 
 
 @lru_cache(maxsize=64)
 def _table(members: frozenset[str]) -> dict[str, int]:
-    """The slots of each member. Each slot goes to who draws the highest number for it; of equal ones, the greater name."""
+    """Return the slots of each member as a bit mask.
+
+    Each slot belongs to the member with the highest hash for it (rendezvous hashing); ties go to the greater name.
+    """
     names = sorted(members)
     seeds = [blake2b(name.encode("utf-8", "surrogatepass"), digest_size=32).digest() for name in names]
     slots = dict.fromkeys(names, 0)
@@ -163,8 +171,11 @@ def _table(members: frozenset[str]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredMember:
-    """What a lease says. ``view`` None: written by a version that is not understood here, which may claim anything. ``mark`` changes with
-    each write (a resourceVersion). ``duration`` in seconds. ``given_back``: its holder gave it back."""
+    """The content of a member's lease.
+
+    ``view`` is None if an unknown protocol version wrote it, which may claim any slot. ``mark`` changes with each write (a
+    resourceVersion). ``duration`` is in seconds. ``given_back``: the lease was released.
+    """
 
     view: frozenset[str] | None
     mark: str
@@ -179,7 +190,7 @@ class DeclaredMember:
 
 @dataclass(frozen=True, slots=True)
 class _Peer:
-    """``at``: the local time at which it was first seen so."""
+    """Another member as last seen. ``at``: the local time at which it was first seen in this state."""
 
     declared: DeclaredMember
     at: float
@@ -196,26 +207,26 @@ class Membership:
 
     def __init__(self, me: str, renew_deadline: float) -> None:
         self.me = me
-        #: The time from which nothing may be done any more, unless a turn ends before.
+        #: Time at which all slots are lost, unless a turn is completed before.
         self.valid_until = 0.0
-        #: Rises when something may be done again after nothing might be: what was begun in an earlier term is not covered any more.
+        #: Number of the term. It rises when slots are owned again after all were lost; work of an earlier term is not covered.
         self.term = 0
         self._renew_deadline = renew_deadline
         self._published: frozenset[str] = frozenset()
         self._target: frozenset[str] = frozenset()
         self._writing: tuple[frozenset[str], float] | None = None
-        self._sent: float | None = None  # Of the write that a list is to follow.
+        self._sent: float | None = None  # Time of the write that the next list follows.
         self._peers: dict[str, _Peer] = {}
         self._granted = 0
         self._retired = False
         self._busy: dict[int, int] = {}
 
     def has(self, slot: int, now: float) -> bool:
-        """Whether a reconcile in this slot may begin."""
+        """Return whether a reconcile in this slot may begin."""
         return now < self.valid_until and bool(self._granted >> slot & 1)
 
     def begin(self, slot: int, now: float) -> bool:
-        """Begin one, if it may; then ``end`` must follow."""
+        """Record the begin of a reconcile in this slot, if it may begin. Return whether it may; then ``end`` must follow."""
         if not self.has(slot, now):
             return False
         self._busy[slot] = self._busy.get(slot, 0) + 1
@@ -231,13 +242,13 @@ class Membership:
         return bool(self._lost >> slot & 1) and not self._held_back
 
     def to_write(self, now: float) -> frozenset[str]:
-        """The view to write with the renewal that is sent now."""
+        """Return the view to write with the renewal that is sent now."""
         view = self._published if self._held_back else self._target
         self._writing = view, now
         return view
 
     def written(self) -> None:
-        """The server has stored it."""
+        """Record that the server has stored the view."""
         assert self._writing is not None
         self._published, self._sent = self._writing
         self._writing = None
@@ -258,12 +269,12 @@ class Membership:
             seen = self._peers.get(name)
             if name != self.me and (seen is None or seen.declared.mark != declared.mark):
                 self._peers[name] = _Peer(declared, now)
-        # A vanished member counts until it has expired, unless it was seen to leave: another program may have deleted its lease.
+        # A vanished member counts until it has expired, unless its release was seen: another program may have deleted its lease.
         self._peers = {name: peer for name, peer in self._peers.items() if name in members or peer.alive(started)}
         alive = {name: peer for name, peer in self._peers.items() if peer.alive(started)}
         self._target = frozenset() if self._retired else frozenset((self.me, *alive))
         if sent is None or mine is None or mine.given_back or mine.view != self._published:
-            # Our lease is not what we wrote: the others may have seen us leave. Start over.
+            # Our lease differs from our write, so the others may have assumed that we left. Start over.
             self.lapse()
             return 0
         granted = claim(self._published, self.me) & claim(self._target, self.me)
@@ -276,7 +287,7 @@ class Membership:
         return granted & ~before if now < self.valid_until else 0
 
     def lapse(self) -> None:
-        """Nothing is had any more until a whole turn has been done."""
+        """Give up all slots until a complete turn has succeeded."""
         self._granted, self.valid_until = 0, 0.0
 
     def retire(self) -> None:
@@ -287,7 +298,7 @@ class Membership:
 
     @property
     def settled(self) -> bool:
-        """Return whether the last written view is the desired one."""
+        """Whether the last written view is the desired one."""
         return self._published == self._target
 
     @property
@@ -297,7 +308,7 @@ class Membership:
 
     @property
     def busy(self) -> int:
-        """How many reconciles are under way."""
+        """Number of running reconciles."""
         return sum(self._busy.values())
 
     @property
@@ -307,11 +318,11 @@ class Membership:
 
     @property
     def members(self) -> frozenset[str]:
-        """Who was last believed alive, this one included."""
+        """The members that were last believed alive, including this one."""
         return self._target
 
     def gone(self, now: float, for_seconds: float) -> list[str]:
-        """Members that left or died at least so long ago that their leases are of no use to anybody."""
+        """Return the members that left or expired so long ago that their leases can be deleted."""
         return [
             name
             for name, peer in self._peers.items()
@@ -320,7 +331,7 @@ class Membership:
 
     @property
     def _lost(self) -> int:
-        """Slots that the written view claims and the wanted one does not."""
+        """The slots that the written view claims and the desired view does not."""
         return claim(self._published, self.me) & ~claim(self._target, self.me)
 
     @property

@@ -1,4 +1,4 @@
-"""Webhooks: admission and conversion hooks typed by kind, answered over TLS with certificates that renew themselves."""
+"""Admission and conversion webhooks typed by kind, served over TLS with certificates that are renewed automatically."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ __all__ = [
 _SELF_MADE = {"ManagedCertificates": "managed", "Lifetimes": "rotation"}
 
 
-if not TYPE_CHECKING:  # a type checker would let any misspelt name pass as Any
+if not TYPE_CHECKING:  # otherwise a type checker would accept any misspelt name as Any
 
     def __getattr__(name: str) -> Any:
-        # To make certificates takes cryptography, an extra; to serve those of files does not.
+        # Making certificates requires the extra ``cryptography``; serving those of files does not.
         if name not in _SELF_MADE:
             from kubeloop.meta.missing_names import missing_name
 

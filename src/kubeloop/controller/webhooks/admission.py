@@ -1,4 +1,4 @@
-"""Answers AdmissionReviews: the object decoded, the hook called, what it changed as a patch against the document that came.
+"""Answers AdmissionReviews: decodes the object, calls the hook, and computes the patch against the received document.
 
 Source: admission.k8s.io/v1 AdmissionResponse; behaviour of controller-runtime's pkg/webhook/admission.
 """
@@ -41,7 +41,7 @@ log = logger_with_context("kubeloop.controller.webhooks")
 
 
 class Failed(Exception):
-    """A hook failed; ``status`` is the answer to the writer. ``panic``: it raised an unexpected error."""
+    """A hook failed; ``status`` is the response to the writer. ``panic``: it raised an unexpected error."""
 
     def __init__(self, status: Status, *, panic: bool = False) -> None:
         super().__init__(status.message)
@@ -62,11 +62,12 @@ async def contained(name: str, work: Callable[[], Awaitable[Any]], seconds: floa
     """Return the result of ``work``, with its errors contained.
 
     Guarantees
-        ``Denied`` and ``ApiError`` come through. Every other error is logged with its traceback and a trace id, and told as a 500 that
-        names hook, class and trace id; its own text may hold what the writer must not see. Only the caller's own cancellation ends it.
+        ``Denied`` and ``ApiError`` are re-raised. Every other error is logged with its traceback and a trace id, and becomes a 500 that
+        names hook, class and trace id, since its text may hold data that the writer must not see. Only the caller's own cancellation
+        propagates.
 
     Raises:
-        Failed: it raised, or took longer than ``seconds`` (504). Denied, ApiError: as raised.
+        Failed: ``work`` raised, or took longer than ``seconds`` (504). Denied, ApiError: as raised.
     """
     trace = secrets.token_hex(8)
     with log_context(webhook=name, trace=trace, **about):
@@ -92,7 +93,7 @@ async def contained(name: str, work: Callable[[], Awaitable[Any]], seconds: floa
             raise _panicked(name, error, trace) from None
         except Inside as inside:
             raise _panicked(f"{name}: {inside.part}" if inside.part else name, inside.error, trace) from None
-        except (KeyboardInterrupt, GeneratorExit):  # a person's, and the loop's: neither is the program's answer
+        except (KeyboardInterrupt, GeneratorExit):  # they stop the program or the loop, and are not results of the hook
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a program raises: without an answer, failurePolicy Ignore lets the write through
             raise _panicked(name, error, trace) from None
@@ -135,7 +136,7 @@ async def answer_admission(hook: AdmissionHook, body: bytes, seconds: float) -> 
     """Return the AdmissionReview that answers the one in ``body``, of the same version and uid.
 
     Raises:
-        ReviewMalformed: ``body`` is no review, so that there is no uid to answer to.
+        ReviewMalformed: ``body`` is not a review, so there is no uid to answer.
     """
     version, raw = read_review(body)
     verdict = await decide(hook, raw, seconds)
@@ -170,10 +171,10 @@ async def decide(hook: AdmissionHook, raw: RawRequest, seconds: float) -> HookVe
 
 
 async def _judged(hook: AdmissionHook, raw: RawRequest, request: AdmissionRequest[Any]) -> tuple[list[JSONObject], Status | None]:
-    """The patch, or why it is refused. Whatever the hook says can be sent: a server that cannot read an answer goes by failurePolicy.
+    """Call the hook. Return the patch, or the status of its denial. Both can be encoded, since servers apply failurePolicy otherwise.
 
     Raises:
-        TypeError, ValueError: it cannot be.
+        TypeError, ValueError: the result cannot be encoded.
     """
     patch: list[JSONObject] = []
     status: Status | None = None
@@ -224,7 +225,7 @@ async def _run(hook: AdmissionHook, raw: RawRequest, request: AdmissionRequest[A
 async def _called(call: HookCall, obj: Resource, request: AdmissionRequest[Any]) -> Any:
     arguments = (obj, request) if call.with_request else (obj,)
     if call.plain:
-        # Not the loop's executor: a few hooks that never return would take all its threads, and keep the program from ending.
+        # Not the loop's executor: a few hooks that never return would occupy all its threads and block the exit.
         threads = ThreadExecutor("kubeloop webhook")
         result = threads.call(lambda given: _in_thread(call.function, given), arguments)
         threads.close()
@@ -236,7 +237,7 @@ def _in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     try:
         return function(*arguments)
     except (StopIteration, KeyboardInterrupt, GeneratorExit) as error:
-        # A future takes no StopIteration; on the loop the others would mean something else.
+        # A future does not accept StopIteration, and the others have another meaning on the loop.
         raise Inside("", error) from None
 
 
@@ -245,7 +246,7 @@ def _decoded(body: type[Resource], raw: msgspec.Raw) -> Resource | None:
 
 
 def _patch(document: bytes, obj: Resource, result: Any) -> list[JSONObject]:
-    """What the hook changed, or what it returned instead, against the document that came."""
+    """Return the patch from the received document to the changed object, or to the object that the hook returned."""
     changed = obj if result is None else result
     if not isinstance(changed, Resource) or type(changed) is not type(obj):
         raise TypeError(f"a mutating hook changes its object, or returns another {type(obj).__name__}, not {type(changed).__name__}")

@@ -1,4 +1,4 @@
-"""What tells an API server of hooks: admission configurations and the conversion of CustomResourceDefinitions, from the declarations.
+"""Webhook configurations for API servers, from the declarations: admission, and the conversion of CustomResourceDefinitions.
 
 Source: admissionregistration.k8s.io/v1 and apiextensions.k8s.io/v1.
 """
@@ -78,7 +78,7 @@ def configurations(hooks: Sequence[AdmissionHook], name: str, place: Place, ca: 
         hooks: The hooks.
         name: Name of the configurations.
         place: Address of the webhook server for API servers.
-        ca: CA bundle, PEM. Empty: none.
+        ca: CA bundle, PEM. Empty: no bundle is set.
     """
     found: list[Configuration] = []
     mutating = [_mutating(hook, place, ca) for hook in hooks if hook.mutating]

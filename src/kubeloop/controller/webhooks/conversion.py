@@ -1,4 +1,4 @@
-"""Conversion: the functions that lead from one version of a kind to another, and the answers to ConversionReviews."""
+"""Conversion: functions that convert one version of a kind to another, and the responses to ConversionReviews."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kubeloop.meta.resource import kind_info
 from kubeloop.meta.type_checks import described_word
 from kubeloop.types import JSONObject
 
-# Converters between versions of a kind: which functions lead from one to another, and what of an object's metadata they may change.
+# Converters between versions of a kind, and the parts of an object's metadata that they may change.
 #
 # Source: Kubernetes, "Versions in CustomResourceDefinitions": of metadata only labels and annotations may change.
 
@@ -43,9 +43,9 @@ class Converters:
     """The converters of a program, by kind.
 
     Guarantees
-        Of several ways the shortest is gone; so converters to and from one version, the hub, are enough for all others.
-        Name, namespace, uid, ownership and whatever else metadata hold are those of the object that came, unknown fields
-        included; labels and annotations are the converter's, where it returned metadata at all.
+        The shortest chain of converters is used, so converters to and from one hub version are enough.
+        Name, namespace, uid, owner references and all other metadata are taken from the incoming object, unknown fields included; labels
+        and annotations come from the converter if it returned metadata.
     """
 
     def __init__(self) -> None:
@@ -55,10 +55,11 @@ class Converters:
         return bool(self._kinds)
 
     def add(self, source: type[Resource], target: type[Resource], function: Callable[[Any], Any]) -> None:
-        """Know a converter from now on.
+        """Add a converter.
 
         Raises:
-            DeclarationError: the classes are no two versions of one kind, there is one already, or it is a coroutine function.
+            DeclarationError: the classes are not two versions of one kind, they have a converter already, or ``function`` is a coroutine
+                function.
         """
         step = VersionConverter(source, target, function)
         given: tuple[Any, ...] = (source, target)
@@ -79,11 +80,11 @@ class Converters:
         versions[old.version][new.version] = step
 
     def kinds(self) -> dict[GroupKind, list[str]]:
-        """The kinds and their versions, sorted."""
+        """Return the kinds with their versions, sorted."""
         return {kind: sorted({*steps, *(to for ways in steps.values() for to in ways)}) for kind, steps in self._kinds.items()}
 
     def definitions(self) -> list[str]:
-        """The names of the kinds' CustomResourceDefinitions.
+        """Return the names of the kinds' CustomResourceDefinitions.
 
         Raises:
             DeclarationError: no class of a kind names its plural.
@@ -98,7 +99,7 @@ class Converters:
         return found
 
     def check(self) -> None:
-        """Raise DeclarationError if a version of a kind cannot be reached from another; the text names the missing converter."""
+        """Raise DeclarationError if a version of a kind cannot be reached from another; the message names the missing converter."""
         for kind, versions in self.kinds().items():
             for old in versions:
                 for new in versions:
@@ -108,10 +109,11 @@ class Converters:
                         )
 
     def convert(self, document: bytes, api_version: str) -> bytes:
-        """The object in that version, as JSON.
+        """Return the object in another version, as JSON.
 
         Raises:
-            DecodeError: no object, or no converter. Whatever a converter raises. TypeError: it returned something else.
+            DecodeError: the document is not an object, or there is no converter. TypeError: a converter returned another type. Errors of
+                converters are passed on.
         """
         head = _read_head(document)
         if head.api_version == api_version:
@@ -128,7 +130,7 @@ class Converters:
         return _with_metadata(document, obj)
 
     def _way(self, kind: GroupKind, old: str, new: str) -> list[VersionConverter] | None:
-        """The shortest; of equal ones that whose converters were declared first."""
+        """Return the shortest chain of converters; among equally short chains, the chain that was declared first."""
         steps = self._kinds.get(kind, {})
         ways: deque[tuple[str, list[VersionConverter]]] = deque([(old, [])])
         seen = {old}
@@ -144,7 +146,7 @@ class Converters:
 
 
 def _converted(step: VersionConverter, obj: Resource) -> Resource:
-    if type(obj) is not step.source:  # the step before made another class of that version
+    if type(obj) is not step.source:  # the previous converter returned another class of that version
         obj = decode(step.source, encode(obj), checked=True)
     try:
         made = step.function(obj)
@@ -163,7 +165,7 @@ def _converted(step: VersionConverter, obj: Resource) -> Resource:
 
 
 def _with_metadata(document: bytes, made: Resource) -> bytes:
-    """``made`` as JSON, with the metadata of the document that it came from but for labels and annotations."""
+    """Return ``made`` as JSON with the metadata of the original document, except for labels and annotations."""
     before: Any = msgspec.json.decode(document).get("metadata")
     kept: JSONObject = dict(before) if isinstance(before, dict) else {}
     for name, given in (("labels", made.metadata.labels), ("annotations", made.metadata.annotations)):
@@ -194,7 +196,7 @@ def _read_head(document: bytes) -> _Head:
 
 CONVERT_PATH: Final = "/convert"
 _GROUP: Final = "apiextensions.k8s.io"
-#: Objects after which others may run, too.
+#: Number of objects after which other tasks run.
 _AT_ONCE: Final = 50
 
 
@@ -217,7 +219,7 @@ async def answer_conversion(converters: Converters, body: bytes, seconds: float)
     """Return the ConversionReview that answers the one in ``body``, of the same version and uid, with the objects in their order.
 
     Raises:
-        ReviewMalformed: ``body`` is no review.
+        ReviewMalformed: ``body`` is not a review.
     """
     try:
         review = _REVIEWS.decode(body)

@@ -1,4 +1,4 @@
-"""What a decorator declares: one admission webhook, checked at import, with all that its configuration will say."""
+"""The declaration of one admission webhook by a decorator, checked at import, with all options of its configuration."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ class HookOptions(TypedDict, total=False):
     ``operations``: default CREATE and UPDATE. ``subresource``: ``status``, ``scale``, ``exec``; default: the object itself.
     ``name``: a DNS name of at least three parts, unique in the program. ``path``: the URL's path; must begin with a slash.
     ``failure_policy``: "Fail" or "Ignore" lets the write fail or pass when the webhook cannot be reached. ``side_effects``: "NoneOnDryRun"
-    if
-    the hook does anything but answer, and then it must check ``request.dry_run``. ``timeout_seconds``: 1 to 30. ``match_conditions``: name
+    if the hook has side effects, which it must omit if ``request.dry_run`` is set. ``timeout_seconds``: 1 to 30. ``match_conditions``: name
     -> CEL expression. ``reinvocation_policy`` is for mutating hooks.
 
     Example:
@@ -79,13 +78,13 @@ class AdmissionHook:
 
     @property
     def timeout(self) -> float:
-        """Seconds for which a server waits."""
+        """Seconds for which an API server waits for the response."""
         return self.options.get("timeout_seconds", DEFAULT_TIMEOUT)
 
 
 @dataclass(frozen=True, slots=True)
 class HookCall:
-    """A hook's function. ``with_request``: its second argument is the request. ``plain``: it is not a coroutine function."""
+    """A hook's function. ``with_request``: its second argument is the request. ``plain``: it is synchronous."""
 
     function: Callable[..., Any]
     with_request: bool
@@ -109,7 +108,7 @@ def declare(kind: type[Resource], body: type[Resource] | None, target: Any, opti
         mutating: The hook may change the object.
 
     Raises:
-        DeclarationError: the declaration is invalid; the text names the hook and the fix.
+        DeclarationError: the declaration is invalid; the message names the hook and the fix.
     """
     label = getattr(target, "__qualname__", type(target).__name__)
     argument: Any = kind
@@ -188,6 +187,6 @@ def _annotation(function: Callable[..., Any], name: str) -> Any:
 
 
 def _dashed(target: Any, label: str) -> str:
-    """``Check.fooSpec_2`` is ``check-foo-spec-2``."""
+    """Return a name in lower case with dashes: ``Check.fooSpec_2`` becomes ``check-foo-spec-2``."""
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", getattr(target, "__name__", label))
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "hook"

@@ -34,13 +34,13 @@ class _Admitting:
         self._add = add
 
     def methods(self, hooks: type[C]) -> type[C]:
-        """Decorates a class that has some of the methods ``create``, ``update``, ``delete`` and ``connect``; it is made once."""
+        """Decorate a class with some of the methods ``create``, ``update``, ``delete`` and ``connect``; it is instantiated once."""
         self._add(hooks)
         return hooks
 
 
 class Validating(_Admitting, Generic[R]):
-    """Decorates a hook that allows or refuses."""
+    """Decorator of a hook that allows or denies a write."""
 
     @overload
     def __call__(self, hook: Callable[[R], V]) -> Callable[[R], V]: ...
@@ -52,7 +52,7 @@ class Validating(_Admitting, Generic[R]):
 
 
 class Mutating(_Admitting, Generic[R]):
-    """Decorates a hook that changes the object."""
+    """Decorator of a hook that changes the object."""
 
     @overload
     def __call__(self, hook: Callable[[R], M]) -> Callable[[R], M]: ...
@@ -64,7 +64,7 @@ class Mutating(_Admitting, Generic[R]):
 
 
 class Converting(Generic[R, S]):
-    """Decorates a converter."""
+    """Decorator of a converter."""
 
     def __init__(self, add: Callable[[Callable[[R], S]], None]) -> None:
         self._add = add
@@ -77,18 +77,18 @@ class Converting(Generic[R, S]):
 class Webhooks:
     """The webhooks of a program. Decorators declare them.
 
-    A hook is an ``async def``, or a plain function, which runs in a thread; or a class with a method for each operation
+    A hook is an ``async def``, or a synchronous function, which runs in a thread; or a class with a method for each operation
     (``@hooks.validating(Foo).methods``). It gets its own copy of the object (for DELETE the deleted one), and the
     request if it has a parameter for it.
 
     Guarantees
         The patch of a mutating hook names only changed fields of the typed object: fields that the class does not know are never touched.
-        No change is no patch. An exception of a hook denies one write, and never ends the server: ``Denied`` and ``ApiError`` are sent as
-        they are; any other one is a 500 that names hook, class and trace id, with the traceback in the log only.
+        Without a change there is no patch. An exception of a hook denies one write, and never ends the server: ``Denied`` and ``ApiError``
+        are sent as they are; any other one is a 500 that names hook, class and trace id, with the traceback in the log only.
 
     Not guaranteed
-        That a plain function ends when its time is over: its answer comes too late, but the thread continues.
-        That a hook is called once for a write: servers repeat calls, and mutating hooks may be called again.
+        The end of a synchronous function at its timeout: its result is ignored, but the thread continues.
+        One call per write: servers repeat calls, and mutating hooks may be called again.
 
     Raises
         DeclarationError: from the decorators: an invalid signature, kind, name or option.
@@ -117,7 +117,7 @@ class Webhooks:
     def validating(self, kind: type[Resource], *, body: type[Resource] | None = None, **options: Unpack[HookOptions]) -> Any:
         """Declare a hook that API servers call before ``kind`` is written; see ``HookOptions``.
 
-        ``body``: the class of what the request carries, where a subresource carries something else (scale, exec, eviction).
+        ``body`` is the class of the object in the request, if a subresource has another one (scale, exec, eviction).
         """
         return Validating[Any](lambda target: self._declare(kind, body, target, options, mutating=False))
 
@@ -130,9 +130,9 @@ class Webhooks:
         return Mutating[Any](lambda target: self._declare(kind, body, target, options, mutating=True))
 
     def conversion(self, source: type[R], target: type[S]) -> Converting[R, S]:
-        """Declare a plain function that makes a ``target`` of a ``source``, another version of the kind; see ``Converters``.
+        """Declare a synchronous function that converts ``source`` to ``target``, another version of the kind; see ``Converters``.
 
-        Of ``Unstructured`` classes it may return a tree. Without metadata in what it returns, those of the source are kept whole.
+        For ``Unstructured`` classes it may return a tree. If the result has no metadata, those of the source are used.
         """
         return Converting(lambda function: self._converters.add(source, target, function))
 
@@ -146,10 +146,10 @@ class Webhooks:
         return self._converters
 
     def hook(self, which: str | Callable[..., Any]) -> AdmissionHook:
-        """The hook of that name, or that function or class.
+        """Return the hook with that name, function or class.
 
         Raises:
-            LookupError: there is none; says which there are.
+            LookupError: there is none; the message lists the hooks.
         """
         for hook in self._hooks.values():
             if which == hook.name or (not isinstance(which, str) and hook is self._targets.get(id(which))):
@@ -161,7 +161,7 @@ class Webhooks:
         """Check the complete set of declarations. ``WebhookServer`` calls it.
 
         Raises:
-            DeclarationError: no hook at all, or a version that no converter leads to.
+            DeclarationError: there is no hook, or a version without a converter to it.
         """
         if not self._hooks and not self._converters:
             raise DeclarationError("no webhook is declared; use the decorators validating, mutating and conversion")
@@ -176,7 +176,7 @@ class Webhooks:
         """Return the review that answers the one in ``body``; an error of the hook becomes a denial in it. ``timeout`` in seconds.
 
         Raises:
-            LookupError: nothing is served at ``path``. ReviewMalformed: ``body`` is no review.
+            LookupError: nothing is served at ``path``. ReviewMalformed: ``body`` is not a review.
         """
         if path == CONVERT_PATH and self._converters:
             return await answer_conversion(self._converters, body, timeout)
@@ -203,11 +203,11 @@ class Webhooks:
         Args:
             which: The hook's function, or its name.
             obj: The written object; for DELETE the deleted one. It is not changed.
-            operation: None: the first that the hook is declared for.
+            operation: The operation. None: the first operation of the hook.
             old: The stored object before an UPDATE. None: ``obj`` as it was read.
             user: The writer. None: an administrator.
-            dry_run: Nothing is stored.
-            subresource: None: that of the hook.
+            dry_run: The write is a dry run.
+            subresource: The subresource. None: that of the hook.
             options: Options of the write as a JSON tree.
             timeout: Seconds for the hook. None: its own.
 
@@ -215,7 +215,7 @@ class Webhooks:
             The decision of the hook, with the object that would be stored.
 
         Raises:
-            LookupError: ``which`` is no hook here.
+            LookupError: there is no such hook.
         """
         hook = self.hook(which)
         chosen = operation or hook.operations[0]
@@ -227,7 +227,7 @@ class Webhooks:
         """Return ``obj`` in another version, by the declared converters, whose errors are raised.
 
         Raises:
-            DecodeError: nothing converts it to that version.
+            DecodeError: there is no converter to that version.
         """
         return decode(target, self._converters.convert(encode(obj), target.api_version), checked=True)
 
@@ -245,7 +245,7 @@ class Webhooks:
         ``spec.conversion``.
 
         Raises:
-            DeclarationError: no class of a kind names the plural that the definition is named by.
+            DeclarationError: no class of a kind has the plural, which the name of its definition contains.
         """
         from kubeloop.controller.webhooks.configurations import conversion
 

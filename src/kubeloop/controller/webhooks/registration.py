@@ -1,4 +1,4 @@
-"""Tells API servers of the hooks and keeps it so: configurations applied, CA bundles injected, both watched."""
+"""Registers hooks with the API server and maintains the registration: applies configurations, injects CA bundles, watches both."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Operation = dict[str, Any]
 
 #: Field manager of the applied configurations.
 FIELD_MANAGER: Final = "kubeloop-webhooks"
-#: Seconds after which a patch that failed is tried again.
+#: Seconds after which a failed patch is retried.
 _AGAIN: Final = 10.0
-#: So often an object is put right at once; then once in so many seconds: if somebody else puts it right, too, it never ends.
+#: Number of immediate repairs of an object, then seconds between repairs: another program may keep changing it as well.
 _AT_ONCE: Final = 5
 _REGISTRATION: Final = "admissionregistration.k8s.io/v1"
 _KINDS: Final = {
@@ -37,7 +37,8 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Inject:
-    """Names of webhook configurations and definitions that others apply (Helm, kustomize). The server fills in their CA bundles.
+    """Names of webhook configurations and CustomResourceDefinitions that other programs apply (Helm, kustomize). The server only sets their
+    CA bundles.
 
     Example:
         >>> Inject(validating=["foo-webhooks"], definitions=["foos.example.com"]).mutating
@@ -159,7 +160,7 @@ class Registrar:
     Guarantees
         Configurations are applied at start, or ``apply`` raises; a missing definition is patched when it is created.
         A bundle that another program changes, or a configuration that it removes, is restored; if repeated, every ten seconds.
-        Nothing is written where nothing differs.
+        Objects without a difference are not written.
 
     Args:
         client: The client of the cluster.
@@ -178,7 +179,7 @@ class Registrar:
         self._limits = [TokenBucket(1 / _AGAIN, _AT_ONCE, clock) for _ in self._targets]
 
     def use(self, bundle: bytes) -> None:
-        """Inject this one from now on."""
+        """Set the CA bundle to inject from now on."""
         self._bundle = bundle
         self._mark(*range(len(self._targets)))
 
@@ -186,7 +187,7 @@ class Registrar:
         """Apply and patch all targets once; missing definitions are skipped.
 
         Raises:
-            ApiError, TransportError: as the requests.
+            ApiError, TransportError: a request failed.
         """
         for target in self._targets:
             if target.manifest is not None:
@@ -196,7 +197,7 @@ class Registrar:
                 await self._patch(target)
 
     async def keep(self) -> None:
-        """Until cancelled."""
+        """Watch the targets and repair changed ones until cancelled."""
         async with Informers(self._client, clock=self._clock, read_your_writes=False) as informers:
             for number, target in enumerate(self._targets):
                 informer = informers.of(target.kind, field_selector={"metadata.name": target.name}, namespace=ALL_NAMESPACES)
@@ -224,7 +225,7 @@ class Registrar:
             self._clock.call_later(_AGAIN, lambda: self._mark(number))
 
     async def _patch(self, target: RegistrationTarget, limit: TokenBucket | None = None) -> None:
-        """Raises ``_Contended``: it would be written more often than ``limit`` lets it."""
+        """Patch a target if it differs. Raises ``_Contended`` if ``limit`` does not allow a further write."""
         try:
             found = await self._client.get(target.kind, target.name)
         except NotFound:
@@ -249,7 +250,7 @@ _OF_BUNDLES: Final = (bundle_patch, definition_bundle_patch)
 
 
 class _Contended(Exception):
-    """Somebody else writes it as often as it is put right."""
+    """Another program changes the object as often as it is repaired."""
 
 
 def _take(limit: TokenBucket | None) -> None:

@@ -1,4 +1,4 @@
-"""Request and refusal of an admission hook: the write that it judges, typed, and what it may answer besides yes."""
+"""The request of an admission hook (the write to judge, typed) and its possible denial."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class AdmissionRequest(Generic[R]):
         kind: The kind that the hook was declared for.
         resource: The resource that the hook was declared for.
         subresource: The subresource; empty for the object itself.
-        asked_kind: The kind of the client's request; it differs from ``kind`` where the server converted the object.
+        asked_kind: The kind of the client's request; it differs from ``kind`` if the server converted the object.
         asked_resource: The resource of the client's request.
         asked_subresource: The subresource of the client's request.
         name: Name of the object; empty while the server has still to generate it.
@@ -59,7 +59,7 @@ class AdmissionRequest(Generic[R]):
         user: The writer.
         object: The state to store, typed as the hook declares, for this hook alone; None for DELETE.
         old: The stored state, for UPDATE and DELETE, for this hook alone.
-        dry_run: Nothing is stored: have no side effect.
+        dry_run: The write is not stored, so the hook must not have side effects.
         options: Options of the write (CreateOptions and others) as a JSON tree.
         warnings: Warnings for the writer; ``warn`` adds one.
         audit_annotations: Annotations of the audit event; ``audit`` adds one.
@@ -92,7 +92,7 @@ class AdmissionRequest(Generic[R]):
     audit_annotations: dict[str, str] = field(default_factory=dict)
 
     def warn(self, text: str) -> None:
-        """Have the author of the write warned, whether it is allowed or not."""
+        """Add a warning for the author of the write, whether it is allowed or not."""
         self.warnings.append(text)
 
     def audit(self, key: str, value: str) -> None:
@@ -123,7 +123,7 @@ _NULL: Final = msgspec.Raw(b"null")
 
 
 class RawRequest(msgspec.Struct, rename="camel"):
-    """``request`` of a review, its objects still bytes."""
+    """``request`` of a review, with its objects as undecoded bytes."""
 
     uid: str
     operation: str
@@ -145,7 +145,7 @@ class RawRequest(msgspec.Struct, rename="camel"):
         return GroupVersionKind(self.kind.group, self.kind.version, self.kind.kind)
 
     def typed(self) -> AdmissionRequest[Any]:
-        """Without the objects."""
+        """Return the request without its objects, which are decoded later."""
         asked_kind, asked = self.request_kind, self.request_resource
         user = self.user_info
         return AdmissionRequest(
@@ -175,10 +175,11 @@ _REVIEWS = msgspec.json.Decoder(_Review)
 
 
 def read_review(body: bytes) -> tuple[str, RawRequest]:
-    """The review's version (``v1``) and its request.
+    """Return the review's version (``v1``) and its request.
 
     Raises:
-        ReviewMalformed: no JSON, no AdmissionReview of a known version, no request, or a field of another type; says which.
+        ReviewMalformed: the body is not JSON, not an AdmissionReview of a known version, without a request, or has a field of a wrong type;
+            the message has the reason.
     """
     try:
         review = _REVIEWS.decode(body)

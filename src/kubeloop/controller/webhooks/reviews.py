@@ -1,4 +1,4 @@
-"""Reviews made and read as an API server does: how a test asks a hook without a server."""
+"""Reviews as an API server sends and reads them, so that a test can call a hook without a server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ R = TypeVar("R", bound=Resource)
 
 @dataclass(frozen=True, slots=True)
 class Reviewed(Generic[R]):
-    """The answer of a hook. ``object`` is the state to store, with the patch applied; None if the write was denied or is a deletion.
+    """The response of a hook. ``object`` is the state to store, with the patch applied; None if the write was denied or is a deletion.
 
     Example:
         >>> from kubeloop.controller.webhooks import Webhooks
@@ -45,12 +45,12 @@ class Reviewed(Generic[R]):
 
     @property
     def message(self) -> str:
-        """Why it was refused; empty if it was not."""
+        """Reason of the denial; empty if the write was allowed."""
         return self.status.message if self.status is not None else ""
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields that a refusal names."""
+        """The fields that a denial names."""
         details = self.status.details if self.status is not None else None
         return tuple(cause.field for cause in details.causes) if details is not None else ()
 
@@ -74,7 +74,7 @@ def review_of(
         operation: The operation.
         old: The stored object before an UPDATE.
         user: The writer.
-        dry_run: Nothing is stored.
+        dry_run: The write is a dry run.
         subresource: The subresource. None: that of the hook.
         options: Options of the write as a JSON tree.
     """

@@ -1,4 +1,4 @@
-"""WebhookServer: hooks over TLS, certificates that change while it serves, API servers told of both."""
+"""WebhookServer: serves hooks over TLS, with certificates that change while it runs, and registers both with API servers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ log = logger_with_context("kubeloop.controller.webhooks")
 
 T = TypeVar("T")
 
-#: Seconds between two tries, at first and at most.
+#: First and longest delay between two attempts, in seconds.
 _FIRST: Final = 1.0
 _MOST: Final = 10.0
 
@@ -51,7 +51,7 @@ async def retry_until_available(description: str, attempt: Callable[[], Awaitabl
         seconds: Time limit.
 
     Raises:
-        KubeloopError: the last error, after ``seconds``; at once an error that will not pass, such as Forbidden.
+        KubeloopError: the last error after ``seconds``; a permanent error, such as Forbidden, immediately.
     """
     end = clock.now() + seconds
     backoff = Backoff(_FIRST, cap=_MOST, clock=clock)
@@ -73,7 +73,7 @@ def _passes(error: KubeloopError) -> bool:
     return not isinstance(error, UntrustedCertificate)
 
 
-# Reviews over HTTP: which path is asked, how large and in what form; the rest is the hooks'.
+# Reviews over HTTP: checks path, size and media type of requests; the hooks do the rest.
 #
 # Source: k8s.io/apiserver pkg/util/webhook (one POST of JSON, ``?timeout=``); limits as controller-runtime's pkg/webhook/admission/http.go.
 
@@ -81,11 +81,11 @@ def _passes(error: KubeloopError) -> bool:
 #: Bytes of an AdmissionReview, which holds an object twice; and of a ConversionReview, which may hold a whole list.
 _MOST_REVIEWED: Final = 7 * 1024 * 1024
 _MOST_CONVERTED: Final = 64 * 1024 * 1024
-#: Part of a server's timeout within which it is answered, so that the answer arrives before the server gives up.
+#: Share of a server's timeout for the hook, so that the response arrives in time.
 _IN_TIME: Final = 0.95
 _LONGEST: Final = 30.0
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{0,9})?)(h|ms|m|s)")
-#: Characters of a duration that is looked at; Go writes at most "2562047h47m16.854775807s".
+#: Maximum length of a duration that is parsed; Go writes at most "2562047h47m16.854775807s".
 _LONGEST_DURATION: Final = 30
 _SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
@@ -111,7 +111,7 @@ class Endpoint:
 
     404 for a path without a hook, 405 for other methods than POST, 415 for other types than JSON, 413 for too long a body, 400 for a
     malformed review;
-    else 200 with a review, whatever its hook did.
+    otherwise 200 with a review, even if the hook failed.
     """
 
     def __init__(self, hooks: Webhooks, observer: Observer | None = None, now: Callable[[], float] = time.monotonic) -> None:
@@ -127,7 +127,7 @@ class Endpoint:
             return (await self._answer(request))[0]
         started = self._now()
         self._observer.begun(path)
-        code, panic = 499, False  # the client went: nginx's number for it
+        code, panic = 499, False  # nginx's code for a client that closed the connection
         try:
             answer, panic = await self._answer(request)
             code = answer.status
@@ -155,7 +155,7 @@ class Endpoint:
 
 
 def _timeout(value: str) -> float:
-    """Seconds for the hook, of a duration as Go writes it (``10s``)."""
+    """Return the seconds for the hook, from a duration in Go's format (``10s``)."""
     parts = _DURATION.findall(value[:_LONGEST_DURATION])
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if not seconds or "".join(number + unit for number, unit in parts) != value:
@@ -167,7 +167,7 @@ def _text(status: int, text: str) -> Answer:
     return Answer(status, body=f"{text}\n".encode(), content_type="text/plain; charset=utf-8")
 
 
-#: Seconds for which the end waits for API servers to forget a temporary registration.
+#: Seconds for which the end waits for API servers to drop a temporary registration.
 _END_TIMEOUT = 5.0
 
 
@@ -256,21 +256,21 @@ class WebhookServer:
 
     @property
     def url(self) -> str:
-        """``https://HOST:PORT``, while it serves."""
+        """Base URL ``https://HOST:PORT`` while it serves."""
         return self._started.url
 
     @property
     def serving(self) -> Serving:
-        """The certificate that new connections get."""
+        """The certificate for new connections."""
         if self._serving is None:
             raise ConfigError(_NOT_STARTED)
         return self._serving
 
     def check(self) -> None:
-        """Readiness check: raises unless the server answers.
+        """Check readiness: raise an error unless the server responds.
 
         Raises:
-            ConfigError: it was not started, or has ended. KubeloopError: its certificate or registration is no longer kept up.
+            ConfigError: it was not started, or has ended. KubeloopError: its certificate or registration cannot be maintained at present.
         """
         _ = self._started
         for name in self.tasks.failures:
@@ -334,7 +334,7 @@ class WebhookServer:
         await close_all(self.tasks.stop, self._end_session, *steps)
 
     async def _end_session(self) -> None:
-        """Delete the configurations that this server registered for the time that it runs."""
+        """Delete the temporary configurations that this server registered."""
         session, self._session = self._session, ""
         if not session or self._client is None:
             return

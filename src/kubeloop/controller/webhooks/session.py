@@ -1,6 +1,6 @@
-"""Registration for as long as a program runs: marked on the objects, so that the program's end or its next start undoes it.
+"""Temporary registration: its objects are marked, so that the program's end or its next start removes it.
 
-Webhooks at an address of the program's machine end with the program. A configuration that stays behind would refuse every write.
+Webhooks at an address of the program's machine end with the program. A configuration that remains would make every write fail.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubeloop.meta import NotFound, Unstructured
 from kubeloop.transport import logger_with_context
 from kubeloop.types import JSONObject
 
-# Which patches bring a configuration to the right CA bundle, or a definition to the right conversion; pure.
+# Patches that set the CA bundle of a configuration or the conversion of a definition. Pure.
 #
 # Source: admissionregistration.k8s.io/v1 WebhookClientConfig, apiextensions.k8s.io/v1 CustomResourceConversion.
 
@@ -35,7 +35,7 @@ def bundle_patch(configuration: JSONObject, bundle: bytes) -> list[Operation]:
 
 
 def definition_bundle_patch(definition: JSONObject, bundle: bytes) -> list[Operation]:
-    """For a CustomResourceDefinition: its conversion webhook is trusted by ``bundle``. Empty without a webhook."""
+    """Return the patch that sets the CA bundle of a CustomResourceDefinition's conversion webhook; empty if it has no webhook."""
     conversion = (definition.get("spec") or {}).get("conversion") or {}
     client = (conversion.get("webhook") or {}).get("clientConfig")
     wanted = base64.b64encode(bundle).decode()

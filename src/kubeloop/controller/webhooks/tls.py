@@ -34,13 +34,14 @@ class Serving:
 
 
 class CertificateSource(Protocol):
-    """Gives a certificate, and another one before that expires."""
+    """Provides a serving certificate, and its successor before it expires."""
 
     async def open(self, client: Client | None, clock: Clock) -> Serving:
-        """The certificate to begin with.
+        """Return the first certificate.
 
         Raises:
-            ConfigError: there is none, or it cannot be used; names file or Secret. ApiError, TransportError: a Secret cannot be reached.
+            ConfigError: there is no certificate, or it cannot be used; the message names file or Secret. ApiError, TransportError: a Secret
+                cannot be reached.
         """
 
     async def keep(self, changed: Callable[[Serving], None]) -> None:
@@ -48,10 +49,11 @@ class CertificateSource(Protocol):
 
 
 def server_tls(serving: Serving, client_authorities: bytes = b"") -> ssl.SSLContext:
-    """TLS 1.2 or newer. ``client_authorities`` (PEM): authorities of client certificates; every client needs one then.
+    """Return a TLS context (TLS 1.2 or newer). ``client_authorities`` (PEM): if set, every client needs a certificate that one of them
+    signed.
 
     Raises:
-        ConfigError: the authorities are no certificates. ssl.SSLError: the certificate is none, or the key is not its own.
+        ConfigError: the authorities are not certificates. ssl.SSLError: the certificate is invalid, or the key does not belong to it.
     """
     context = tls.server_tls()
     if client_authorities:
@@ -68,14 +70,14 @@ def change_certificate(context: ssl.SSLContext, serving: Serving) -> None:
     """Serve new connections with ``serving``; open ones do not change.
 
     Raises:
-        ssl.SSLError: it is no certificate with its key; nothing is changed then.
+        ssl.SSLError: the certificate or its key is invalid; nothing is changed then.
     """
     check_pair(serving)
     _load(context, serving)
 
 
 def check_pair(serving: Serving) -> None:
-    """Raises ssl.SSLError: no certificate, or the key is not its own."""
+    """Check a certificate and its key. Raises ssl.SSLError if the certificate is invalid, or the key does not belong to it."""
     _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), serving)
 
 
@@ -95,8 +97,8 @@ class CertificateFiles:
     """Reads the certificate of a webhook server from the files of a folder, and again every ``period`` seconds.
 
     Guarantees
-        A pair that does not fit together, as while files are being replaced, is ignored and logged once: the previous certificate stays in
-        use, even if the files vanish.
+        A certificate and key that do not match, for example while files are being replaced, are ignored and logged once: the previous
+        certificate stays in use, even if the files vanish.
 
     Args:
         folder: The folder, such as a mounted Secret.

@@ -1,4 +1,4 @@
-"""Settings of a manager from a file and the environment: a deployment decides what the program left open, also while it runs."""
+"""Settings of a manager from a file and the environment, which a deployment can also change while the manager runs."""
 
 from kubeloop.controller.manager.settings.settings import LeaderElectionSettings, ManagerSettings, RateSettings, SettingsFile
 

@@ -1,4 +1,4 @@
-"""What settings govern of a running manager: workers, rate caps, grace, logs; and what happens when they change."""
+"""Applies settings to a running manager (workers, rate caps, grace period, logs), also when they change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kubeloop.workqueue import RateCap
 
 log = logger_with_context("kubeloop.controller.manager")
 
-#: Seconds between two looks at the file.
+#: Seconds between two checks of the file.
 PERIOD = 5.0
 
 Apply = Callable[[ManagerSettings], str]
@@ -37,8 +37,7 @@ class Reloader:
 
     Guarantees
         Settings that cannot be read change nothing; that is logged once for each state of the file. Settings without a function in
-        ``apply``
-        need a restart, and are logged each time they differ from the active ones.
+        ``apply`` need a restart; each difference from the active ones is logged.
 
     Args:
         source: The file and environment.
@@ -111,7 +110,7 @@ def _with(settings: ManagerSettings, found: ManagerSettings, field: str) -> Mana
 
 
 class Governed(Protocol):
-    """A manager."""
+    """The part of a manager that settings change."""
 
     grace: float | None
 
@@ -122,7 +121,7 @@ class Governed(Protocol):
 
 
 class WorkersByName(Mapping[str, int]):
-    """A setting of ``foo`` counts for ``foo@west`` too, unless that has its own."""
+    """Number of workers by name of controller. The setting of ``foo`` also applies to ``foo@west``, unless that has its own."""
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
         self.numbers = dict(numbers)
@@ -138,10 +137,10 @@ class WorkersByName(Mapping[str, int]):
 
 
 class SettingsReloader:
-    """Applies settings to a manager within its block; those of a file again when the file changes.
+    """Applies settings to a manager within its block, and applies those of a file again when the file changes.
 
     Raises:
-        ConfigError: from the begin of the block: workers are set for a controller that there is not.
+        ConfigError: at the begin of the block: workers are set for a controller that does not exist.
     """
 
     def __init__(self, source: SettingsFile | ManagerSettings | Path | str, clock: Clock) -> None:
@@ -167,7 +166,7 @@ class SettingsReloader:
         return self.reloader.tasks if self.reloader is not None else None
 
     def governs(self, manager: Governed) -> Self:
-        """Called once, before the block."""
+        """Set the manager. Called once, before the block."""
         self._manager, self._grace = manager, manager.grace
         return self
 

@@ -1,4 +1,4 @@
-"""Settings of a manager: the options that a file (YAML or TOML) and environment variables may set, and their reading."""
+"""Settings of a manager: the options that a file (YAML or TOML) and environment variables may set, and how they are read."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ class ManagerSettings(_Settings, frozen=True):
     """Settings of one manager, from a file, the environment or a program. None leaves the manager's argument.
 
     Attributes:
-        health: Address as of ``Endpoints``.
-        metrics: Address as of ``Endpoints``.
-        debug: Address as of ``Endpoints``.
+        health: Address as in ``Endpoints``.
+        metrics: Address as in ``Endpoints``.
+        debug: Address as in ``Endpoints``.
         leader_election: Leader election.
         namespaces: Namespaces of all caches.
         workers: Name of a controller -> number of its workers.
@@ -130,7 +130,7 @@ class ManagerSettings(_Settings, frozen=True):
             raise ValueError(str(error)) from None
 
     def endpoints(self, base: Endpoints | None) -> Endpoints | None:
-        """The program's, with these addresses. An empty one switches an endpoint off."""
+        """Return ``base`` with the addresses of these settings. An empty address disables an endpoint."""
         named = {"health": self.health, "metrics": self.metrics, "debug": self.debug}
         overrides = {name: address for name, address in named.items() if address is not None}
         if not overrides:
@@ -140,7 +140,7 @@ class ManagerSettings(_Settings, frozen=True):
 
 log = logging.getLogger("kubeloop.controller.manager")
 
-#: Before the name of each variable: ``KUBELOOP_MANAGER_LEADER_ELECTION_LEASE_DURATION=30``.
+#: Prefix of each variable: ``KUBELOOP_MANAGER_LEADER_ELECTION_LEASE_DURATION=30``.
 PREFIX: Final = "KUBELOOP_MANAGER_"
 
 #: What Kubernetes puts into the environment of pods (documentation, "Accessing the Service": environment variables).
@@ -171,7 +171,7 @@ class SettingsFile:
         self._environment = os.environ if environment is None else environment
 
     def stamp(self) -> tuple[int, int, int] | None:
-        """Differs when the file was changed or replaced, also by a ConfigMap's link; None while there is none."""
+        """Return a value that changes when the file is changed or replaced (also by a ConfigMap's link); None if there is no file."""
         try:
             found = self.path.stat() if self.path is not None else None
         except OSError:
@@ -182,12 +182,13 @@ class SettingsFile:
         """Return the present settings.
 
         Raises:
-            ConfigError: it cannot be read, or a field cannot be what it is; names file or variable, field, and the way out.
+            ConfigError: the file cannot be read, or a field has an invalid value; the message names file or variable, field, and what to do
+                instead.
         """
         tree = self._tree()
         location = str(self.path) if self.path is not None else "the environment"
         if self.path is not None:
-            _converted(tree, location)  # Before variables: so that a fault of the file is the file's.
+            _converted(tree, location)  # Before the variables, so that an error in the file is reported for the file.
         known = list(_variables(ManagerSettings, PREFIX))
         for variable, place, kind in known:
             if variable in self._environment:
@@ -196,7 +197,7 @@ class SettingsFile:
         return _converted(tree, f"{location} with {PREFIX}* of the environment" if self.path is not None else location)
 
     def _tell_unknown(self, known: list[str]) -> None:
-        """No error: a Service named ``kubeloop-manager`` gives every pod beside it variables that begin so, too."""
+        """Log unknown variables. They are not errors: a Service named ``kubeloop-manager`` adds variables with the same prefix to pods."""
         for variable in sorted(self._environment):
             if variable.startswith(PREFIX) and variable not in known and not _OF_A_SERVICE.match(variable):
                 near = difflib.get_close_matches(variable, known, 1)

@@ -1,1 +1,1 @@
-"""Certificates of webhook servers: made and renewed here and kept in a Secret, or read from files that somebody else renews."""
+"""Certificates of webhook servers: made and renewed here and stored in a Secret, or read from files that another program renews."""

@@ -1,4 +1,4 @@
-"""Serving certificates that renew themselves: kept in a Secret and shared by replicas, or kept in memory by one process."""
+"""Serving certificates that are renewed automatically: stored in a Secret and shared by replicas, or in the memory of one process."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from kubeloop.meta.names import dns1123_subdomain, wildcard_dns1123_subdomain
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context
 
-#: Seconds at least between two renewals, should a clock jump.
+#: Minimum seconds between two renewals, in case a clock jumps.
 _LEAST = 60.0
 
 
 class OwnCertificate:
-    """Made when it is first needed, signed by an authority made with it, renewed when a third of its life is left.
+    """A certificate in memory: made at the first use, signed by its own authority, renewed when a third of its lifetime is left.
 
     Clients cannot verify it: it encrypts, but does not authenticate the server (controller-runtime's default for metrics).
     ``names``: DNS names and addresses to serve under.
@@ -60,10 +60,10 @@ log = logger_with_context("kubeloop.controller.webhooks")
 _TYPE: Final = "kubernetes.io/tls"
 _CERTIFICATE, _KEY, _AUTHORITIES, _AUTHORITY_KEY = "tls.crt", "tls.key", "ca.crt", "ca.key"
 _END: Final = b"-----END CERTIFICATE-----"
-#: Seconds after which the Secret is looked at again though nothing was heard of it, and after a failure.
+#: Seconds after which the Secret is read again without an event, and after a failure.
 _LONGEST: Final = 600.0
 _AGAIN: Final = 10.0
-#: Tries to write at a time: as many replicas may meet at it.
+#: Attempts to write, because several replicas may write at the same time.
 _TRIES: Final = 20
 
 
@@ -148,10 +148,10 @@ class ManagedCertificates:
         return min(max(due, 1.0), _LONGEST)
 
     async def _settled(self, client: Client) -> Kept:
-        """What the Secret holds when nothing is due any more.
+        """Return the content of the Secret after all due renewals.
 
         Raises:
-            ConfigError: it holds something else. Conflict: others wrote at each try. ApiError, TransportError
+            ConfigError: it has other content. Conflict: others wrote at each attempt. ApiError, TransportError: a request failed.
         """
         last: KubeloopError | None = None
         for _ in range(_TRIES):
@@ -163,7 +163,7 @@ class ManagedCertificates:
                 return wanted
             try:
                 await self._write(client, secret, wanted)
-            except (AlreadyExists, Conflict, NotFound) as error:  # another replica was faster, or somebody deleted it: look again
+            except (AlreadyExists, Conflict, NotFound) as error:  # another replica was faster, or the Secret was deleted: read it again
                 last = error
                 continue
             log.info("webhook certificates renewed in Secret %s/%s", self._namespace, self._name)
@@ -219,10 +219,10 @@ class ManagedCertificates:
 
 
 def _checked_names(names: Sequence[str]) -> tuple[str, ...]:
-    """As certificates have them: addresses in their shortest form, names in lower case.
+    """Return the names in the form of certificates: addresses in their shortest form, names in lower case.
 
     Raises:
-        ConfigError: no name, or a name that no certificate can have.
+        ConfigError: there is no name, or a name is not valid in a certificate.
     """
     if not names or isinstance(names, str):
         raise ConfigError("certificates need names to be valid for, as a list: names=Service(...).dns_names, or addresses")
@@ -231,7 +231,7 @@ def _checked_names(names: Sequence[str]) -> tuple[str, ...]:
 
 def _checked_name(name: str) -> str:
     try:
-        return str(ip_address(ip_address(name).packed))  # without a zone, which certificates do not have
+        return str(ip_address(ip_address(name).packed))  # without a zone, which certificates cannot have
     except ValueError:
         lower = name.lower()
     if dns1123_subdomain(lower) and wildcard_dns1123_subdomain(lower):

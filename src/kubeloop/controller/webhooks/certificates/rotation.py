@@ -1,7 +1,7 @@
-"""Rotation of certificates: decides when to renew which one. Pure, so that years pass in a table of tests.
+"""Rotation of certificates: decides when to renew each. Pure: time is an argument.
 
-An authority is trusted before anything that it signed is served: it stands in the bundle for a while (``overlap``), beside the one before,
-which stays there until it has expired. So neither a server nor a client that is a little behind refuses the other.
+A new authority is in the bundle for some time (``overlap``) before a certificate that it signed is served, and the previous authority stays
+in the bundle until it has expired. So servers and clients with a slightly older state trust each other.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Lifetimes:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The state between renewals: PEM. ``authorities`` newest first; ``authority_key`` is the newest one's."""
+    """The certificates between renewals, as PEM. ``authorities``: newest first; ``authority_key``: the key of the newest."""
 
     authorities: tuple[bytes, ...]
     authority_key: bytes
@@ -77,11 +77,11 @@ class Kept:
 
     @property
     def begins(self) -> datetime:
-        """When the served certificate becomes valid."""
+        """Time at which the served certificate becomes valid."""
         return max(_read(one).not_valid_before_utc for one in (self.authorities[0], self.certificate))
 
     def check(self) -> None:
-        """Raises ValueError, TypeError, UnsupportedAlgorithm: a part cannot be read or used, or a key is not its certificate's."""
+        """Check the certificates. Raises ValueError, TypeError or UnsupportedAlgorithm if one is invalid, or a key does not match."""
         if not self.authorities:
             raise ValueError("no authority")
         newest, *_ = [x509.load_pem_x509_certificate(one) for one in self.authorities]
@@ -118,13 +118,13 @@ def renewed(state: Kept | None, names: Sequence[str], lifetimes: Lifetimes, now:
 
 
 def next_due(state: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetime:
-    """When ``renewed`` has something to do next."""
+    """Return when ``renewed`` has something to do next."""
     ends = [_read(one).not_valid_after_utc for one in state.authorities]
     return min(*ends, _due(_read(state.authorities[0])), _issue_at(state, names, lifetimes))
 
 
 def _issue_at(state: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetime:
-    """When the newest authority is to sign a serving certificate."""
+    """Return when the newest authority must sign a serving certificate."""
     newest, serving = _read(state.authorities[0]), _read(state.certificate)
     trusted = newest.not_valid_before_utc + _BACKDATED + lifetimes.overlap
     if _is_signed(serving, newest):
@@ -134,7 +134,7 @@ def _issue_at(state: Kept, names: Sequence[str], lifetimes: Lifetimes) -> dateti
     return min(trusted, serving.not_valid_after_utc)
 
 
-#: So far back lies the start of what ``pki`` makes.
+#: ``pki`` sets the start of a certificate back by this time.
 _BACKDATED: Final = timedelta(minutes=5)
 
 
@@ -154,7 +154,7 @@ def _issued(state: Kept, names: Sequence[str], lifetimes: Lifetimes, now: dateti
 
 
 def _also_wanted(state: Kept, now: datetime) -> set[str]:
-    """The names of a certificate that only lacks some: another replica, configured otherwise, needs them, and would put them back."""
+    """Return the names of the present certificate: if it only lacks some, another replica with other names needs these too."""
     if not state.certificate:
         return set()
     serving = _read(state.certificate)
