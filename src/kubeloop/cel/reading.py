@@ -138,7 +138,7 @@ class _Reader:
         self.index += 1
 
     def _completes(self) -> bool:
-        """Whether only closing brackets are missing at the end of the text."""
+        """Return whether only closing brackets are missing at the end of the text."""
         if self.word.kind != "end" or [one.kind for one in self.frames[:-1]] != ["start"]:
             return False
         return self.frames[-1].kind in _CLOSED_AT_ONCE or self.words[self.index - 1].kind == ","

@@ -89,7 +89,7 @@ class Bindings:
     bound: dict[Type, Type] = field(default_factory=dict)
 
     def assignable(self, source: Type, other: Type) -> bool:
-        """Whether ``source`` is assignable to ``other``; binds type parameters only if it is."""
+        """Return whether ``source`` is assignable to ``other``; binds type parameters only if it is."""
         attempt = Bindings(dict(self.bound))
         if not attempt._fits(source, other):
             return False

@@ -209,7 +209,7 @@ class BoolKey(msgspec.Struct, frozen=True):
 
 
 def is_key(value: Any) -> bool:
-    """Whether a map can have the value as a key."""
+    """Return whether a map can have the value as a key."""
     return value is None or isinstance(value, str | int | float | Timestamp | DurationValue)
 
 

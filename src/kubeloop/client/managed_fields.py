@@ -58,7 +58,7 @@ def extract(obj: R, field_manager: str, *, subresource: str = "") -> R:
 
 
 def is_of(entry: ManagedFieldsEntry, manager: str, operation: str, subresource: str) -> bool:
-    """Whether a managedFields entry belongs to a manager.
+    """Return whether a managedFields entry belongs to a manager.
 
     Args:
         entry: One entry of ``metadata.managedFields``.

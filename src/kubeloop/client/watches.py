@@ -331,7 +331,7 @@ class Watch(Generic[R]):
         return Event(cast("EventType", event.type), item)
 
     def _was_listed_newer(self, item: R) -> bool:
-        """Whether a page that is newer than the first page's snapshot already showed this state (KEP-365)."""
+        """Return whether a page that is newer than the first page's snapshot already showed this state (KEP-365)."""
         key = item.metadata.namespace, item.metadata.name
         listed = self._newer.get(key)
         # Versions of one resource type compare as numbers (KEP-5504).

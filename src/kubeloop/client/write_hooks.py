@@ -84,7 +84,7 @@ _NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 
 
 def is_gone(gvk: GroupVersionKind, document: bytes, *, deleted: bool) -> bool:
-    """Whether an object in the response to a write no longer exists. ``deleted``: the write was a deletion.
+    """Return whether an object in the response to a write no longer exists. ``deleted``: the write was a deletion.
 
     A server deletes an object that is marked for deletion as soon as it has no finalizer and no grace period left
     (k8s.io/apiserver pkg/registry/generic/registry/store.go, deletionFinalizersForGarbageCollection and deleteWithoutFinalizers);
@@ -182,5 +182,5 @@ class WriteListeners:
 
 
 def is_dry_run(options: WriteOptions | None) -> bool:
-    """Whether a write is a dry run."""
+    """Return whether a write is a dry run."""
     return options is not None and options.dry_run

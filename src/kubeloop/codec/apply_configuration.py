@@ -149,7 +149,7 @@ def _defaults(cls: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _has_default(factory: Any) -> bool:
-    """Whether a field with this factory has a default that may be left out; ``str`` makes "" a value that is always sent."""
+    """Return whether a field with this factory has a default that may be left out; ``str`` makes "" a value that is always sent."""
     return factory is not msgspec.NODEFAULT and factory is not str
 
 

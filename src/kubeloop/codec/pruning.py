@@ -77,7 +77,7 @@ Tree = dict[Segment, Any]
 
 
 def covers(kept: Iterable[str], path: str) -> bool:
-    """Whether the paths ``kept`` include everything at ``path``.
+    """Return whether the paths ``kept`` include everything at ``path``.
 
     Raises:
         ValueError: a path is malformed.

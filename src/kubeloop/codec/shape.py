@@ -87,7 +87,7 @@ _KNOWN: dict[type[msgspec.Struct], StructShape] = {}
 
 
 def _lacks_default(factory: Any, within: tuple[type[msgspec.Struct], ...]) -> bool:
-    """Whether a ``default_factory`` is a struct class that needs arguments."""
+    """Return whether a ``default_factory`` is a struct class that needs arguments."""
     if not (isinstance(factory, type) and issubclass(factory, msgspec.Struct)) or factory in within:
         return False
     return any(field.required for field in fields_of(factory, within).by_wire.values())

@@ -202,7 +202,7 @@ class ModuleRenderer:
 
 
 def _is_resource(node: TypeSchema) -> bool:
-    """Whether it is a kind with an ObjectMeta; lists and options are kinds too, but not objects."""
+    """Return whether it is a kind with an ObjectMeta; lists and options are kinds too, but not objects."""
     metadata = node.properties.get("metadata")
     return bool(node.kinds) and metadata is not None and metadata.ref == _OBJECT_META
 

@@ -115,7 +115,7 @@ class DeploymentController(
                 await self._scale(view, {new.metadata.name: view.bounds.replicas})
 
     def _old_pods_run(self, view: _Rollout) -> bool:
-        """Whether old pods still exist, terminating ones included: Recreate means that two versions never run side by side."""
+        """Return whether old pods still exist, terminating ones included: Recreate means that two versions never run side by side."""
         lister = self.lister(Pod)
         return any(
             is_controlled_by(pod, one) and pod.status.phase not in ("Failed", "Succeeded")

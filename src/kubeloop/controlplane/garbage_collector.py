@@ -446,7 +446,7 @@ def _node(head: Head, kind: type[Resource]) -> Node:
 
 
 def _is_established(definition: Resource) -> bool:
-    """Whether discovery should show the kind of a definition."""
+    """Return whether discovery should show the kind of a definition."""
     if not isinstance(definition, Unstructured) or definition.metadata.deletion_timestamp is not None:
         return False
     if not any(version.get("served") for version in definition.get("spec", "versions", default=None) or []):

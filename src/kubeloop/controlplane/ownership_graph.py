@@ -69,7 +69,7 @@ class Node:
         return self.deleting and FOREGROUND in self.finalizers
 
     def blocks(self, owner: str) -> bool:
-        """Whether the foreground deletion of the owner with that uid has to wait for this object."""
+        """Return whether the foreground deletion of the owner with that uid has to wait for this object."""
         return any(reference.uid == owner and reference.blocks for reference in self.owners)
 
 
@@ -110,7 +110,7 @@ class OwnershipGraph:
         return [self._nodes[dependent] for dependent in sorted(self._dependents.get(uid, ()))]
 
     def is_gone(self, uid: str) -> bool:
-        """Whether the object with that uid is known to be deleted. False: unknown."""
+        """Return whether the object with that uid is known to be deleted. False: unknown."""
         return uid in self._gone
 
     def forget_owner(self, uid: str) -> None:

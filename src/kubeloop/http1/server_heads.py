@@ -201,7 +201,7 @@ def response_head(minor: int, status: int, fields: Iterable[tuple[str, str]]) ->
 
 
 def has_body(status: int) -> bool:
-    """Whether responses with this status may have a body (RFC 9110, section 6.4.1)."""
+    """Return whether responses with this status may have a body (RFC 9110, section 6.4.1)."""
     return status >= 200 and status not in (204, 304)
 
 

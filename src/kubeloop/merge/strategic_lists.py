@@ -38,7 +38,7 @@ def element_kind(*lists: list[JSON]) -> type:
 
 
 def items_equal(left: JSON, right: JSON, key: str) -> bool:
-    """Whether two scalars are equal, or two objects have the same merge key.
+    """Return whether two scalars are equal, or two objects have the same merge key.
 
     Raises:
         PatchError: 500, an element is not an object or lacks its merge key.

@@ -18,7 +18,7 @@ _PACKAGES = tuple(f"{_STANDARD_LIBRARY}{name}{os.sep}" for name in ("site-packag
 
 
 def is_internal(trace: TracebackType) -> bool:
-    """Whether the frame belongs to kubeloop or to Python's standard library, such as asyncio."""
+    """Return whether the frame belongs to kubeloop or to Python's standard library, such as asyncio."""
     if str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0] == "kubeloop":
         return True
     file = trace.tb_frame.f_code.co_filename

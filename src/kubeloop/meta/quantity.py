@@ -231,7 +231,7 @@ def _fits_upstreams_integers(form: QuantityFormat, whole: str, fraction: str, ex
 
 
 def _looks_canonical(form: QuantityFormat, digits_text: str, scale: int, digits: int) -> bool:
-    """Whether the text is printed as it was written (``1.500``, ``1Ki``), though canonical form would be another."""
+    """Return whether the text is printed as it was written (``1.500``, ``1Ki``), though canonical form would be another."""
     if form is QuantityFormat.BINARY:
         return bool(digits & 7)
     return scale % 3 == 0 and not digits_text.endswith("000") and not digits_text.startswith("0")

@@ -71,7 +71,7 @@ class Selector(msgspec.Struct, frozen=True):
     nothing: bool = False
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Whether the labels meet all requirements. None counts as no labels."""
+        """Return whether the labels meet all requirements. None counts as no labels."""
         if self.nothing:
             return False
         present = labels or {}
@@ -155,7 +155,7 @@ class FieldTerm(msgspec.Struct, frozen=True):
     value: str
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Whether the fields meet the comparison. A missing field counts as empty text."""
+        """Return whether the fields meet the comparison. A missing field counts as empty text."""
         return (fields.get(self.field, "") == self.value) is (self.operator is FieldOperator.EQUALS)
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ _LONGEST = 20
 
 
 def is_digits(text: str) -> bool:
-    """Whether the text is one or more of the digits 0 to 9."""
+    """Return whether the text is one or more of the digits 0 to 9."""
     return text.isascii() and text.isdigit()
 
 

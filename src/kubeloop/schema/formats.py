@@ -200,6 +200,6 @@ def is_recognised(type_: str, format_: str) -> bool:
 
 
 def matches(format_: str, text: str) -> bool:
-    """Whether ``text`` has the format; true for unknown formats."""
+    """Return whether ``text`` has the format; true for unknown formats."""
     check = _CHECKS.get(format_.replace("-", ""))
     return check is None or check(text)

@@ -70,7 +70,7 @@ class LinearPattern:
         self._places = 0
 
     def is_in(self, text: str) -> bool:
-        """Whether the pattern matches anywhere."""
+        """Return whether the pattern matches anywhere."""
         threads: tuple[int, ...] = ()
         before = ""
         for character in text:
@@ -110,7 +110,7 @@ class LinearPattern:
         return best
 
     def _advance(self, threads: tuple[int, ...], before: str, character: str) -> tuple[bool, tuple[int, ...]]:
-        """Whether a match ends before ``character`` (empty: the end of the text), and the positions of all threads after it."""
+        """Return whether a match ends before ``character`` (empty: the end of the text), and the positions of all threads after it."""
         key = threads, before, character
         known = self._known.get(key)
         if known is not None:
@@ -304,7 +304,7 @@ class GoPattern:
                 raise PatternError("expression too large", pattern) from None
 
     def is_in(self, text: str) -> bool:
-        """Whether the pattern matches anywhere."""
+        """Return whether the pattern matches anywhere."""
         return self._simple.search(text) is not None if self._linear is None else self._linear.is_in(text)
 
     def matches(self, text: str) -> Iterator[str]:

@@ -327,7 +327,7 @@ def _read_fields(
 
 
 def _drops_zero(one: WireField) -> bool:
-    """Whether a given zero of this field is left out: Go cannot distinguish it from an absent one."""
+    """Return whether a given zero of this field is left out: Go cannot distinguish it from an absent one."""
     return (one.omitempty and _category(one) in _FALSY) or (one.omitzero and _category(one) != "pointer")
 
 

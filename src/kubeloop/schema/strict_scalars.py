@@ -63,7 +63,7 @@ def whole(value: Any) -> Any:
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether ``value`` is a number that fits Go's ``kind`` without loss."""
+    """Return whether ``value`` is a number that fits Go's ``kind`` without loss."""
     bits = _INT_BITS[kind]
     if type(value) is not int:
         return False

@@ -25,7 +25,7 @@ class Clause:
         return next((value for key, value in self.parameters if key == name), "")
 
     def accepts(self, media_type: str) -> bool:
-        """Whether the clause accepts ``media_type`` (type/subtype), also by a wildcard."""
+        """Return whether the clause accepts ``media_type`` (type/subtype), also by a wildcard."""
         kind, _, subtype = self.media_type.partition("/")
         return self.media_type in (media_type, "*/*") or (subtype == "*" and media_type.startswith(f"{kind}/"))
 

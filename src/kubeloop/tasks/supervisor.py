@@ -150,7 +150,7 @@ class Supervisor:
         return task
 
     def healthy(self, name: str) -> bool:
-        """Whether all tasks of this name work."""
+        """Return whether all tasks of this name work."""
         return all(task.healthy for task in self._tasks if task.name == name)
 
     def count_failure(self, name: str, part: str, error: BaseException) -> None:

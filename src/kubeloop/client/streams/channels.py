@@ -185,7 +185,7 @@ async def open_channels(
 
 
 def may_try_other_protocol(refusal: Exception) -> bool:
-    """Whether another protocol may succeed after a refusal.
+    """Return whether another protocol may succeed after a refusal.
 
     The refusal may come from the server or from a proxy in between. It may even concern permissions, because a WebSocket's GET requires
     another verb than SPDY's POST.

@@ -204,7 +204,7 @@ async def _complaints(session: ExecSession) -> bytes:
 
 
 def _ended_early(sending: asyncio.Future[None]) -> bool:
-    """Whether sending failed because the other end has ended."""
+    """Return whether sending failed because the other end has ended."""
     error = sending.exception()
     return isinstance(error, KubeloopError) and not isinstance(error, CopyError)
 

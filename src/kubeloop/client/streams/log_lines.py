@@ -72,7 +72,7 @@ class ReturnedLines:
         self._again: Counter[int] | None = None
 
     def is_new(self, line: bytes) -> bool:
-        """Whether a line (with its time) should be returned; if so, remember it. Lines without a time are always new."""
+        """Return whether a line (with its time) should be returned; if so, remember it. Lines without a time are always new."""
         moment = line_time(line)
         if moment is None:
             return True

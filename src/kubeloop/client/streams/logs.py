@@ -204,7 +204,7 @@ class Log:
             await self._client.clock.sleep(delay)
 
     def _is_end(self, fate: _Fate, cut: TransportError | None, refused: ApiError | None) -> bool:
-        """Whether the log is complete. Raises the error that prevents the rest from arriving, if any."""
+        """Return whether the log is complete. Raises the error that prevents the rest from arriving, if any."""
         if refused is not None and not _may_pass(refused):
             raise refused
         if fate is _Fate.GOES_ON or (fate is _Fate.REPLACED and refused is None):
@@ -263,7 +263,7 @@ class Log:
 
 
 def _may_pass(error: ApiError) -> bool:
-    """Whether an error is temporary: while a server, node or container starts."""
+    """Return whether an error is temporary: while a server, node or container starts."""
     return error.status.code >= 500 or error.status.code in (400, 404, 429)
 
 

@@ -269,7 +269,7 @@ def _mutate(obj: R, mutate: Callable[[R], object]) -> None:
 
 
 def _mutated(obj: R, mutate: Callable[[R], object]) -> bool:
-    """Whether ``mutate`` changed the object."""
+    """Return whether ``mutate`` changed the object."""
     _mutate(obj, mutate)
     body = checked(obj, require_document)
     if not isinstance(obj, Unstructured):

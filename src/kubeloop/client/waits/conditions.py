@@ -39,7 +39,7 @@ class WaitCondition(Generic[R_contra]):
 
 
 def holds_secrets(kind: type[Resource]) -> bool:
-    """Whether the kind is Secret, typed or not."""
+    """Return whether the kind is Secret, typed or not."""
     return (kind.api_version, kind.kind) == ("v1", "Secret")
 
 

@@ -34,7 +34,7 @@ def rollout_of(tree: Tree) -> Rollout:
 
 
 def has_rollout(tree: Tree) -> bool:
-    """Whether ``rollout_of`` supports the object: its kind has rollouts, and they do not wait for a user who deletes pods."""
+    """Return whether ``rollout_of`` supports the object: its kind has rollouts, and they do not wait for a user who deletes pods."""
     kind = tree.get("kind")
     return kind in _ROLLOUT_KINDS and (kind == "Deployment" or _strategy(tree) == "RollingUpdate")
 
@@ -117,7 +117,7 @@ _ROLLOUT_KINDS: dict[str, Callable[[Tree, str], Rollout]] = {
 
 
 def is_ready(tree: Tree) -> bool:
-    """Whether the object is ready.
+    """Return whether the object is ready.
 
     Raises:
         WaitFailed: it has failed and cannot become ready without a change.

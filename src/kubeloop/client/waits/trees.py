@@ -56,7 +56,7 @@ def status_of(tree: Tree, name: str) -> str:
 
 
 def is_outdated(tree: Tree, condition: Tree | None = None) -> bool:
-    """Whether the status (or that condition) is older than the last change of the spec (kubectl wait: getObservedGeneration)."""
+    """Return whether the status (or that condition) is older than the last change of the spec (kubectl wait: getObservedGeneration)."""
     generation = number(below(tree, "metadata"), "generation", -1)
     observed = number(condition or {}, "observedGeneration", -1)
     if observed < 0:

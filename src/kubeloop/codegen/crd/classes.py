@@ -99,7 +99,7 @@ def _named(module: ModuleType, path: str, target: str) -> type[Resource]:
 
 
 def _declares(value: Any, module: str) -> bool:
-    """Whether the value is a kind that the module defines rather than imports."""
+    """Return whether the value is a kind that the module defines rather than imports."""
     if not (isinstance(value, type) and issubclass(value, Resource) and value.__module__ == module):
         return False
     info = value.__dict__.get("__kind_info__")

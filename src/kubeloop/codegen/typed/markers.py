@@ -140,7 +140,7 @@ def _holds(bound: Any, type_text: str) -> bool:
 
 
 def _is_limit(wire: str, value: Any) -> bool:
-    """Whether ``Limits`` takes the value: zero, false and empty are no limits, apart from bounds of 0 and lengths of 0."""
+    """Return whether ``Limits`` takes the value: zero, false and empty are no limits, apart from bounds of 0 and lengths of 0."""
     if wire == "pattern":
         return isinstance(value, str) and bool(value)
     if wire.startswith("exclusive"):
@@ -149,7 +149,7 @@ def _is_limit(wire: str, value: Any) -> bool:
 
 
 def _is_common(pattern: Any) -> bool:
-    """Whether Python and Go read a pattern alike, judged by its syntax."""
+    """Return whether Python and Go read a pattern alike, judged by its syntax."""
     if not isinstance(pattern, str) or not pattern or "[:" in pattern or "(?" in pattern or r"\C" in pattern or r"\Q" in pattern:
         return False
     try:
