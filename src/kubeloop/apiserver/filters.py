@@ -175,12 +175,12 @@ class OperationOptions:
     """Options of the filters. Times are in seconds.
 
     Attributes:
-        auditing: Audit policy and log; None: no audit log.
+        auditing: Audit policy and log. None: there is no audit log.
         flow: Limits of concurrent requests.
-        request_timeout: Time limit of requests that are no streams.
+        request_timeout: Time limit of requests that are not streams.
         shutdown_delay: Time from the signal to the end of listening.
         shutdown_grace: Maximum time for running requests at the end.
-        watch_grace: Time over which watches are ended; 0: all at once.
+        watch_grace: Time over which the ends of watches are spread. 0: all watches end at once.
     """
 
     auditing: Auditing | None = None
@@ -203,12 +203,12 @@ class Operation:
         self.flow = FlowControl(self.options.flow, clock)
 
     def start(self) -> None:
-        """Raises ConfigError when the audit log cannot be written."""
+        """Open the audit log. Raises ConfigError if the audit log cannot be written."""
         if self._auditing is not None:
             self._auditing.log.open()
 
     async def watch(self, objects: Objects, cache: WatchCache) -> None:
-        """Follow FlowSchemas and PriorityLevelConfigurations as they are stored. The cache has been started."""
+        """Apply the stored FlowSchemas and PriorityLevelConfigurations, and each later change. The cache has been started."""
         group = f"{ROOT}{FLOW_CONTROL_GROUP}"
         await follow_objects(f"{group}/prioritylevelconfigurations/", self.flow.put_level, objects, cache, wait=True)
         await follow_objects(f"{group}/flowschemas/", self.flow.put_schema, objects, cache, wait=True)

@@ -75,7 +75,7 @@ def check(parsed: Parsed, environment: Environment) -> Checked:
     """Type-check an expression.
 
     Raises:
-        CompileError: types do not fit, or a name is not declared; the text lists every fault.
+        CompileError: Types do not fit, or a name is not declared; the text lists every fault.
     """
     checker = _Checker(parsed, environment)
     checker.check(parsed.root)

@@ -22,7 +22,7 @@ Convert = Callable[[Any], Any]
 
 
 def converter(schema: TypeSchema, *, is_root: bool = False) -> Convert | None:
-    """Return a function from JSON values to CEL values; None if values of this schema need no conversion. Null stays null.
+    """Return a function from JSON values to CEL values, or None if values of this schema need no conversion. Null stays null.
 
     The function raises EvalError for a value that the schema does not allow. ``is_root``: an object with apiVersion, kind and metadata.
     """

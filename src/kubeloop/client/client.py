@@ -82,7 +82,7 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources):
             A client without open connections.
 
         Raises:
-            ConfigError: there is no usable configuration.
+            ConfigError: There is no usable configuration.
         """
         return cls(Transport(load_config(kubeconfig, context, overrides=overrides, plugin_policy=plugin_policy)))
 
@@ -116,7 +116,7 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources):
         affected.
 
         Raises:
-            ValueError: the namespace is invalid.
+            ValueError: The namespace is invalid.
         """
         fault = namespace_error(namespace)
         if fault:

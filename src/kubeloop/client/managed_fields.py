@@ -36,7 +36,7 @@ def extract(obj: R, field_manager: str, *, subresource: str = "") -> R:
         The result includes owned fields that the models do not know.
 
     Raises:
-        ValueError: the object was not read from a server, or has no managedFields (informers remove them).
+        ValueError: The object was not read from a server, or has no managedFields (informers remove them).
     """
     document = document_of(obj)
     managed = obj.metadata.managed_fields
@@ -79,7 +79,7 @@ def _named(owned: dict[str, Raw], obj: Resource) -> bytes:
 
 
 def _only(raw: Raw, mine: Tree, other_managers: list[Tree]) -> bytes | None:
-    """Return the owned part of a value; None if the manager owns nothing of it."""
+    """Return the owned part of a value, or None if the manager owns nothing of it."""
     children = {element: below for element, below in mine.items() if element != _SELF}
     if not children:
         # Owned as a whole; unless others own parts of it: then it was empty when it was applied, and they filled it.
@@ -151,7 +151,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def upgrade_patch(obj: Resource, updaters: Collection[str], applier: str, *, subresource: str = "") -> list[dict[str, Any]]:
-    """Return a JSON patch that moves fields from updates to server-side apply; empty if there is nothing to move.
+    """Return a JSON patch that moves fields from updates to server-side apply, or an empty list if there is nothing to move.
 
     Args:
         obj: The object, with managedFields.

@@ -41,7 +41,7 @@ def encode_applied(obj: Resource) -> bytes:
         A field set to its own default is not sent, because it looks like an unset field. Declare such fields ``T | None``.
 
     Raises:
-        ValueError: the object was read from a server: applying it would own every field, also fields that others wrote.
+        ValueError: The object was read from a server: applying it would own every field, also fields that others wrote.
     """
     source = source_of(obj)
     if source is None:

@@ -80,7 +80,7 @@ def covers(kept: Iterable[str], path: str) -> bool:
     """Return whether the paths ``kept`` include everything at ``path``.
 
     Raises:
-        ValueError: a path is malformed.
+        ValueError: A path is malformed.
     """
     wanted = parse_path(path)
     if wanted in (("apiVersion",), ("kind",)):

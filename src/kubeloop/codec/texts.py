@@ -21,7 +21,7 @@ def tree_of(obj: Model) -> dict[str, Any]:
     """Return a new tree: all fields that were read, with the changes. A partially known object gives the known part.
 
     Raises:
-        NestedTooDeeply: the document has undecoded parts that are too deep for a tree.
+        NestedTooDeeply: The document has undecoded parts that are too deep for a tree.
     """
     try:
         return msgspec.json.decode(_document(obj), type=dict[str, Any])

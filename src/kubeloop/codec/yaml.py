@@ -141,7 +141,7 @@ def read_yaml(text: str | bytes | IO[str] | IO[bytes], *, name: str = "") -> lis
     ``name`` is the file name for messages.
 
     Raises:
-        DecodeError: the text is not YAML, or a document is not an object; the message names file and line.
+        DecodeError: The text is not YAML, or a document is not an object; the message names file and line.
     """
     where = name or str(getattr(text, "name", "")) or "YAML"
     result: list[dict[str, Any]] = []
@@ -185,7 +185,7 @@ def write_yaml(*objects: dict[str, Any], sort_keys: bool = False, width: int = 1
     ``width``: longer texts are folded at spaces.
 
     Raises:
-        NestedTooDeeply: a tree has more levels than PyYAML can walk (about 250).
+        NestedTooDeeply: A tree has more levels than PyYAML can walk (about 250).
     """
     try:
         return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=sort_keys, default_flow_style=False, allow_unicode=True, width=width)

@@ -54,7 +54,7 @@ class TokenFile:
         """Return the token that was in the file at most ``TOKEN_FILE_PERIOD`` ago. While the file cannot be read, each call tries again.
 
         Raises:
-            ConfigError: the file could never be read.
+            ConfigError: The file could never be read.
         """
         now = self._clock.now()
         if self._read_at is not None and now - self._read_at < TOKEN_FILE_PERIOD:
@@ -119,7 +119,7 @@ class RequestAuthenticator:
         """Return the headers that authenticate a request.
 
         Raises:
-            ConfigError: the token file was never readable, or the plugin failed.
+            ConfigError: The token file was never readable, or the plugin failed.
         """
         if self._file is not None:
             return {"Authorization": f"Bearer {self._file.token()}"}
@@ -129,7 +129,7 @@ class RequestAuthenticator:
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     async def client_certificate(self) -> tuple[bytes, bytes] | None:
-        """Return the plugin's client certificate as PEM chain and key; None if the configured certificate, or none, is used."""
+        """Return the plugin's client certificate as PEM chain and key, or None if it has none; the configured one, if any, is then used."""
         return (await self._from_plugin()).certificate if self._config.credentials.plugin is not None else None
 
     def refused(self, headers: dict[str, str], started: float | None = None) -> None:

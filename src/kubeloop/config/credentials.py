@@ -38,7 +38,7 @@ class PluginPolicy(msgspec.Struct, frozen=True, kw_only=True):
         """Check that the policy allows a command. ``owner`` names the kubeconfig entry, for messages.
 
         Raises:
-            ConfigError: the command must not run.
+            ConfigError: The command must not run.
         """
         if self.allowed is None:
             return
@@ -69,7 +69,7 @@ class Pem(msgspec.Struct, frozen=True, kw_only=True):
         """Return the text; data takes precedence over a file, as in kubeconfig.
 
         Raises:
-            ConfigError: the file cannot be read, or contains no PEM block.
+            ConfigError: The file cannot be read, or contains no PEM block.
         """
         if self.data:
             text, where = self.data, self.field
@@ -120,7 +120,7 @@ def usable_token(token: str, setting: str) -> str:
     """Return the token without surrounding blanks. ``setting`` names its setting, for messages.
 
     Raises:
-        ConfigError: the token has characters that a header cannot contain.
+        ConfigError: The token has characters that a header cannot contain.
     """
     token = token.strip()
     if not token.isprintable() or not token.isascii() or " " in token:

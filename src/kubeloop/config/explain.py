@@ -47,7 +47,7 @@ class Explanation(msgspec.Struct, frozen=True):
         """Return a setting by its name.
 
         Raises:
-            KeyError: there is no setting of that name.
+            KeyError: There is no setting of that name.
         """
         for setting in self.settings:
             if setting.name == name:

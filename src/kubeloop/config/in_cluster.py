@@ -43,7 +43,7 @@ def in_cluster_config(
     set server, token or token file, certificate authority, and impersonation.
 
     Raises:
-        ConfigError: this is not a pod, or the pod has no service account mounted.
+        ConfigError: This is not a pod, or the pod has no service account mounted.
     """
     environ, account, given = os.environ if environ is None else environ, account or ACCOUNT, overrides or Overrides()
     host, port = (environ.get(name, "") for name in _ADDRESS)

@@ -48,7 +48,7 @@ class TlsSource:
         """Return the context. ``certificate`` (PEM chain, PEM key) replaces the configured client certificate.
 
         Raises:
-            ConfigError: a file cannot be read or contains no usable certificate or key, and there is no previous context.
+            ConfigError: A file cannot be read or contains no usable certificate or key, and there is no previous context.
         """
         now = self._clock.now()
         if self._context is None or certificate != self._certificate:

@@ -149,7 +149,7 @@ class SimulatedNodes(
         return missing
 
     async def _keys(self, kind: str, name: str, namespace: str) -> frozenset[str] | None:
-        """Return the keys of an object's data, of a claim whether it is bound; None: there is no such object.
+        """Return the keys of an object's data (for a claim: whether it is bound), or None if the object does not exist.
 
         What the cache lacks is read from the server, as the cache may be behind.
         """

@@ -79,7 +79,7 @@ def find_refusals(pod: PodFacts, cluster: ClusterFacts) -> dict[str, NodeRefusal
 
 
 def find_admission_fault(pod: PodFacts, node: NodeFacts) -> tuple[str, str] | None:
-    """Return why a kubelet rejects a pod that was bound to its node, as reason and message of the pod's status; None: it does not.
+    """Return the reason and message of the status with which a kubelet rejects a pod bound to its node, or None if it accepts the pod.
 
     Source: Kubernetes pkg/kubelet/lifecycle/predicate.go.
     """
@@ -102,7 +102,7 @@ def find_admission_fault(pod: PodFacts, node: NodeFacts) -> tuple[str, str] | No
 
 
 def _hopeless(pod: PodFacts, cluster: ClusterFacts) -> str:
-    """Return why no node at all can take the pod; "" if there is no such reason."""
+    """Return why no node at all can take the pod, or "" if there is no such reason."""
     if _named_nodes(pod) == set():
         return "pod affinity terms conflict"
     for name, ephemeral in pod.claims:

@@ -248,7 +248,7 @@ async def in_growing_batches(action: Callable[[], Awaitable[None]], count: int) 
     a webhook refuses once and not five hundred times (slowStartBatch upstream).
 
     Raises:
-        Exception: the first failure.
+        Exception: The first failure.
     """
     size = 1
     while count > 0:

@@ -185,7 +185,7 @@ def split(deployment: Deployment, sets: Iterable[ReplicaSet]) -> tuple[ReplicaSe
 
 
 def revision(obj: Deployment | ReplicaSet) -> int:
-    """Return the revision number; 0 if there is none."""
+    """Return the revision number, or 0 if there is none."""
     text = obj.metadata.annotations.get(REVISION, "")
     return int(text) if text.isdigit() else 0
 

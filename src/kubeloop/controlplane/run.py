@@ -54,7 +54,7 @@ async def wait_settled(client: Client, nodes: Iterable[str] = (), *, timeout: fl
         timeout: Seconds.
 
     Raises:
-        DeadlineError: the cluster was not ready in time; the text names the missing parts.
+        DeadlineError: The cluster was not ready in time; the message names the missing parts.
     """
     namespaces = [one.metadata.name async for one in client.list(Namespace) if one.status.phase != "Terminating"]
     roles = [one.metadata.name async for one in client.list(ClusterRole) if one.aggregation_rule is not None]
@@ -173,7 +173,7 @@ async def run(
         settled: Called once, after their first work (see ``wait_settled``).
 
     Raises:
-        KubeloopError: the server does not let a controller work: credentials, certificate, permissions.
+        KubeloopError: The server does not let a controller work: credentials, certificate, permissions.
     """
     async with Client(Transport(config, sender=sender)) as client:
         authority = config.ca.read().decode("ascii") if config.ca is not None else ""

@@ -286,7 +286,7 @@ class Scheduler(
         """Write a volume or claim, and record its version; a missing object is no error, because its deletion leads to another try.
 
         Raises:
-            Conflict: another client changed the object; the next reconcile schedules the pod by the new state.
+            Conflict: Another client changed the object; the next reconcile schedules the pod by the new state.
         """
         try:
             versions[changed.metadata.name] = _version_of(await self.client.update(changed))

@@ -419,7 +419,7 @@ def _capacity_of(volume: PersistentVolume) -> dict[str, Quantity]:
 
 
 def _find_provisioner_fault(provisioner: str) -> str:
-    """Return why no provisioner makes volumes for a class; "" if one of another program may."""
+    """Return the reason why no provisioner makes volumes for a class, or "" if an external provisioner may make them."""
     if not provisioner.startswith(_IN_TREE) or provisioner in _MIGRATED:
         return ""
     if provisioner == "kubernetes.io/host-path":
@@ -437,7 +437,7 @@ def _is_deleted_elsewhere(volume: PersistentVolume) -> bool:
 
 
 def _find_deleter_fault(volume: PersistentVolume) -> str:
-    """Return why a released volume cannot be deleted; "" if it can."""
+    """Return why a released volume cannot be deleted, or "" if it can."""
     if volume.spec.host_path is None:
         error = "no deletable volume plugin matched" if volume.spec.nfs is not None else "no volume plugin matched"
         return f'error getting deleter volume plugin for volume "{volume.metadata.name}": {error}'

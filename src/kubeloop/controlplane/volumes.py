@@ -118,7 +118,7 @@ class EphemeralVolumeController(
         """Create a claim unless it is there.
 
         Raises:
-            KubeloopError: a claim of somebody else has the name, or the server refuses the claim.
+            KubeloopError: A claim of somebody else has the name, or the server refuses the claim.
         """
         namespace = pod.metadata.namespace
         result = self.lister(PersistentVolumeClaim).get(name, namespace)

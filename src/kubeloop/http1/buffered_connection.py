@@ -76,7 +76,7 @@ class BufferedConnection(asyncio.Protocol):
         """Wait until more bytes have arrived.
 
         Raises:
-            ConnectionEnded: the peer has disconnected.
+            ConnectionEnded: The peer has disconnected.
         """
         if self._reading_paused and self.transport is not None and not self.ended.done():
             self._reading_paused = False
@@ -101,7 +101,7 @@ class BufferedConnection(asyncio.Protocol):
         """Write, and return when more may be written.
 
         Raises:
-            ConnectionEnded: the peer has disconnected.
+            ConnectionEnded: The peer has disconnected.
         """
         if self._over or self.transport is None or self.transport.is_closing():
             raise ConnectionEnded

@@ -118,7 +118,7 @@ class ClientConnection(asyncio.Protocol):
             Status and headers.
 
                 Raises:
-                    ConnectionEnded, ProtocolError, OSError: there was no response on this connection.
+                    ConnectionEnded, ProtocolError, OSError: There was no response on this connection.
         """
         if self._failure is not None:
             raise self._failure
@@ -161,7 +161,7 @@ class ClientConnection(asyncio.Protocol):
         """Send more data; return when the peer accepts still more.
 
         Raises:
-            ConnectionEnded, ProtocolError, OSError: the connection has ended.
+            ConnectionEnded, ProtocolError, OSError: The connection has ended.
         """
         if self._failure is not None:
             raise self._failure
@@ -178,7 +178,7 @@ class ClientConnection(asyncio.Protocol):
         """Return the data received since the last call, or wait for more; empty at the end of the body.
 
         Raises:
-            ConnectionEnded, ProtocolError, OSError: the body is incomplete and will stay so.
+            ConnectionEnded, ProtocolError, OSError: The body is incomplete and will stay so.
         """
         while not self._parts:
             if self._complete:

@@ -27,7 +27,7 @@ def parse_head(head: bytes) -> tuple[int, int, Headers]:
     """Return status, minor version and fields of a response's head (without its empty line).
 
     Raises:
-        ProtocolError: the head is malformed, or of another version of HTTP.
+        ProtocolError: The head is malformed, or of another version of HTTP.
     """
     text = head.decode("latin-1")
     first, *lines = text.split("\r\n")
@@ -51,7 +51,7 @@ def chunk_size(line: bytes) -> int:
     """Return the size in a chunk's first line; extensions are skipped.
 
     Raises:
-        ProtocolError: the size is missing, or only int() would accept it (``0x10``, ``1_0``, ``+1``).
+        ProtocolError: The size is missing, or only int() would accept it (``0x10``, ``1_0``, ``+1``).
     """
     digits = line
     if not is_hexadecimal(line):  # other characters than digits; most lines have none, and each event of a watch has a line
@@ -66,7 +66,7 @@ def content_length(text: str) -> int:
     """Return the value of Content-Length; the same value several times counts as one (RFC 9110, section 8.6).
 
     Raises:
-        ProtocolError: the value is not a number, or there are several.
+        ProtocolError: The value is not a number, or there are several.
     """
     values = {value.strip(" \t") for value in text.split(",")}
     value = values.pop()
@@ -93,7 +93,7 @@ def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[
         upgrade: The protocol to change to. Empty: none.
 
     Raises:
-        ValueError: the method, path or a header cannot be sent. Values are not shown: they may be secret.
+        ValueError: The method, path or a header cannot be sent. Values are not shown: they may be secret.
     """
     if TOKEN.fullmatch(method) is None or _TARGET.fullmatch(target) is None:
         asked = _shown(method, target)

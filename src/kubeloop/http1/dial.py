@@ -34,7 +34,7 @@ async def ask_for_tunnel(wire: ClientConnection, proxy: Proxy, target: str) -> N
     """Open a tunnel to ``target`` (``HOST:PORT``): later writes reach it.
 
     Raises:
-        ProxyRefusedError: the proxy refuses. ConnectionEnded, ProtocolError, OSError: no response.
+        ProxyRefusedError: The proxy refuses. ConnectionEnded, ProtocolError, OSError: no response.
     """
     lines = [
         f"CONNECT {target} HTTP/1.1",
@@ -153,7 +153,7 @@ async def connect_through(sock: socket.socket, proxy: Proxy, host: str, port: in
         port: The server's port.
 
     Raises:
-        ProxyRefusedError: the proxy refuses. OSError, EOFError: the connection to it broke.
+        ProxyRefusedError: The proxy refuses. OSError, EOFError: the connection to it broke.
     """
     user, password = (unquote(part or "").encode() for part in (proxy.url.username, proxy.url.password))
     if len(user) > _MOST or len(password) > _MOST:
@@ -241,7 +241,7 @@ class Dialer:
             resolved: Called with the seconds of each name lookup.
 
         Raises:
-            ConfigError: the environment names an unusable proxy.
+            ConfigError: The environment names an unusable proxy.
         """
         self._server = urlsplit(server)
         self._secure = self._server.scheme == "https"

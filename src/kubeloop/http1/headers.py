@@ -41,7 +41,7 @@ class Headers(Mapping[str, str]):
         self._values.setdefault(name.lower(), []).append(value)
 
     def values_of(self, name: str) -> list[str]:
-        """Return each value as it was sent; empty if there is none."""
+        """Return each value as it was sent, or an empty list if there is none."""
         return list(self._values.get(name.lower(), ()))
 
     def __getitem__(self, name: str) -> str:

@@ -51,7 +51,7 @@ def proxy_for(server: SplitResult, configured: str, source: str, environment: Ma
         environment: Environment variables. None: those of the process.
 
     Raises:
-        ConfigError: the environment's proxy is unusable.
+        ConfigError: The environment's proxy is unusable.
     """
     if configured:
         return Proxy(urlsplit(configured), f"proxy-url in {source}")

@@ -43,9 +43,9 @@ class RequestBody:
         """Return the whole body.
 
         Raises:
-            BodyTooLarge: it is longer than ``limit``.
-            BodyMalformed: its framing is invalid.
-            ConnectionEnded: the client disconnected.
+            BodyTooLarge: It is longer than ``limit``.
+            BodyMalformed: Its framing is invalid.
+            ConnectionEnded: The client disconnected.
         """
         if self._length is not None and self._length > limit:
             raise BodyTooLarge(limit)

@@ -96,7 +96,7 @@ def parse_head(raw: bytes) -> RequestHead:
     """Parse the bytes before the body.
 
     Raises:
-        Refused: the head is malformed.
+        Refused: The head is malformed.
     """
     lines = [line.removesuffix("\r") for line in raw.decode("utf-8", "replace").split("\n")]
     method, version, path, query = _request_line(lines[0])

@@ -66,7 +66,7 @@ async def _looked_up(host: str, port: int, resolved: Callable[[float], None] | N
 
 
 async def _first(attempts: list[asyncio.Task[socket.socket]], seconds: float | None, clock: Clock) -> socket.socket | None:
-    """Return the first connected socket; None if all attempts failed, or ``seconds`` are over."""
+    """Return the first connected socket, or None if all attempts failed or ``seconds`` have passed."""
     running = {attempt for attempt in attempts if not attempt.done()}
     with contextlib.suppress(TimeoutError):  # the limit's: ``wait`` raises none
         async with TimeLimit(clock, seconds):

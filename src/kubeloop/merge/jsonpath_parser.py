@@ -76,7 +76,7 @@ def parse(template: str, *, any_word: bool = False) -> tuple[tuple[Node, ...], .
     """Return the parts of a template: texts and expressions. With ``any_word`` a bare word is a text, whether or not it could be evaluated.
 
     Raises:
-        JSONPathError: the template is malformed.
+        JSONPathError: The template is malformed.
     """
     parts: list[tuple[Node, ...]] = []
     position = 0

@@ -54,7 +54,7 @@ def merge_in(doc: JSONObject, patch: JSON, schema: TypeSchema | None, schemas: S
         schemas: The document of that schema, for references.
 
     Raises:
-        PatchError: as ``strategic_merge``.
+        PatchError: See ``strategic_merge``.
     """
     if schema is None:
         raise PatchError("strategic merge patch format is not supported", 400)

@@ -40,7 +40,7 @@ def create_strategic_patch(old: JSONObject, new: JSONObject, schema: TypeSchema,
         schemas: The document of that schema, for references.
 
         Raises:
-            PatchError: a change lies in a field that the schema does not know.
+            PatchError: A change lies in a field that the schema does not know.
     """
     diff = _Diff()
     patch = diff.of_maps(old, new, PatchSchema(schema, schemas))

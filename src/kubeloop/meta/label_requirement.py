@@ -50,7 +50,7 @@ class Requirement(msgspec.Struct, frozen=True):
         """Validate and return a requirement.
 
         Raises:
-            ValueError: the key, the number of values or a value is invalid; the message is Kubernetes'.
+            ValueError: The key, the number of values or a value is invalid; the message is Kubernetes'.
         """
         errors = [invalid("key", key, "; ".join(wrong))] if (wrong := names.qualified_name(key)) else []
         errors += _wrong_values(operator, values)
@@ -166,7 +166,7 @@ def parse_requirements(text: str) -> list[Requirement]:
     """Return the requirements in the order of the text.
 
     Raises:
-        ValueError: the text is malformed; the message is Kubernetes'.
+        ValueError: The text is malformed; the message is Kubernetes'.
     """
     return _Parser(_scan(text)).parse()
 

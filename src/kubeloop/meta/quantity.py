@@ -84,7 +84,7 @@ class Quantity:
 
     @staticmethod
     def int64_scale(text: str) -> int | None:
-        """Return the power of ten of upstream's int64 representation of a valid text; None if 64 bits are too few."""
+        """Return the power of ten of upstream's int64 representation of a valid text, or None if 64 bits are too few."""
         match = _GRAMMAR.fullmatch(text)
         if match is None:
             return None

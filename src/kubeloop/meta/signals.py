@@ -18,7 +18,7 @@ def on_signal(number: signal.Signals, act: Callable[[], object]) -> Callable[[],
         A function that restores the previous handler.
 
     Raises:
-        ValueError, RuntimeError: this is not the main thread, or the signal cannot be handled.
+        ValueError, RuntimeError: This is not the main thread, or the signal cannot be handled.
     """
     loop, before = asyncio.get_running_loop(), signal.getsignal(number)
     removes = True

@@ -12,7 +12,7 @@ def require_kind(value: object) -> None:
     """Refuse a value that is not a class of objects.
 
     Raises:
-        TypeError: the text describes the value, and says what to pass.
+        TypeError: The text describes the value, and says what to pass.
     """
     if isinstance(value, type):
         if issubclass(value, Resource) and value is not Unstructured:
@@ -38,7 +38,7 @@ def require_object(value: object) -> None:
     """Refuse a value that is not an object of some kind.
 
     Raises:
-        TypeError: the text describes the value, and says what to pass.
+        TypeError: The text describes the value, and says what to pass.
     """
     if isinstance(value, Resource):
         return

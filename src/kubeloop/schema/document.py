@@ -212,7 +212,7 @@ def openapi_paths_of(document: str) -> dict[str, Any]:
     """Return a new tree of the paths of one OpenAPI v3 document.
 
     Raises:
-        KeyError: a default server has no such document.
+        KeyError: A default server has no such document.
     """
     tree: dict[str, Any] = msgspec.json.decode(_paths()[document])
     return tree

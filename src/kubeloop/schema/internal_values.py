@@ -83,7 +83,7 @@ class InternalTypes:
         ``sent``: the same part of the request's body, which distinguishes an empty list or map from a missing one.
 
         Raises:
-            UnlikeType: a value does not have its declared type.
+            UnlikeType: A value does not have its declared type.
         """
         return self._shown(index, tree, sent, {})
 

@@ -36,7 +36,7 @@ def conform_metadata(metadata: Any, *, drop_malformed: bool = False) -> Conforme
     ``drop_malformed`` leaves out fields of the wrong type, as for stored objects.
 
     Raises:
-        DecodeError: a field has another type; the text is Go's, with names from ObjectMeta on. A value that is not a map is always
+        DecodeError: A field has another type; the text is Go's, with names from ObjectMeta on. A value that is not a map is always
         malformed.
     """
     try:
@@ -91,7 +91,7 @@ def coerce_metadata(value: Any, schema: TypeSchema, path: str = "", *, drop_malf
         drop_malformed: Remove malformed fields, too, instead of raising an error.
 
         Raises:
-            DecodeError: apiVersion or kind is not a string, or a field of metadata has another type.
+            DecodeError: ApiVersion or kind is not a string, or a field of metadata has another type.
     """
     unknown: list[str] = []
     _coerce(value, schema, path, unknown, drop_malformed)

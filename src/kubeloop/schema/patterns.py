@@ -63,7 +63,7 @@ class LinearPattern:
         """Compile a pattern in Python's syntax.
 
         Raises:
-            TooLarge: the pattern is too large.
+            TooLarge: The pattern is too large.
         """
         self._steps = _Compiler(translated).run()
         self._known: dict[tuple[tuple[int, ...], str, str], tuple[bool, tuple[int, ...]]] = {}
@@ -331,7 +331,7 @@ def go_pattern(pattern: str) -> GoPattern:
     """Return the compiled pattern; short patterns are cached.
 
     Raises:
-        PatternError: the pattern is not in Go's syntax; the text is Go's.
+        PatternError: The pattern is not in Go's syntax; the text is Go's.
     """
     return _kept(pattern) if len(pattern) <= _LONGEST else GoPattern(pattern)
 

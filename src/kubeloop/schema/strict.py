@@ -54,8 +54,8 @@ def parse_json(data: bytes) -> Any:
     As in Go, invalid Unicode inside a text becomes U+FFFD, whether bytes or half of a surrogate pair.
 
     Raises:
-        ValueError: the data is not JSON.
-        RecursionError: the data nests too deeply.
+        ValueError: The data is not JSON.
+        RecursionError: The data nests too deeply.
     """
     if b"\\ud" in data or b"\\uD" in data:
         data = _ESCAPE.sub(_paired, data)
@@ -112,7 +112,7 @@ def conform(obj: Mapping[str, Any], gvk: GroupVersionKind) -> Conformed:
         Defaults and validity.
 
     Raises:
-        DecodeError: a value has the wrong type; the text is Go's, for use after ``Pod in version "v1" cannot be handled as a Pod:``.
+        DecodeError: A value has the wrong type; the text is Go's, for use after ``Pod in version "v1" cannot be handled as a Pod:``.
         KeyError: ``gvk`` is not a built-in kind.
     """
     index = wire_types().kind(gvk)
@@ -129,7 +129,7 @@ def read(index: int, value: Any) -> Any:
     """Convert ``value`` to one type (``wire_types``).
 
     Raises:
-        DecodeError: the value has the wrong type; the text is Go's and names no field.
+        DecodeError: The value has the wrong type; the text is Go's and names no field.
     """
     state = _State()
     result = decoder(index)(value, state)
@@ -143,10 +143,10 @@ def is_builtin(gvk: GroupVersionKind) -> bool:
 
 
 def zero(gvk: GroupVersionKind, name: str) -> Any:
-    """Return Go's output for an empty field of a kind (``status`` of a Deployment: ``{}``); None if it is left out or null.
+    """Return Go's output for an empty field of a kind (``status`` of a Deployment: ``{}``), or None if it is left out or null.
 
     Raises:
-        KeyError: the kind or the field does not exist.
+        KeyError: The kind or the field does not exist.
     """
     index = wire_types().kind(gvk)
     if index is None:

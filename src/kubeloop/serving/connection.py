@@ -115,11 +115,11 @@ class ServerConnection(BufferedConnection):
                 self.transport.close()
 
     async def _head(self) -> RequestHead | None:
-        """Return the head of the next request; None if none arrives in time.
+        """Return the head of the next request, or None if none arrives in time.
 
         Raises:
-            RequestRefused: the request is malformed.
-            ConnectionEnded: the client disconnected.
+            RequestRefused: The request is malformed.
+            ConnectionEnded: The client disconnected.
         """
         seen = 0
         breaks = 4 if self._posted else 0  # old clients send a superfluous line break after a form (RFC 9112, section 2.2)

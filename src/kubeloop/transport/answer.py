@@ -41,7 +41,7 @@ _TEXT_LIMIT = 2048
 
 
 def retry_after(headers: Mapping[str, str]) -> int | None:
-    """Return the seconds of a ``Retry-After`` header; None if there is none or it is a date (client-go accepts whole seconds only)."""
+    """Return the seconds of a ``Retry-After`` header, or None if there is none or it is a date (client-go accepts whole seconds only)."""
     value = headers.get("Retry-After", "").strip()
     # More digits are no sensible time (and int() refuses thousands of them).
     return int(value) if value.isdecimal() and value.isascii() and len(value) < 10 else None

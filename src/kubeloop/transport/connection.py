@@ -26,7 +26,7 @@ _GZIP = zlib.MAX_WBITS | 16
 
 
 class UnpackError(Exception):
-    """The response cannot be decompressed; the text says why, for people."""
+    """The response cannot be decompressed. The message gives the reason."""
 
 
 class TooLargeError(UnpackError):
@@ -41,7 +41,7 @@ class BodyDecompressor:
     """Decompresses one body. It never holds more than ``limit`` bytes plus the last chunk.
 
     Raises:
-        UnpackError: the encoding was not requested.
+        UnpackError: The encoding was not requested.
     """
 
     def __init__(self, coding: str, limit: int) -> None:
@@ -57,7 +57,7 @@ class BodyDecompressor:
         """Add the next chunk.
 
         Raises:
-            UnpackError: the data is not gzip, or ``TooLargeError``.
+            UnpackError: The data is not gzip, or ``TooLargeError``.
         """
         self._began = self._began or bool(data)
         while data:
@@ -74,10 +74,10 @@ class BodyDecompressor:
             data = self._unpack.unused_data if self._unpack.eof else self._unpack.unconsumed_tail
 
     def finish(self) -> bytes:
-        """Return the whole text; empty if there was no data.
+        """Return the whole decompressed body, or empty bytes if there was no data.
 
         Raises:
-            UnpackError: the data is incomplete.
+            UnpackError: The data is incomplete.
         """
         if self._began and not self._unpack.eof:
             raise UnpackError("the answer cannot be unpacked: it ends in the middle of its gzip stream")
@@ -116,7 +116,7 @@ class PooledAnswer:
         """Return the whole body, decompressed.
 
         Raises:
-            TransportError: the connection broke, the body is larger than ``limit`` bytes, or its compression was not requested.
+            TransportError: The connection broke, the body is larger than ``limit`` bytes, or its compression was not requested.
         """
         coding = self.headers.get("Content-Encoding", "").strip().lower() or "identity"
         patience = self._request.patience
@@ -217,8 +217,8 @@ class Connections:
         """Send a request and return its response as soon as the head is there.
 
         Raises:
-            TransportError: there was no response.
-            ValueError: a header or the target is malformed (``request_head``).
+            TransportError: There was no response.
+            ValueError: A header or the target is malformed (``request_head``).
         """
         method, body, upgrade = request.method, request.body, request.upgrade
         length = len(body or b"") if body is not None or method in ("POST", "PUT", "PATCH") else None

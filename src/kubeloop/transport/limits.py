@@ -121,7 +121,7 @@ class FailureBackoff:
         return 0.0 if self._clock.now() - self._failed_at > 2 * self._longest else self._pause
 
     def outcome(self, status: int | None) -> None:
-        """Record an outcome. ``status`` None: no response, which is no sign of an overloaded server (as in client-go)."""
+        """Record an outcome. ``status`` None: no response, which is not a sign of an overloaded server (as in client-go)."""
         if status is not None and (status == 429 or status >= 500):
             self._pause = min((self.pause() * 2) or self._base, self._longest)
             self._failed_at = self._clock.now()

@@ -95,7 +95,7 @@ class RequestCall(msgspec.Struct):
         return f"{self.asked}, tried {self.tries} times" if self.tries > 1 else self.asked
 
     def remaining(self, now: float) -> float | None:
-        """Return the seconds to the deadline; None: there is none."""
+        """Return the seconds to the deadline, or None if there is none."""
         return None if self.ends is None else self.ends - now
 
 
@@ -144,8 +144,8 @@ class RequestExecutor:
         """Return a response below 400, with its body if ``call.whole``. The caller closes it.
 
         Raises:
-            ApiError, TransportError, ValueError: as ``Transport.request``.
-            DeadlineError: a wait would exceed the call's deadline.
+            ApiError, TransportError, ValueError: As ``Transport.request``.
+            DeadlineError: A wait would exceed the call's deadline.
         """
         again: RetryDecision | None = None
         with log_context(cluster=self._config.name, method=call.method, path=call.path):

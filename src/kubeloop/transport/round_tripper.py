@@ -112,8 +112,8 @@ class Sender(Protocol):
         """Send a request and return its response as soon as the head is there.
 
         Raises:
-            TransportError: there was no response.
-            ValueError: the request is malformed.
+            TransportError: There was no response.
+            ValueError: The request is malformed.
         """
 
     async def close(self) -> None:
@@ -151,7 +151,7 @@ class Upgraded:
         """Return the data received since the last call, or wait for more; empty when the peer has closed the connection.
 
         Raises:
-            TransportError: the connection broke.
+            TransportError: The connection broke.
         """
         return await self._answer.chunk()
 
@@ -159,7 +159,7 @@ class Upgraded:
         """Send data; return when the peer accepts still more.
 
         Raises:
-            TransportError: the connection has ended.
+            TransportError: The connection has ended.
         """
         await self._answer.write(data)
 

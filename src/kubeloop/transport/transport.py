@@ -59,7 +59,7 @@ class Stream:
         """Yield chunks as the socket delivers them; ends when the server ends the body.
 
         Raises:
-            TransportError: the connection broke, or nothing arrived for ``silence`` seconds (``Transport.stream``).
+            TransportError: The connection broke, or nothing arrived for ``silence`` seconds (``Transport.stream``).
         """
         chunk = self._answer.chunk
         while data := await chunk(self._silence):
@@ -129,7 +129,7 @@ class Transport:
         ``limiter`` and ``backoff`` do not apply to changes of protocol.
 
         Raises:
-            ConfigError: the environment's back-off is malformed.
+            ConfigError: The environment's back-off is malformed.
             ValueError: ``max_retries`` is below 0, or another limit is not above 0.
         """
         if max_retries < 0 or max_answer <= 0 or timeout <= 0 or patience <= 0:
@@ -182,7 +182,7 @@ class Transport:
         closed; its counts stay. ``registry`` None is prometheus_client's default one.
 
         Raises:
-            ValueError: another collector of the registry has metrics with these names.
+            ValueError: Another collector of the registry has metrics with these names.
         """
         from kubeloop.transport.observing.metrics import metrics_of
 
@@ -317,10 +317,10 @@ class Transport:
             timeout: Seconds for the change, not for its use. None: the transport's.
 
         Raises:
-            ApiError: the server answered with 400 or above; the subclass gives the reason.
-            NotUpgradedError: the server answered with another status than 101.
-            TransportError: no response, or a redirect.
-            DeadlineError: no change within ``timeout``.
+            ApiError: The server answered with 400 or above; the subclass gives the reason.
+            NotUpgradedError: The server answered with another status than 101.
+            TransportError: No response, or a redirect.
+            DeadlineError: No change within ``timeout``.
         """
         call = self._call(method, path, query, None, "", "*/*", headers, whole=False)
         call.upgrade, call.retry = protocol, False

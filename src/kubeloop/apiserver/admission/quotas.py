@@ -38,7 +38,7 @@ class QuotaStatus:
         self._writer = writer
 
     async def read(self, namespace: str, name: str) -> JSONObject | None:
-        """Return the newest stored quota, which is shared; None if there is none."""
+        """Return the newest stored quota, which is shared, or None if there is none."""
         stored = await self._objects.get(self._resource, namespace, name)
         return None if stored is None else stored.obj
 

@@ -211,7 +211,7 @@ class ServiceAddressAllocator:
         return any(value in one and value not in (one.network_address, one.broadcast_address) for one in self._networks())
 
     def free_address(self) -> str | None:
-        """Return a free address of the first range that has one; None if there is none."""
+        """Return a free address of the first range that has one, or None if there is none."""
         return next((address for network in self._networks() if (address := self._free_in(network)) is not None), None)
 
     def _free_in(self, network: Network) -> str | None:
@@ -228,7 +228,7 @@ class ServiceAddressAllocator:
         return None
 
     def free_port(self) -> int | None:
-        """Return a free node port; None if there is none."""
+        """Return a free node port, or None if there is none."""
         free = [port for port in self._ports if not self.is_allocated(port)]
         return random.choice(free) if free else None
 

@@ -87,7 +87,7 @@ def parse_api_service(obj: JSONObject) -> RegisteredService:
 
 
 def conditions_of(obj: JSONObject) -> list[JSONObject]:
-    """Return the status conditions of an object; an empty list if there are none."""
+    """Return the status conditions of an object, or an empty list if there are none."""
     return (obj.get("status") or {}).get("conditions") or []
 
 
@@ -122,7 +122,7 @@ class ApiServiceTable:
         return self.services.get(f"{version}.{group}")
 
     def find_by_path(self, path: str) -> RegisteredService | None:
-        """Return the APIService whose extension server has the path, also for its OpenAPI document; None: this server has it."""
+        """Return the APIService whose extension server serves a path or the path's OpenAPI document, or None if this server serves it."""
         if path.startswith(_OPENAPI):
             result = self.find_by_path(path.removeprefix(_OPENAPI))
             return result if result is not None and result.name in self.openapi and path == _OPENAPI + result.path else None

@@ -42,7 +42,7 @@ _MOST_CONTEXTS: Final = 100
 
 
 class ExtensionServerUnreachable(Exception):
-    """The extension server did not answer. The text is that of Go's HTTP client."""
+    """The extension server sent no response. The message is that of Go's HTTP client."""
 
 
 class Backends:

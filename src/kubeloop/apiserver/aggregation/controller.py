@@ -206,7 +206,7 @@ class ApiServiceController:
             subscription.close()
 
     async def _write_status(self, service: RegisteredService, availability: Availability) -> None:
-        """Write the condition Available, unless it is unchanged or the APIService meanwhile names another server."""
+        """Write the condition Available, unless it is unchanged or the APIService was changed to name another server."""
         resource = self._resource(API_SERVICES)
         while (stored := await self._objects.get(resource, "", service.name)) is not None:
             if not _same(parse_api_service(stored.obj), service):

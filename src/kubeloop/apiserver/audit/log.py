@@ -56,7 +56,7 @@ class AuditLog:
     """
 
     def __init__(self, path: Path | None, clock: Clock, rotation: Rotation | None = None) -> None:
-        """``path`` None: standard output."""
+        """Create the log. If ``path`` is None, events are written to standard output."""
         self._path = path
         self._clock = clock
         self._rotation = rotation or Rotation()

@@ -88,7 +88,7 @@ class Bundle:
     """The certificates of authorities in a PEM bundle."""
 
     def __init__(self, pem: bytes) -> None:
-        """Raises ValueError if the bundle contains no certificate, or an unreadable one."""
+        """Parse a PEM bundle. Raises ValueError if it contains no certificate, or an unreadable one."""
         self._authorities = tuple(x509.load_pem_x509_certificates(pem))
         self._known: dict[tuple[bytes, ...], bool] = {}
 
@@ -191,7 +191,7 @@ class ClientAuthorities:
 
     @property
     def proxies_pem(self) -> bytes:
-        """Authorities of front proxies, PEM. Empty: no front proxy is trusted."""
+        """The authorities of front proxies in PEM. If it is empty, no front proxy is trusted."""
         return self._proxies.pem if self._proxies is not None else b""
 
     @property

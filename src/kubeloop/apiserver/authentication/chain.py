@@ -47,7 +47,7 @@ class StaticTokens:
         self._tokens = {**tokens, **(read_tokens(file) if file is not None else {})}
 
     async def authenticate(self, token: str, audiences: tuple[str, ...]) -> Proof | None:
-        """Return the user of a token; None: the token is unknown."""
+        """Return the user of a token, or None if the token is unknown."""
         if self._file is not None:
             self._refresh(self._file)
         user = self._tokens.get(token)
@@ -108,7 +108,7 @@ class BadProtocol(Exception):
 
 
 def websocket_token(request: Request) -> str:
-    """Return the bearer token in the subprotocols of a WebSocket request; "" if there is none.
+    """Return the bearer token in the subprotocols of a WebSocket request, or "" if there is none.
 
     Raises:
         BadProtocol: The token is malformed.
@@ -156,7 +156,7 @@ class TokenAuthenticator(Protocol):
     """Authenticates bearer tokens of one kind."""
 
     async def authenticate(self, token: str, audiences: tuple[str, ...]) -> Proof | None:
-        """Return the user of a token; None: the token is of another kind.
+        """Return the user of a token, or None if the token is of another kind.
 
         Raises:
             TokenRefused: The token is of this kind, but not valid.
@@ -229,9 +229,10 @@ class Authenticator:
         return authenticated(proof.user)
 
     async def review(self, token: str, audiences: tuple[str, ...] = ()) -> Proof:
-        """Return the user of a token, for TokenReviews. Like a header, the token ends at the first space.
+        """Return the user of a token, for a TokenReview.
 
-        ``audiences`` are those of the review; none: the audiences of the server.
+        Everything after the first space of the token is ignored, as in an Authorization header. ``audiences`` are the audiences that the
+        review requests; if there are none, the audiences of the server apply.
 
         Raises:
             NotAuthenticated: The token is invalid.
@@ -246,7 +247,7 @@ class Authenticator:
         return Proof(ANONYMOUS, requested)
 
     async def _proof(self, request: Request, warnings: list[str]) -> Proof | None:
-        """Return the user that the credentials prove; None: there are no credentials.
+        """Return the user that the credentials prove, or None if there are no credentials.
 
         Raises:
             NotAuthenticated: The credentials are invalid.
@@ -320,7 +321,7 @@ class Authenticator:
 
 
 def bearer_token(header: str) -> str | None:
-    """Return the token of an Authorization header; "" if it has none, None if it has a space too many."""
+    """Return the bearer token of an Authorization header. Return "" if it has none, and None if more than one space follows the scheme."""
     scheme, _, rest = header.strip().partition(" ")
     if scheme.lower() != "bearer":
         return ""

@@ -22,7 +22,10 @@ from kubeloop.serving.request import Request
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaders:
-    """The headers in which front proxies send user, uid, groups and extras. ``allowed_names``: their common names; none: any."""
+    """The headers in which front proxies send the user, uid, groups and extras.
+
+    ``allowed_names`` are the common names that a front proxy's certificate may have; if it is empty, every name is allowed.
+    """
 
     names: tuple[str, ...] = ()
     uids: tuple[str, ...] = ()
@@ -31,7 +34,7 @@ class RequestHeaders:
     allowed_names: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Raises ConfigError if a header name is empty."""
+        """Check the header names. Raises ConfigError if one is empty."""
         flags = ("username-headers", self.names), ("uid-headers", self.uids), ("group-headers", self.groups)
         for flag, headers in (*flags, ("extra-headers-prefix", self.extra_prefixes)):
             if not all(one.strip() for one in headers):

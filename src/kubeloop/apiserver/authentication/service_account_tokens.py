@@ -203,7 +203,7 @@ class AccountTokens:
         self._hash_key = os.urandom(32)
 
     async def authenticate(self, token: str, audiences: tuple[str, ...]) -> Proof | None:
-        """Return the user of a token that has one of ``audiences``; None: the token has another issuer.
+        """Return the user of a token that has one of ``audiences``, or None if the token has another issuer.
 
         Raises:
             TokenRefused: The issuer is accepted, but the token is not valid.
@@ -242,7 +242,7 @@ class AccountTokens:
 
     @staticmethod
     def _issuer(token: str) -> str:
-        """Return the issuer in a compact token, without verification; "" if it has none."""
+        """Return the issuer in a compact token, without verification, or "" if it has none."""
         parts = token.split(".")
         if len(parts) != 3:
             return ""
@@ -253,7 +253,7 @@ class AccountTokens:
         return data.iss
 
     def _candidates(self, token: str) -> tuple[VerifyingKey, ...] | None:
-        """Return the keys that may have signed a token; None: it is no token.
+        """Return the keys that may have signed a token, or None if it is not a token.
 
         Raises:
             TokenRefused: The token names an unknown key.

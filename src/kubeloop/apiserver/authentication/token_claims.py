@@ -156,7 +156,7 @@ def build_claims(
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The claims of a token. Times are in seconds since 1970; None: the claim is missing."""
+    """The claims of a token. Times are in seconds since 1970. A missing claim is None."""
 
     issuer: str
     subject: str
@@ -168,7 +168,7 @@ class Claims:
     rest: JSONObject
 
     def fault(self, now: float) -> str:
-        """Return why the token is not valid at ``now`` (seconds since 1970); "" if it is."""
+        """Return why the token is not valid at ``now`` (seconds since 1970), or "" if it is."""
         if self.begins is not None and now + LEEWAY < self.begins:
             return "service account token is not valid yet"
         if self.expires is not None and now - LEEWAY > self.expires:

@@ -96,7 +96,7 @@ _KNOWN = ("Node", "RBAC", "AlwaysAllow", "AlwaysDeny")
 
 
 def check_modes(modes: Sequence[str]) -> None:
-    """Raises ConfigError if the list of modes is empty or has an unknown or repeated mode."""
+    """Check a list of authorization modes. Raises ConfigError if it is empty or has an unknown or repeated mode."""
     if not modes:
         raise ConfigError(f"--authorization-mode names no mode; known are {', '.join(_KNOWN)}")
     for mode in modes:

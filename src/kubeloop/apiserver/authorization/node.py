@@ -191,7 +191,7 @@ _OWN = ("get", "create", "update", "patch", "delete")
 
 
 def node_identity(user: User) -> str | None:
-    """Return the node of a user; None if the user is no node."""
+    """Return the node of a user, or None if the user is not a node."""
     return user.name.removeprefix(_PREFIX) if user.name.startswith(_PREFIX) and _GROUP in user.groups else None
 
 

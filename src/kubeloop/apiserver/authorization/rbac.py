@@ -48,7 +48,10 @@ class SubjectBinding:
         self._reason = f"RBAC: allowed by {kind} {go_quoted(qualified)} of {self.role_kind} {go_quoted(self.role_name)} to "
 
     def allows(self, user: User) -> Decision:
-        """Return the decision for an access that the role of the binding allows."""
+        """Return the positive decision. Its reason names this binding and the user's subject.
+
+        The caller has checked that the role of the binding allows the access.
+        """
         return Decision(True, reason=self._reason + next(one.text for one in self.subjects if one.is_about(user)))
 
 
@@ -104,7 +107,7 @@ class RoleIndex:
         self._roles: dict[tuple[str, str], RoleRules] = {}
 
     def put_role(self, namespace: str, name: str, obj: JSONObject | None) -> None:
-        """Store a Role, or a ClusterRole if ``namespace`` is empty; ``obj`` None: remove it."""
+        """Store a Role, or a ClusterRole if ``namespace`` is empty. If ``obj`` is None, remove it."""
         self.revision += 1
         if obj is None:
             self._roles.pop((namespace, name), None)
@@ -112,7 +115,7 @@ class RoleIndex:
             self._roles[namespace, name] = RoleRules(obj.get("rules") or [])
 
     def put_binding(self, namespace: str, name: str, obj: JSONObject | None) -> None:
-        """Store a RoleBinding, or a ClusterRoleBinding if ``namespace`` is empty; ``obj`` None: remove it."""
+        """Store a RoleBinding, or a ClusterRoleBinding if ``namespace`` is empty. If ``obj`` is None, remove it."""
         self.revision += 1
         bindings = self._bindings.setdefault(namespace, _Bindings())
         bindings.put(name, None if obj is None else SubjectBinding(namespace, obj))

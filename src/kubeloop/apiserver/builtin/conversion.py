@@ -158,7 +158,7 @@ def _each(form: Callable[[JSONObject], JSONObject]) -> Callable[[Any], list[JSON
 
 
 def _read(annotations: dict[str, str], name: str, part: str, field: str, form: Callable[[Any], Any]) -> Any:
-    """Return the content of an annotation in v2; None if it is invalid, as upstream does.
+    """Return the content of an annotation in v2, or None if it is invalid, as upstream does.
 
     Args:
         annotations: Annotations of the v1 object.

@@ -77,7 +77,7 @@ def keep_metadata(obj: JSONObject, old: JSONObject) -> None:
 
 
 def value_at(obj: JSONObject, path: str) -> str:
-    """Return the value at a dotted path in the form of field selectors; empty if it is absent."""
+    """Return the value at a dotted path in the form of field selectors, or an empty text if it is absent."""
     value: Any = obj
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None

@@ -218,7 +218,7 @@ class DefinitionController:
         self._removals.pop(key, None)
 
     async def _remove_instances(self, key: str) -> None:
-        """Delete instances, including those created meanwhile. Return when none is left."""
+        """Delete all instances, including those that are created during the deletion. Return when none is left."""
         stored = self._definitions.get(key)
         if stored is None or not is_true(stored.obj, "Established"):
             return
@@ -276,7 +276,7 @@ class DefinitionController:
             return
 
     async def _read(self, key: str) -> StoredObject | None:
-        """Return the newest stored definition; None if it does not exist any more."""
+        """Return the newest stored definition, or None if it does not exist any more."""
         kv, _ = await self._objects.storage.get(key)
         if kv is None:
             return None

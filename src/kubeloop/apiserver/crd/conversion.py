@@ -188,7 +188,7 @@ _VERSIONS: Final = "spec.conversion.conversionReviewVersions"
 
 
 def ca_bundle_error(crd: JSONObject) -> str:
-    """Return why the CA bundle of a conversion webhook is invalid; empty if it is valid."""
+    """Return why the CA bundle of a conversion webhook is invalid, or an empty text if it is valid."""
     client = ((crd["spec"].get("conversion") or {}).get("webhook") or {}).get("clientConfig") or {}
     if not client.get("caBundle"):
         return ""

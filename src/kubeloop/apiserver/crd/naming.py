@@ -36,7 +36,7 @@ def names_in_use(others: Iterable[JSONObject]) -> NamesInUse:
 
 
 def update_names(crd: JSONObject, in_use: NamesInUse, now: datetime) -> JSONObject | None:
-    """Return the definition with accepted names and conditions; None if nothing changes. ``crd`` itself stays unchanged."""
+    """Return the definition with accepted names and conditions, or None if nothing changes. ``crd`` itself stays unchanged."""
     result = copy.deepcopy(crd)
     requested, accepted = names_of(crd), accepted_names(crd)
     new_names = dict(accepted)

@@ -40,7 +40,7 @@ class OldListItems:
                 self._items.setdefault(key, item)
 
     def get(self, item: Any) -> Any:
-        """Return the old item with the same keys; None if there is none."""
+        """Return the old item with the same keys, or None if there is none."""
         key = self._key(item)
         return None if key is None else self._items.get(key)
 
@@ -65,7 +65,7 @@ class CorrelatedValue:
         self._same: bool | None = None
 
     def key(self, name: str) -> CorrelatedValue | None:
-        """Return a field with its counterpart; None if only one side has it or the schema does not define it."""
+        """Return a field with its counterpart, or None if only one side has it or the schema does not define it."""
         if name not in self._children:
             self._children[name] = self._key(name)
         return self._children[name]

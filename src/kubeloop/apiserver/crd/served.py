@@ -87,7 +87,7 @@ def _reader(path: str, type_: str) -> Callable[[JSONObject, float], Any]:
 
 
 def _cell(type_: str, value: Any, now: float) -> Any:
-    """Return a value in the type of its column; None if the value has another type."""
+    """Return a value in the type of its column, or None if the value has another type."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     match type_:
         case "integer" if number:
@@ -116,7 +116,7 @@ class WebhookConverter:
     """Converts objects of one definition from any version to any other.
 
     Guarantees
-        The webhook is called once per object and version while its result is cached, also for concurrent callers.
+        While the result for an object and version is cached, the webhook is not called again for it. Concurrent callers share one call.
         All objects of one call that are not cached are sent in one review.
     """
 

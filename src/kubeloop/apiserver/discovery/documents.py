@@ -219,7 +219,7 @@ def _resource(resource: ServedResource) -> JSONObject:
 
 
 def storage_version_hash(resource: ServedResource) -> str:
-    """Return the storage version hash of a resource; "" if it is not stored."""
+    """Return the storage version hash of a resource, or "" if it is not stored."""
     known = resource.extra.get("storage_version_hash")
     if known is not None:
         return str(known)

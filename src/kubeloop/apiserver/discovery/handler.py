@@ -43,7 +43,7 @@ class Discovery:
         self._kept: dict[tuple[str, str], tuple[bytes, str]] = {}
 
     def answer(self, request: Request) -> Answer | None:
-        """Return a discovery document; None if the path is none. An unknown version of a built-in group is rejected here.
+        """Return a discovery document, or None if the path has none. An unknown version of a built-in group is rejected here.
 
         Raises:
             NotFound, MethodNotAllowed, NotAcceptable
@@ -140,7 +140,7 @@ class Discovery:
 
 
 def _aggregated_form(accept: str) -> str:
-    """Return the first media type that requests the aggregated document, even after plain ones; "" if there is none."""
+    """Return the first media type that requests the aggregated document, even after plain ones, or "" if there is none."""
     for clause in parse_accept(accept):
         requested = (clause.parameter("as"), clause.parameter("g"), clause.parameter("v"))
         if requested == ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"):

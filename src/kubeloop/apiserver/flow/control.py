@@ -24,7 +24,8 @@ from kubeloop.types import JSONObject
 class PriorityLevel:
     """A PriorityLevelConfiguration with its requests.
 
-    ``nominal`` is its number of seats. ``exempt``: no limit. ``queues`` None: requests beyond the limit are rejected.
+    ``nominal`` is its number of seats. ``exempt`` means that its requests are not limited. If ``queues`` is None, requests beyond the limit
+    are rejected.
     """
 
     def __init__(self, name: str) -> None:
@@ -193,7 +194,7 @@ class FlowControl:
         return self._waiting
 
     def put_level(self, _: str, name: str, obj: JSONObject | None) -> None:
-        """Store a PriorityLevelConfiguration; ``obj`` None: remove it. Its waiting requests are still executed."""
+        """Store a PriorityLevelConfiguration. If ``obj`` is None, remove it; its waiting requests are still executed."""
         if obj is None:
             self._level_objects.pop(name, None)
         else:
@@ -208,7 +209,7 @@ class FlowControl:
         self._plan()
 
     def put_schema(self, _: str, name: str, obj: JSONObject | None) -> None:
-        """Store a FlowSchema; ``obj`` None: remove it."""
+        """Store a FlowSchema. If ``obj`` is None, remove it."""
         if obj is None:
             self._schemas.pop(name, None)
         else:

@@ -43,7 +43,9 @@ class FlowQueue:
 
 
 class FairQueues:
-    """``count`` queues, of which each flow uses ``hand``; a ``count`` of 0 means one queue per flow."""
+    """The queues of a priority level, from which requests are taken by fair queuing.
+
+    There are ``count`` queues, and each flow uses ``hand`` of them. A ``count`` of 0 means one queue per flow."""
 
     def __init__(self, count: int = 0, hand: int = 0) -> None:
         self._count = count

@@ -186,7 +186,7 @@ def conversion_error(config: JSONObject, field_scope: Scope) -> Callable[[str], 
 
 
 def _check_place(obj: JSONObject, scope: RequestScope) -> None:
-    """Raises BadRequest if name or namespace of the object differ from the path."""
+    """Check that name and namespace of the object match the path. Raises BadRequest if they do not."""
     metadata = metadata_of(obj)
     set_namespace(metadata, scope.namespace)
     check_name(metadata, scope.info.name)

@@ -136,7 +136,7 @@ def _field_errors(path: str, term: JSONObject) -> Iterator[FieldError]:
 
 
 def field_terms(selector: JSONObject) -> tuple[tuple[FieldTerm, ...], str | None]:
-    """Return the valid terms of a field selector, and for invalid ones: None (there are none), "" (all) or "partially "."""
+    """Return the valid terms of a field selector, and how many terms are invalid: None (no term), "" (all terms) or "partially " (some)."""
     if selector.get("rawSelector"):
         try:
             return parse_field_selector(selector["rawSelector"]).terms, None

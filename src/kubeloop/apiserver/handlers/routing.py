@@ -133,7 +133,7 @@ async def _patch_without_name(scope: RequestScope) -> Answer:
 
 
 def check_name_in_path(info: RequestInfo) -> None:
-    """Raises BadRequest for names that cannot be part of a storage key (upstream's path.IsValidPathSegmentName)."""
+    """Check the name in the path. Raises BadRequest if it cannot be part of a storage key (upstream's path.IsValidPathSegmentName)."""
     name = info.name
     if not info.name_in_path or not (name in (".", "..") or "%" in name or "/" in name):
         return

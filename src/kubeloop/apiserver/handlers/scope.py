@@ -142,7 +142,7 @@ class RequestScope:
 
     @property
     def user(self) -> User:
-        """The user as whom the request is served: the impersonated one, else the authenticated one, else ``system:anonymous``."""
+        """The user of the request: the impersonated user, or else the authenticated one, or else ``system:anonymous``."""
         return self.impersonated or self.authenticated or ANONYMOUS
 
     @property

@@ -46,7 +46,7 @@ class OpenAPI:
         self._descriptions = descriptions
 
     def answer(self, request: Request) -> Answer | None:
-        """Return the response; None if the path is not an OpenAPI document."""
+        """Return the response, or None if the path is not an OpenAPI document."""
         return self._handler.answer(request) if request.path.startswith("/openapi/") else None
 
     @cached_property

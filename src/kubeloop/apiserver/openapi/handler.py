@@ -72,7 +72,7 @@ class OpenAPIHandler:
         self._v2: dict[str, _Kept] = {}
 
     def answer(self, request: Request) -> Answer | None:
-        """Return the response; None if the path is not an OpenAPI document."""
+        """Return the response, or None if the path is not an OpenAPI document."""
         path = request.path
         if path == "/openapi/v2":
             return self._swagger(request)
@@ -150,7 +150,7 @@ class OpenAPIHandler:
 
 
 def _preferred(header: str, offered: dict[str, str]) -> str | None:
-    """Return the Content-Type for the first clause that is available; None if none is."""
+    """Return the Content-Type for the first clause that is available, or None if none is."""
     if not header:
         return _JSON
     return next((offered[clause.media_type] for clause in parse_accept(header) if clause.media_type in offered), None)

@@ -261,7 +261,7 @@ class Owners:
 
 
 def _check_kind(scope: Scope, new: JSONObject) -> None:
-    """Raises TypeMismatch for an object of another apiVersion or kind, which a custom object may have."""
+    """Check the apiVersion and kind of an object. Raises TypeMismatch if they differ, which is possible for custom objects."""
     if new.get("kind") != scope.gvk.kind or new.get("apiVersion") != scope.api_version:
         raise TypeMismatch(f"failed to convert new object to proper version: {new.get('apiVersion')}, Kind={new.get('kind')}")
 
@@ -283,7 +283,7 @@ def _started(live: JSONObject, values: Any, *, trust_request: bool) -> ManagedFi
 
 
 def _check_fits(scope: Scope, obj: JSONObject) -> None:
-    """Raises TypeMismatch for a custom object that does not fit its type. Built-in objects were checked when they were decoded."""
+    """Check that a custom object matches its type. Raises TypeMismatch if not. Built-in objects were checked when they were decoded."""
     if scope.checked:
         check(_bare(obj), scope.versions.type_of(scope.api_version), allow_duplicates=True)
 
@@ -308,7 +308,7 @@ def _said(config: JSONObject) -> tuple[str, str, str]:
 
 
 def _check_versions(managed: ManagedFields) -> None:
-    """Raises TypeMismatch if an owner's apiVersion is malformed. An unknown version only loses its fields."""
+    """Check the apiVersions in managedFields. Raises TypeMismatch if one is malformed. An unknown version only loses its fields."""
     for owned in managed.fields.values():
         if owned.api_version.count("/") > 1:
             raise TypeMismatch(f"unexpected GroupVersion string: {owned.api_version}")

@@ -165,7 +165,7 @@ class _CustomVersions:
         return result
 
     def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
-        """Raises TypeMismatch if ``obj`` has fields that the version lacks: upstream fails rather than prune them."""
+        """Convert an object to a version. Raises TypeMismatch if ``obj`` has fields that the version lacks: as upstream, none is pruned."""
         self._schema(api_version)
         if str(obj.get("apiVersion") or "") in ("", api_version):
             return obj

@@ -215,7 +215,7 @@ def is_exempt(attributes: Attributes) -> bool:
 
 
 async def match_constraints(matcher: Matcher, constraints: Constraints, attributes: Attributes) -> Match | None:
-    """Return the version in which to evaluate the request; None if the constraints do not match.
+    """Return the version in which to evaluate the request, or None if the constraints do not match.
 
     Raises:
         NotFound: A rule matches, and the namespace whose labels would decide does not exist.

@@ -95,7 +95,7 @@ class _ReinvocationContext:
         self.output: JSONObject | None = None
 
     def changed(self) -> None:
-        """Mark all evaluations so far for another run, because the object has changed."""
+        """Mark all previous evaluations for another run, because the object has changed."""
         self.due |= self.called
         self.called = set()
 

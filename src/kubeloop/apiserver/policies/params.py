@@ -23,7 +23,7 @@ from kubeloop.types import JSONObject
 
 
 class InvalidConfiguration(KubeloopError):
-    """A policy or binding that cannot be evaluated because it is misconfigured; the text is Kubernetes' own."""
+    """A policy or binding is misconfigured and cannot be evaluated. The message is that of Kubernetes."""
 
 
 def error_message(error: KubeloopError) -> str:

@@ -276,7 +276,7 @@ def _evaluated(
         policy: The compiled policy.
         match: The version of the request to evaluate.
         activation: The CEL variables of the request.
-        params: The parameter; None without.
+        params: The parameter object. None: the policy has no parameters.
         annotations: Receives the audit annotations.
 
     Returns:
@@ -307,7 +307,7 @@ def _evaluated(
 def _messages(
     policy: CompiledPolicy[ValidatingExpressions], values: dict[str, Any], budget: int
 ) -> tuple[list[ExpressionResult | None], str]:
-    """Evaluate the messageExpressions. Return their results, and the reason why there are none."""
+    """Evaluate the messageExpressions. Return the results, and the reason why results are missing."""
     try:
         return evaluate(policy.own.messages, values, budget, policy.variables)[0], ""
     except CostBudgetExceeded as error:

@@ -258,7 +258,7 @@ def kind_of(tree: JSONObject, desired: GroupVersionKind) -> GroupVersionKind:
     """Return the kind that a tree names; missing parts are those of ``desired``.
 
     Raises:
-        DecodeError: apiVersion or kind is malformed. The text is that of Go.
+        DecodeError: ApiVersion or kind is malformed. The message is that of Go.
     """
     try:
         return _met(tree, desired)
@@ -359,7 +359,7 @@ def kind_missing(view: str) -> str:
 
 
 def _foreign(actual: GroupVersionKind, desired: GroupVersionKind, resource: ServedResource) -> str:
-    """Return why a body of another kind is rejected; "" if it is the expected kind in any existing version."""
+    """Return why a body of another kind is rejected, or "" if it is the expected kind in any existing version."""
     if resource.custom and desired == resource.gvk:
         return ""  # any kind and version is decoded; validation follows
     if actual == desired:

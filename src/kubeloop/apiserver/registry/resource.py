@@ -35,7 +35,7 @@ class ScalePaths:
 
 
 class ConversionNeeded(KubeloopError):
-    """``obj`` is not converted to the API version ``to`` yet: call ``Objects.convert``, then repeat the operation."""
+    """Raised if ``obj`` is not converted to the API version ``to`` yet. The caller awaits ``Objects.convert`` and repeats the operation."""
 
     def __init__(self, obj: JSONObject, to: str) -> None:
         super().__init__(f"a {obj.get('kind', '')} of {obj.get('apiVersion', '')} must be converted to {to} first")

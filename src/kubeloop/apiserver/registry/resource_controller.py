@@ -74,7 +74,7 @@ class ResourceController:
     Guarantees:
         A ``sync`` that raises does not stop the syncs of other objects. The failure is logged and counted, and shown by the health of the
         task until ``sync`` succeeds for that object; it is repeated with back-off, with the newest state.
-        When the watch breaks, all objects are listed again, and objects that vanished meanwhile are synced as gone.
+        When the watch breaks, all objects are listed again, and objects that were deleted during the gap are synced as deleted.
     """
 
     def __init__(self, name: str, prefix: str, storage: Storage, changes: WatchCache, sync: Sync) -> None:

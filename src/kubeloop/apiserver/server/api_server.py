@@ -129,12 +129,13 @@ class ApiServer:
     """A Kubernetes API server in this event loop, over TLS on 127.0.0.1, with a certificate authority.
 
     Guarantees
-        When ``start`` returns, requests are answered and system namespaces exist. ``stop`` ends watches and finishes answers under way.
+        When ``start`` returns, the server serves requests and the system namespaces exist. ``stop`` ends watches, and completes the
+        responses to running requests.
 
     Not guaranteed
-        Anything across restarts, unless ``storage`` outlives them.
+        Objects survive a restart only if ``storage`` is durable.
 
-        A ``start`` that fails has closed everything, storage too. ``stop`` closes everything, whatever fails meanwhile.
+        If ``start`` fails, it closes everything, including storage. ``stop`` closes everything even if a part fails to close.
 
     Raises
         ConfigError: from ``start``, when the port is taken.
@@ -233,10 +234,10 @@ class ApiServer:
         )
 
     async def start(self) -> None:
-        """Open storage's changes, write the objects of a new cluster, and answer requests.
+        """Open the change stream of storage, write the objects of a new cluster, and start to serve requests.
 
         Raises:
-            ConfigError: An option cannot be served; the text says which. Or the server was started before: a server lives once.
+            ConfigError: An option is not supported, and the message names it; or this instance was started before, which is possible once.
             StorageFailed: Storage cannot be read or written.
         """
         if self._started or self._stopped:
@@ -332,7 +333,7 @@ class ApiServer:
 
     @property
     def server_name(self) -> str:
-        """TLS server name (SNI) for clients that trust ``authority``; empty: the address."""
+        """The TLS server name (SNI) for clients that trust ``authority``. If it is empty, the address is the name."""
         return LOOPBACK_NAME if self.options.authentication.tls_certificate is not None else ""
 
     @property

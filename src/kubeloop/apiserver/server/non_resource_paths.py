@@ -37,7 +37,7 @@ class Health:
         self.add("ping", lambda: True)
 
     def add(self, name: str, check: Callable[[], bool], *endpoints: str) -> None:
-        """Add a check to ``endpoints``; none: all endpoints."""
+        """Add a check to ``endpoints``, or to all health endpoints if none is named."""
         for one in endpoints or self.ENDPOINTS:
             self._checks[one][name] = check
 

@@ -80,10 +80,10 @@ def timeout_answer() -> Answer:
 
 
 def parse_duration(text: str) -> float:
-    """Parse a duration as Go writes it (``1h2m3.5s``). Returns seconds.
+    """Parse a duration in Go's format (``1h2m3.5s``), and return it in seconds.
 
     Raises:
-        ValueError: The text is no duration; the message is that of Go.
+        ValueError: The text is not a duration; the message is that of Go.
     """
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
@@ -121,7 +121,7 @@ class DocumentHandler(Protocol):
     """Serves a group of non-resource paths: discovery, OpenAPI, health, version."""
 
     def answer(self, request: Request) -> Answer | None:
-        """Return the answer; None if another handler has the path. May raise ApiError."""
+        """Return the answer, or None if another handler has the path. May raise ApiError."""
 
 
 #: A double slash here misses all upstream routes; upstream ignores some later in the path.
@@ -137,7 +137,7 @@ class NonResourcePaths:
     """The non-resource paths of the server: document handlers in the order in which they were added, then actions."""
 
     def __init__(self, actions: Mapping[str, Action]) -> None:
-        """``actions`` maps a path to its handler."""
+        """Create the table of paths. ``actions`` maps a path to its handler."""
         self._actions = actions
         self._documents: list[DocumentHandler] = []
 
@@ -173,7 +173,7 @@ class Pipeline:
         Args:
             services: Parts of the server for handlers.
             operation: Audit log, flow control, metrics and logs.
-            paths: Answers requests for paths that are no resources.
+            paths: Answers requests for paths that are not resources.
             delegate: Answers requests for aggregated APIs.
         """
         self._services = services
@@ -277,7 +277,7 @@ class Pipeline:
         return answer
 
     async def _authorize(self, scope: RequestScope, user: User) -> User:
-        """Impersonate, wait for a seat, authorize. Returns the user as whom the request is served."""
+        """Resolve impersonation, wait for a seat, and authorize the request. Return the user under whom the request is served."""
         request, info, authorizer = scope.request, scope.info, self._services.authorizer
         await authorizer.prepare(user)
         access = access_of(user, info)

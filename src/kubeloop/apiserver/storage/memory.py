@@ -138,7 +138,7 @@ class History:
         return result, max(self.revision + 1, start_revision)
 
     def check_compaction(self, revision: int) -> None:
-        """Raises Compacted or FutureRevision if the history cannot be compacted to this revision."""
+        """Check that the history can be compacted to a revision. Raises Compacted or FutureRevision if not."""
         if revision <= self.oldest:
             raise Compacted(revision, self.oldest)
         if revision > self.revision:

@@ -33,7 +33,7 @@ class FutureRevision(KubeloopError):
 
 
 class StorageFailed(KubeloopError):
-    """A change could not be stored durably. It is not stored, and no reader has seen it. The text names the file and the cause."""
+    """A change could not be stored durably. It is not stored, and no reader has seen it. The message names the file and the cause."""
 
 
 class KeyValue(Struct, frozen=True, gc=False):

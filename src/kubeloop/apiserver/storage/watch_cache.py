@@ -130,7 +130,7 @@ class Subscription:
         return bool(self._waiting)
 
     async def receive(self) -> list[WatchEvent]:
-        """Wait for changes and return them, a few MiB at most. An empty list: the subscription ended, or ``wake`` was called."""
+        """Wait for changes and return at most a few MiB of them. The list is empty if the subscription ended or ``wake`` was called."""
         while not self._waiting:
             if self.ended or self._woken:
                 self._woken = False

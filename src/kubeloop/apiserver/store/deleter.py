@@ -114,7 +114,7 @@ class Deleter:
 
     @staticmethod
     def check_preconditions(write: WriteRequest, options: DeleteParameters, current: StoredObject) -> None:
-        """Raises Conflict if the options name another uid or resourceVersion than the object has."""
+        """Check the preconditions of a deletion. Raises Conflict if they name another uid or resourceVersion than the object has."""
         metadata = current.obj["metadata"]
         if write.resource.gvr.group_resource in _PLAIN_PRECONDITIONS:
             for field, requested, own in (
@@ -220,7 +220,10 @@ def _is_under_way(resource: ServedResource, obj: JSONObject, options: DeletePara
 
 
 def grace_period_of(default: int, requested: int | None, obj: JSONObject) -> int:
-    """Return the grace in seconds: the requested, else the object's; 0 for pods that never ran or have ended (pod strategy upstream)."""
+    """Return the grace period in seconds: the requested one, or else the object's.
+
+    It is 0 for pods that never ran or have ended, as in upstream's pod strategy.
+    """
     seconds = default if requested is None else requested
     if seconds < 0:
         seconds = 1
@@ -259,7 +262,7 @@ def _foreground(present: list[str], options: DeleteParameters) -> bool:
 
 
 def _namespace_finalizers(present: list[str], options: DeleteParameters) -> list[str]:
-    """As ``finalizers_for``, but ``orphanDependents: false`` means foreground deletion here."""
+    """Return the finalizers of a deleted namespace. Unlike in ``finalizers_for``, ``orphanDependents: false`` means foreground deletion."""
     if options.orphan_dependents is not None:
         finalizers = {ORPHAN: options.orphan_dependents, FOREGROUND: not options.orphan_dependents}
     elif options.propagation_policy is not None:

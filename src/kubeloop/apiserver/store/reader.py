@@ -92,7 +92,7 @@ ANY_REVISION = -1
 
 @dataclass(frozen=True, slots=True)
 class ContinueToken:
-    """``start`` is relative to the key prefix of the list."""
+    """A parsed continue token. ``start`` is the key at which the next page begins, relative to the key prefix of the list."""
 
     start: str
     revision: int

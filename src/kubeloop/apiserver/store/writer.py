@@ -56,7 +56,7 @@ class WriteAuthorization(Protocol):
     """Checks the rights that a write needs besides the right to its verb. Both methods raise an ApiError to reject it."""
 
     def check_write(self, write: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
-        """Check a write after the mutating admission and before validation. ``old`` None: ``obj`` is created."""
+        """Check a write between mutating admission and validation. If ``old`` is None, the write creates ``obj``."""
 
     def check_creation(self, write: WriteRequest) -> None:
         """Check an update that creates the object."""
@@ -295,7 +295,7 @@ class Writer:
         restore_valid_entries(metadata, before, write.warnings)
 
     async def _own(self, write: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
-        """Update ``managedFields`` of ``obj``; ``old`` None: it is created."""
+        """Update ``managedFields`` of ``obj``. If ``old`` is None, the object is being created."""
         scope = self.owners.scope(write.resource, write.subresource)
         live = scope.empty if old is None else old
         with as_sent(obj, write.sent):
@@ -388,7 +388,7 @@ def _without_version(obj: JSONObject, *, dry_run: bool) -> JSONObject:
 
 
 def check_new_version(requested: str) -> None:
-    """Raise InternalError, as upstream's storage, if a new object names a resourceVersion; upstream ignores a value that is no number."""
+    """Raise InternalError, as upstream's storage does, if a new object has a resourceVersion. A value that is not a number is ignored."""
     if requested and resource_version_number(requested):
         raise api_errors.internal("resourceVersion should not be set on objects to be created")
 

@@ -49,7 +49,7 @@ class AdmissionReviewRequest:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionReviewResponse:
-    """The response of a webhook. ``patch`` is empty if there is none; ``status`` is the Status of a rejection."""
+    """The response of a webhook. ``patch`` is empty if the webhook returned no patch; ``status`` is the Status of a rejection."""
 
     allowed: bool
     patch: bytes = b""

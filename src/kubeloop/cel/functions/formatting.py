@@ -51,7 +51,7 @@ def clauses(text: str) -> Iterator[str]:
     """Yield the verbs of a format string, in order.
 
     Raises:
-        EvalError: a verb is unknown.
+        EvalError: A verb is unknown.
     """
     for found in _VERB.finditer(text):
         if found[0] == "%%":
@@ -81,7 +81,7 @@ def format_text(text: str, args: list[Any]) -> str:
     """Implement ``format`` of strings: replace verbs such as ``%s`` and ``%d`` by the arguments.
 
     Raises:
-        EvalError: a verb is unknown, an argument has the wrong type, or there are too few arguments.
+        EvalError: A verb is unknown, an argument has the wrong type, or there are too few arguments.
     """
     verbs = list(clauses(text))
     if len(verbs) > len(args):

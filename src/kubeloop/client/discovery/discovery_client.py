@@ -190,8 +190,8 @@ async def discover(transport: Transport) -> Discovered:
     A server without /api is accepted (it serves only extensions); a server without /apis is an error.
 
     Raises:
-        ApiError, TransportError: the server refused, or no response arrived.
-        DecodeError: a response is not a discovery document.
+        ApiError, TransportError: The server refused, or no response arrived.
+        DecodeError: A response is not a discovery document.
     """
     core, groups = await asyncio.gather(_core(transport), transport.request("GET", "/apis", accept=_AGGREGATED))
     result: list[ApiResource] = []
@@ -223,7 +223,7 @@ async def discover_version(transport: Transport, version: GroupVersion) -> tuple
     """Request the resources of one group version with unaggregated discovery.
 
     Raises:
-        DecodeError: the response is not a discovery document.
+        DecodeError: The response is not a discovery document.
     """
     try:
         return tuple(read_version(await transport.request("GET", version.path), version))

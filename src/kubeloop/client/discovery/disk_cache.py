@@ -67,7 +67,7 @@ class DiscoveryFile:
         return self._path
 
     def read(self, now: float) -> Discovered | None:
-        """Return the stored resources; None if the file is missing, damaged or too old. ``now`` is in seconds since 1970."""
+        """Return the stored resources, or None if the file is missing, damaged or too old. ``now`` is in seconds since 1970."""
         try:
             if now > self._path.stat().st_mtime + self._ttl:
                 return None
@@ -96,7 +96,7 @@ def replace_file(path: Path, content: bytes) -> None:
     """Write a file atomically, readable by its owner only; create missing folders, accessible to their owner only.
 
     Raises:
-        OSError: the file cannot be written; the old content is unchanged.
+        OSError: The file cannot be written; the old content is unchanged.
     """
     _make_private(path.parent)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp creates with mode 0600
@@ -167,7 +167,7 @@ class CachedDiscovery:
         """Return the resources from memory, else from the file, else from the server.
 
         Raises:
-            ApiError, TransportError, DecodeError: as ``discover``.
+            ApiError, TransportError, DecodeError: See ``discover``.
         """
         if self._known is not None:
             return self._known

@@ -118,7 +118,7 @@ def find_resources(discovered: Discovered, word: str) -> tuple[ApiResource, ...]
 
 
 def ambiguity_warning(word: str, found: tuple[ApiResource, ...]) -> str:
-    """Return kubectl's warning about a short name that several resources share; empty if the name is unambiguous."""
+    """Return kubectl's warning about a short name that several resources share, or an empty text if the name is unambiguous."""
     name = word.partition(".")[0].lower()
     if len(found) < 2 or _by_name(found[0], name) or not _by_short_name(found[0], name):
         return ""

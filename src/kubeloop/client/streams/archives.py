@@ -198,7 +198,7 @@ class Unpacking:
         """Unpack the archive; called in a thread.
 
         Raises:
-            CopyError: the archive is damaged or leads outside the destination, or a file cannot be written.
+            CopyError: The archive is damaged or leads outside the destination, or a file cannot be written.
         """
         try:
             self._feed.in_headers = _HEADERS

@@ -168,7 +168,7 @@ async def open_channels(
         A context manager whose value is the open channels.
 
     Raises:
-        ApiError: both protocols were refused. StreamError, TransportError.
+        ApiError: Both protocols were refused. StreamError, TransportError.
     """
     # v4 cannot end the input of a command that is still writing: who needs that is better served by SPDY, which can.
     protocols = (V5,) if ends_input else (V5, V4)

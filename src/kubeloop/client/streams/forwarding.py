@@ -105,7 +105,7 @@ class PortForward:
         """Open a connection within this process, even to a port without a local socket. ``remote`` is a port's number or name.
 
         Raises:
-            StreamError: the pod has no such port. TransportError: the connection to the pod's node is lost.
+            StreamError: The pod has no such port. TransportError: the connection to the pod's node is lost.
             A refusal of the pod is raised by the reader: ``ForwardingError``.
         """
         reader = asyncio.StreamReader()
@@ -125,7 +125,7 @@ class PortForward:
         """Return when ``stop`` was called.
 
         Raises:
-            TransportError, StreamError: the connection to the pod's node was lost.
+            TransportError, StreamError: The connection to the pod's node was lost.
         """
         waits = [asyncio.ensure_future(self._stopped.wait()), asyncio.ensure_future(self._running.over.wait())]
         try:

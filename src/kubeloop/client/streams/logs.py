@@ -124,7 +124,7 @@ class Log:
         """Return the next line without its end; bytes that are not UTF-8 are replaced.
 
         Raises:
-            StreamError: a line is longer than 16 MiB. TransportError: the connection was lost, and the log is not resumed.
+            StreamError: A line is longer than 16 MiB. TransportError: the connection was lost, and the log is not resumed.
         """
         if self._lines is None:
             raise RuntimeError(f"log of {self._place}: async for line in log")

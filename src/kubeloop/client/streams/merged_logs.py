@@ -89,7 +89,7 @@ class MergedLogs:
         """Find the containers.
 
         Raises:
-            NotFound: a named object does not exist. StreamError: there are no pods, or more containers than ``max_sources``.
+            NotFound: A named object does not exist. StreamError: there are no pods, or more containers than ``max_sources``.
         """
         pods = await find_pods(self._client, self._sources.targets, self._sources.label_selector, self._sources.namespace)
         if not pods:

@@ -47,7 +47,7 @@ class PortStream:
         """Return the next bytes; empty after the pod's end, or after ``give_up``.
 
         Raises:
-            ForwardingError: the node could not connect, or lost the connection. TransportError: the connection to the server was lost.
+            ForwardingError: The node could not connect, or lost the connection. TransportError: the connection to the server was lost.
         """
         try:
             data = await self._data.read()
@@ -82,7 +82,7 @@ class PortStream:
         """After the pod's end: discard unsent data, and check that the end was regular.
 
         Raises:
-            ForwardingError: it was not.
+            ForwardingError: It was not.
         """
         with contextlib.suppress(OSError, KubeloopError):
             await self._data.reset()
@@ -120,7 +120,7 @@ async def open_port(running: SpdySession, numbers: itertools.count[int], port: i
         The connection.
 
     Raises:
-        ForwardingError: the node accepts no more connections. TransportError: the connection to the node has ended.
+        ForwardingError: The node accepts no more connections. TransportError: the connection to the node has ended.
     """
     # The error stream comes first: it reports failures of the data stream.
     names = {"port": str(port), "requestid": str(next(numbers))}

@@ -71,8 +71,8 @@ async def find_pod(client: Client, target: Target, namespace: str | None, timeou
         The pod and the service, if the target is one.
 
     Raises:
-        NotFound: the object does not exist. StreamError: it selects no pods.
-        DeadlineError: it had no pod within ``timeout`` seconds.
+        NotFound: The object does not exist. StreamError: it selects no pods.
+        DeadlineError: It had no pod within ``timeout`` seconds.
     """
     from kubeloop.api.core.v1 import Pod, Service
 
@@ -98,7 +98,7 @@ async def find_pods(client: Client, targets: Sequence[Target], label_selector: L
         The pods.
 
     Raises:
-        NotFound: an object does not exist. StreamError: it selects no pods. ValueError: neither targets nor labels.
+        NotFound: An object does not exist. StreamError: it selects no pods. ValueError: neither targets nor labels.
     """
     from kubeloop.api.core.v1 import Pod
 
@@ -129,7 +129,7 @@ def container_of(pod: Pod, name: str | None) -> Container | EphemeralContainer:
     """Return a container by name; without a name the pod's default container: from its annotation, else the first.
 
     Raises:
-        StreamError: there is no container of that name.
+        StreamError: There is no container of that name.
     """
     spec = pod.spec
     wanted = name or (pod.metadata.annotations or {}).get(DEFAULT_CONTAINER, "")
@@ -152,7 +152,7 @@ def all_containers(pod: Pod) -> list[Container | EphemeralContainer]:
 
 
 def status_of(pod: Pod, container: str) -> ContainerStatus | None:
-    """Return the status of a container of any type; None if the pod has none yet."""
+    """Return the status of a container of any type, or None if the pod has none yet."""
     status = pod.status
     for one in (*status.container_statuses, *status.init_container_statuses, *status.ephemeral_container_statuses):
         if one.name == container:
@@ -287,7 +287,7 @@ def pod_port(found: TargetPod, remote: str) -> int:
     """Return the number of the pod's port for ``remote``.
 
     Raises:
-        StreamError: the service or pod has no such port, or not for TCP.
+        StreamError: The service or pod has no such port, or not for TCP.
     """
     if found.service is not None:
         return _through(found.service, found.pod, remote)

@@ -34,7 +34,7 @@ class Verbs:
         """Return resource and scope of a kind: from its class, or from discovery if the class does not know them.
 
         Raises:
-            UnknownKind: the server serves no such kind. TypeError: ``kind`` is not a class of objects.
+            UnknownKind: The server serves no such kind. TypeError: ``kind`` is not a class of objects.
         """
         require_kind(kind)
         return await self.mapper.mapping(kind)

@@ -101,8 +101,8 @@ class Patching(Verbs):
             The object as the server stored it.
 
         Raises:
-            Conflict: the object no longer has the version that the patch requires, or another manager owns applied fields.
-            ValueError: the patch does not have the form of its type, or a field has another type.
+            Conflict: The object no longer has the version that the patch requires, or another manager owns applied fields.
+            ValueError: The patch does not have the form of its type, or a field has another type.
         """
         if isinstance(target, Resource):
             return await self._patch_changes(target, optimistic_lock, subresource, options)
@@ -167,7 +167,7 @@ class Patching(Verbs):
             The new metadata.
 
         Raises:
-            Conflict, ValueError: as ``patch``.
+            Conflict, ValueError: See ``patch``.
         """
         if isinstance(target, PartialObject):
             changes = changes_of(target, optimistic_lock)
@@ -257,7 +257,7 @@ def patch_body(kind: builtins.type[Resource], patch: Patch | Resource, type: Pat
     """Return the body of a patch of a ``kind``.
 
     Raises:
-        ValueError: it does not have the form of its type, or is an object that was read. TypeError: it is a part of another kind.
+        ValueError: It does not have the form of its type, or is an object that was read. TypeError: it is a part of another kind.
     """
     if str(type) not in PATCH_TYPES:
         raise ValueError(f"type={described_word(type)}: must be one of {', '.join(PATCH_TYPES)}")

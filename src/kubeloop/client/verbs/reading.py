@@ -40,7 +40,7 @@ class Reading(Verbs):
             timeout: Seconds for the whole call. None: only the request is limited.
 
         Raises:
-            NotFound: the object does not exist.
+            NotFound: The object does not exist.
 
         Returns:
             The object.
@@ -68,7 +68,7 @@ class Reading(Verbs):
             timeout: Seconds for the whole call. None: only the request is limited.
 
         Raises:
-            NotFound: the object does not exist.
+            NotFound: The object does not exist.
 
         Returns:
             The metadata.
@@ -162,7 +162,7 @@ class Reading(Verbs):
             timeout: Seconds for the whole call. None: only the request is limited.
 
         Raises:
-            Expired: the token has expired; the error's status may contain a token for the rest of the list at the newest version.
+            Expired: The token has expired; the error's status may contain a token for the rest of the list at the newest version.
 
         Returns:
             The objects of the page.

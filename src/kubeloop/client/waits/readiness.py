@@ -24,7 +24,7 @@ def rollout_of(tree: Tree) -> Rollout:
     """Return the progress of an object's rollout.
 
     Raises:
-        WaitFailed: the rollout exceeded its progress deadline. ValueError: the kind, or its update strategy, has no rollouts.
+        WaitFailed: The rollout exceeded its progress deadline. ValueError: the kind, or its update strategy, has no rollouts.
     """
     kind = str(tree.get("kind", ""))
     read = _ROLLOUT_KINDS.get(kind)
@@ -120,16 +120,16 @@ def is_ready(tree: Tree) -> bool:
     """Return whether the object is ready.
 
     Raises:
-        WaitFailed: it has failed and cannot become ready without a change.
+        WaitFailed: It has failed and cannot become ready without a change.
     """
     return not missing_for_readiness(tree)
 
 
 def missing_for_readiness(tree: Tree) -> str:
-    """Return the reason why an object is not ready, as text; empty if it is ready.
+    """Return the reason why an object is not ready, as text, or an empty text if it is ready.
 
     Raises:
-        WaitFailed: as ``is_ready``.
+        WaitFailed: See ``is_ready``.
     """
     if below(tree, "metadata").get("deletionTimestamp"):
         return "it is being deleted"

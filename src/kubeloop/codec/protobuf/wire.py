@@ -34,8 +34,8 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Decode an unsigned number of 64 bits; return it and the index after it.
 
     Raises:
-        DecodeError: the number has more than ten bytes.
-        IndexError: the data ends before the number does.
+        DecodeError: The number has more than ten bytes.
+        IndexError: The data ends before the number does.
     """
     first = data[at]
     return (first, at + 1) if first < 128 else rest_of_varint(data, at + 1, first)

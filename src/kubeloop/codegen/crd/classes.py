@@ -21,7 +21,7 @@ def classes_at(target: str) -> list[type[Resource]]:
     directory.
 
     Raises:
-        ConfigError: there is no such module or class, it fails during import, or it contains no custom kind.
+        ConfigError: There is no such module or class, it fails during import, or it contains no custom kind.
     """
     name, colon, path = target.partition(":")
     module = imported(name, target)
@@ -37,7 +37,7 @@ def imported(name: str, target: str) -> ModuleType:
     """Import the module ``name``, also from the working directory; ``target`` is the user's text, for messages.
 
     Raises:
-        ConfigError: there is no such module, or it fails during import.
+        ConfigError: There is no such module, or it fails during import.
     """
     here = str(Path.cwd())
     if here not in sys.path:

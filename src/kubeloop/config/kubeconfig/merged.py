@@ -80,7 +80,7 @@ class Kubeconfig:
         """Read files by clientcmd's precedence: ``path``, which must exist; else ``KUBECONFIG``; else ``~/.kube/config``.
 
         Raises:
-            ConfigError: a file cannot be read or is not a kubeconfig; the text names file, line or field.
+            ConfigError: A file cannot be read or is not a kubeconfig; the message names file, line or field.
         """
         files = kubeconfig_files(path)
         return read_kubeconfig(list(files.paths), must_exist=files.explicit)
@@ -138,7 +138,7 @@ class Kubeconfig:
             raw: Include tokens, passwords, certificates and keys, which are redacted otherwise.
 
                 Raises:
-                    ConfigError: there is no such context, or a file to embed cannot be read.
+                    ConfigError: There is no such context, or a file to embed cannot be read.
         """
         from kubeloop.config.kubeconfig.view import view
 
@@ -152,7 +152,7 @@ def read_kubeconfig(files: list[Path], *, must_exist: bool) -> Kubeconfig:
     """Read and merge ``files``, highest precedence first. Missing files count as empty unless ``must_exist``.
 
     Raises:
-        ConfigError: a file cannot be read, is not YAML, or a field has another type; the text names line and column, or the field.
+        ConfigError: A file cannot be read, is not YAML, or a field has another type; the message names line and column, or the field.
     """
     read = [read_file(file) for file in dict.fromkeys(files)]
     if must_exist and (missing := next((file for file in read if not file.exists), None)) is not None:

@@ -46,7 +46,7 @@ def flattened(item: JSONObject, key: str, path: Path) -> JSONObject:
     """Return an entry with the certificate and key files of ``path`` embedded; other paths made absolute.
 
     Raises:
-        ConfigError: a file cannot be read.
+        ConfigError: A file cannot be read.
     """
     item = copy.deepcopy(item)
     entry = _entry(item, key)

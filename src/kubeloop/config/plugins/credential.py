@@ -50,7 +50,7 @@ def read_credential(output: bytes, plugin: ExecPlugin, at: str) -> ExecCredentia
     """Parse a plugin's output. ``at`` names the plugin, for messages.
 
     Raises:
-        ConfigError: the output is not an ExecCredential of the configured version, or contains no usable credential.
+        ConfigError: The output is not an ExecCredential of the configured version, or contains no usable credential.
     """
     try:
         answer = msgspec.json.decode(output, type=_Answer)
@@ -151,7 +151,7 @@ class ExecRequest(msgspec.Struct, frozen=True, kw_only=True):
         """Decode ``KUBERNETES_EXEC_INFO``.
 
         Raises:
-            ConfigError: the variable is not set, because no client runs this program; or it is not an ExecCredential.
+            ConfigError: The variable is not set, because no client runs this program; or it is not an ExecCredential.
         """
         text = (os.environ if environ is None else environ).get(_VARIABLE, "")
         if not text:
@@ -181,7 +181,7 @@ class ExecRequest(msgspec.Struct, frozen=True, kw_only=True):
         """Return the only text to print: a token, or PEM chain and key, or both. Without ``expires`` clients use it until it is refused.
 
         Raises:
-            ValueError: there is no credential, or ``expires`` has no time zone.
+            ValueError: There is no credential, or ``expires`` has no time zone.
         """
         if not token and certificate is None:
             raise ValueError("give a token, a certificate, or both")

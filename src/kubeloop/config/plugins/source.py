@@ -55,8 +55,8 @@ async def run(command: str, args: Sequence[str], environment: Mapping[str, str],
         Output and exit status.
 
         Raises:
-            OSError: the program cannot be started.
-            TimeoutError, TooMuchOutputError: the program was killed.
+            OSError: The program cannot be started.
+            TimeoutError, TooMuchOutputError: The program was killed.
     """
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.subprocess_exec(
@@ -171,7 +171,7 @@ class PluginSource:
         """Return the cached credential if it has not expired, else a new one.
 
         Raises:
-            ConfigError: the plugin must not run, is not installed, failed, timed out, or printed something else.
+            ConfigError: The plugin must not run, is not installed, failed, timed out, or printed something else.
         """
         if (kept := self._usable(clock)) is not None:
             return kept

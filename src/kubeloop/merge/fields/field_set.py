@@ -51,7 +51,7 @@ class FieldSet:
         Elements of an unknown type are left out, as Kubernetes does.
 
         Raises:
-            ElementError: the document is not a tree of path elements.
+            ElementError: The document is not a tree of path elements.
         """
         found = cls(_read(document, 0))
         found._written = found._root is document

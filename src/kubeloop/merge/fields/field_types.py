@@ -54,7 +54,7 @@ class ListType:
         """Return the path element of an item of an associative list.
 
         Raises:
-            ElementError: the item has no key.
+            ElementError: The item has no key.
         """
         if not self.keys:
             return _set_element(item)

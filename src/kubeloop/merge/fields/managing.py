@@ -82,8 +82,8 @@ class Versions(Protocol):
         """Convert ``obj`` from its ``apiVersion`` to another version; return it unchanged if it is in that one. Never changes it.
 
         Raises:
-            MissingVersion: the owners of fields in that version are dropped.
-            TypeMismatch: the write fails (an apply), or drops all owners (an update).
+            MissingVersion: The owners of fields in that version are dropped.
+            TypeMismatch: The write fails (an apply), or drops all owners (an update).
         """
 
 
@@ -111,7 +111,7 @@ def update(
         filters: Filter by version: the fields that this endpoint can own. None: all fields.
 
     Raises:
-        TypeMismatch: a state does not fit its type.
+        TypeMismatch: A state does not fit its type.
     """
     with MISMATCHES:
         filters = filters or {}
@@ -155,8 +155,8 @@ def apply(
         force: Take over fields that others own instead of raising ApplyConflict.
 
     Raises:
-        ApplyConflict: others own fields that would change, and ``force`` is False.
-        TypeMismatch: a state does not fit its type.
+        ApplyConflict: Others own fields that would change, and ``force`` is False.
+        TypeMismatch: A state does not fit its type.
     """
     with MISMATCHES:
         filters = filters or {}
@@ -213,7 +213,7 @@ def _reconciled(old: _Old, managers: Mapping[M, VersionedSet], versions: Version
     """Return the managers without those of versions that no longer exist, and by today's schemas.
 
     Raises:
-        TypeMismatch: the stored object does not fit a version in which a manager owns fields.
+        TypeMismatch: The stored object does not fit a version in which a manager owns fields.
     """
     out: dict[M, VersionedSet] = {}
     for manager, owned in managers.items():

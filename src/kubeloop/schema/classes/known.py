@@ -65,7 +65,7 @@ def kubernetes_own(cls: type) -> JSONObject | None:
     """Return the schema of one of Kubernetes' own structs (``PodTemplateSpec``), references resolved; None for other classes.
 
     Raises:
-        ConfigError: the struct refers to itself.
+        ConfigError: The struct refers to itself.
     """
     if cls is ObjectMeta:
         return copy.deepcopy(_TEMPLATE_META)
@@ -77,7 +77,7 @@ def definition_schema(name: str) -> JSONObject:
     """Return the structural schema of a built-in definition, by its name, as a new tree.
 
     Raises:
-        ConfigError: the definition refers to itself.
+        ConfigError: The definition refers to itself.
     """
     return _plain(TypeSchema(ref=name), name, ())
 

@@ -51,7 +51,7 @@ class SpdyStream:
         """Return the next bytes; empty when the peer has closed its direction.
 
         Raises:
-            StreamReset: the stream was reset, or the connection ended.
+            StreamReset: The stream was reset, or the connection ended.
         """
         while not self._parts:
             if self._ended:
@@ -68,7 +68,7 @@ class SpdyStream:
         """Send data, in as many frames as necessary.
 
         Raises:
-            StreamReset: the stream was reset, or the connection ended.
+            StreamReset: The stream was reset, or the connection ended.
         """
         if self._fault is not None or self._finished:
             raise self._fault or StreamReset("this half of the stream is closed")
@@ -143,8 +143,8 @@ class SpdyConnection:
         """Read until the peer ends the connection. Then all streams are over.
 
         Raises:
-            SpdyError: the peer broke the protocol.
-            OSError: the connection failed.
+            SpdyError: The peer broke the protocol.
+            OSError: The connection failed.
         """
         try:
             while data := await self._duplex.read():
@@ -165,7 +165,7 @@ class SpdyConnection:
         """Open a new stream; return when the peer has accepted it.
 
         Raises:
-            StreamReset: the peer refused it, or the connection has ended.
+            StreamReset: The peer refused it, or the connection has ended.
         """
         async with self._sending:
             if self._ended:

@@ -121,7 +121,7 @@ class Unpacker:
         """Yield the complete frames; the rest is buffered. Frames of unused kinds are skipped.
 
         Raises:
-            SpdyError: the data breaks the protocol.
+            SpdyError: The data breaks the protocol.
         """
         data = self._rest + data
         at = 0

@@ -23,7 +23,7 @@ class Tracing(Hook):
     because commands of exec and selectors may be confidential.
 
     Raises:
-        ConfigError: opentelemetry-api is not installed.
+        ConfigError: Opentelemetry-api is not installed.
     """
 
     def __init__(self, tracer_provider: Any = None) -> None:

@@ -39,7 +39,7 @@ def containers(spec: JSONObject) -> Iterator[JSONObject]:
 
 
 def security(one: JSONObject) -> JSONObject:
-    """Return the security context of a container or a pod spec; empty if there is none."""
+    """Return the security context of a container or a pod spec, or an empty object if there is none."""
     result: JSONObject = one.get("securityContext") or {}
     return result
 
@@ -55,7 +55,7 @@ def plural(names: Iterable[Any], one: str, many: str) -> str:
 
 
 def named(names: list[str]) -> str:
-    """``container "a"``, ``containers "a", "b"``."""
+    """Return containers as text for a message: ``container "a"`` or ``containers "a", "b"``."""
     return f"{plural(names, 'container', 'containers')} {quoted(names)}"
 
 
@@ -260,7 +260,7 @@ def _seccomp_name(value: str) -> bool:
 
 
 def seccomp_type(one: JSONObject) -> str | None:
-    """Return the type of the seccomp profile of a pod spec or a container; None if there is none."""
+    """Return the type of the seccomp profile of a pod spec or a container, or None if there is none."""
     profile = security(one).get("seccompProfile")
     return None if profile is None else profile.get("type", "")
 

@@ -85,7 +85,7 @@ def validate_scaled_object(path: str, reference: JSONObject, *, core: bool, any_
 
 
 def api_version_error(reference: JSONObject, *, core: bool) -> str:
-    """Return why the API version of a reference is invalid; empty if it is valid."""
+    """Return why the API version of a reference is invalid, or an empty text if it is valid."""
     text = reference.get("apiVersion", "")
     if text.count("/") > 1:
         return f"unexpected GroupVersion string: {text}"

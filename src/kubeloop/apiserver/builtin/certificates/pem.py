@@ -11,7 +11,7 @@ _BLOCK = re.compile(rb"-----BEGIN ([^\n]+?)-----[ \t\r]*\n(.*?)-----END \1-----"
 
 
 def request_error(encoded: str | None) -> str:
-    """Return why a certificate request (PEM in base64) is invalid; empty if it is valid."""
+    """Return why a certificate request (PEM in base64) is invalid, or an empty text if it is valid."""
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -42,7 +42,7 @@ def organizations_of(encoded: str | None) -> list[str]:
 
 
 def common_name_of(encoded: str | None) -> str:
-    """Return the common name in the subject of a request, which is a user name; empty if it has none.
+    """Return the common name in the subject of a request, which is a user name, or an empty text if it has none.
 
     Raises:
         ValueError: The request is invalid.
@@ -58,7 +58,7 @@ def common_name_of(encoded: str | None) -> str:
 
 
 def certificate_error(encoded: str | None) -> str:
-    """Return why a list of issued certificates is invalid; empty if it is valid or there are none."""
+    """Return why a list of issued certificates is invalid, or an empty text if it is valid or there are none."""
     from cryptography import x509
 
     if not encoded:

@@ -335,11 +335,11 @@ async def _in_container(scope: RequestScope, action: str, parameters: Parameters
 
 
 def _check_create(scope: RequestScope) -> None:
-    """Check that the user may create the subresource, also for WebSockets, whose method is GET (kubernetes issue 133515).
+    """Check that the user may create the subresource. WebSockets need this right too, although they use GET (kubernetes issue 133515).
 
     Raises:
         BadRequest: The request is a dry run.
-        Forbidden: The user may not.
+        Forbidden: The user may not create the subresource.
     """
     if "dryRun" in scope.request.query:
         raise api_errors.bad_request("dryRun is not supported")

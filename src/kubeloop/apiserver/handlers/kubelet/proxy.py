@@ -76,7 +76,7 @@ def _reference(text: str, resource: str) -> tuple[str, str, str]:
 
 
 def _path(rest: tuple[str, ...], *, slash: bool) -> str:
-    """Return the normalized path below ``/proxy``; empty if there is none."""
+    """Return the normalized path below ``/proxy``, or an empty text if there is none."""
     path = "/".join(rest)
     if path and not path.startswith("/"):
         path = f"/{path}"

@@ -88,7 +88,7 @@ _HANDLERS: dict[str, dict[str, Handler]] = {
 
 
 def handlers_of(resource: str, subresource: str) -> dict[str, Handler] | None:
-    """Return verb -> handler; None if the server does not implement the subresource."""
+    """Return verb -> handler, or None if the server does not implement the subresource."""
     return _HANDLERS.get(f"{resource}/{subresource}") or _HANDLERS.get(subresource)
 
 

@@ -141,7 +141,7 @@ async def _assign(scope: RequestScope, name: str, node: str, requested: JSONObje
 
 
 def _check(current: StoredObject, name: str, requested: JSONObject) -> None:
-    """Raises Conflict if the binding means another pod, or the pod cannot be assigned."""
+    """Check that a binding can be applied. Raises Conflict if it refers to another pod, or the pod cannot be assigned to a node."""
     metadata, spec = current.obj["metadata"], current.obj["spec"]
     if (requested.get("uid") or metadata["uid"]) != metadata["uid"]:
         raise _mistaken(metadata, "UID", requested["uid"], metadata["uid"])

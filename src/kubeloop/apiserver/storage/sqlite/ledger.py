@@ -85,7 +85,7 @@ class WriteAheadLog:
             return cls(False, tuple(commits))
 
     def fault(self, valid: int) -> str:
-        """Return the damage of the log if SQLite accepts only its first ``valid`` frames; "" if there is none.
+        """Return the damage of the log if SQLite accepts only its first ``valid`` frames, or "" if there is none.
 
         The last transaction may be incomplete: a power failure interrupts only transactions that were never acknowledged.
         """

@@ -82,12 +82,12 @@ class SqliteStorage:
 
     @classmethod
     async def open(cls, folder: Path, clock: Clock | None = None, *, synced: bool = True) -> SqliteStorage:
-        """Open the store in ``folder``; create it if there is none.
+        """Open the store in ``folder``, and create it if the folder has none.
 
         Args:
             folder: The folder of the store.
             clock: Clock for leases; None: the system clock.
-            synced: False: do not call fsync.
+            synced: Whether commits call fsync.
 
         Raises:
             ConfigError: Another process has the store open, it is damaged, or a newer kubeloop wrote it.
