@@ -177,7 +177,7 @@ class OperationOptions:
     Attributes:
         auditing: Audit policy and log. None: there is no audit log.
         flow: Limits of concurrent requests.
-        request_timeout: Time limit of requests that are not streams.
+        request_timeout: Time limit of requests, except streams.
         shutdown_delay: Time from the signal to the end of listening.
         shutdown_grace: Maximum time for running requests at the end.
         watch_grace: Time over which the ends of watches are spread. 0: all watches end at once.

@@ -108,7 +108,7 @@ class Watch(Generic[R]):
         timeout: float | None = None,
         on_expired: Expiry = "raise",
     ) -> None:
-        """``client.watch`` creates it.
+        """Create an instance. Programs call ``client.watch`` instead.
 
         Args:
             transport: The connection to the API server.

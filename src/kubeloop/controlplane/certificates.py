@@ -202,7 +202,7 @@ class CertificateCleaner(Controller[CertificateSigningRequest], name="csr-cleane
 
 
 def kept_until(request: CertificateSigningRequest) -> datetime | None:
-    """Return when the request may be deleted; None: never."""
+    """Return the time from which the request may be deleted, or None if it must not be deleted."""
     ends: list[datetime] = []
     made = request.metadata.creation_timestamp
     if not request.status.conditions and made is not None:

@@ -90,7 +90,7 @@ class DeploymentController(
         return _Rollout(deployment, bounds, new, old)
 
     def _scaled_since(self, view: _Rollout) -> bool:
-        """Whether the Deployment's size was changed since its ReplicaSets were scaled; an annotation records the size at that time."""
+        """Return whether the Deployment's size has changed since its ReplicaSets were scaled. An annotation records the earlier size."""
         sets = [rollout.as_set(one) for one in view.all]
         return any(one.replicas > 0 and one.desired is not None and one.desired != view.bounds.replicas for one in sets)
 

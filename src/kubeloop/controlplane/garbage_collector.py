@@ -215,7 +215,10 @@ class GarbageCollector:
         return True
 
     async def _look_at(self, event: Event[Resource]) -> bool:
-        """Update the watched kinds after a change of a definition; False: it is established, but discovery does not show it yet."""
+        """Update the watched kinds after a change of a definition.
+
+        Return false if the definition is established but discovery does not show its kind yet.
+        """
         name = event.head.name
         deleted = event.type is EventType.DELETED
         served = await self._served()

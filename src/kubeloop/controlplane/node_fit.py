@@ -21,7 +21,7 @@ _NO_PREEMPTION = "preemption: kubeloop's scheduler does not preempt pods."
 
 
 class NodeRefusal(NamedTuple):
-    """Why one node cannot take a pod; ``resolvable``: it could if other pods left the node."""
+    """The reason why a node cannot run a pod. ``resolvable`` says that it could if other pods left the node."""
 
     reasons: tuple[str, ...]
     resolvable: bool
@@ -32,7 +32,7 @@ NodeFilter = Callable[[NodeFacts], NodeRefusal | None]
 
 @dataclass
 class FitResult:
-    """``fitting``: nodes that can take the pod. ``message``: why there is none, as upstream's scheduler words it."""
+    """The nodes that can run a pod (``fitting``). If there are none, ``message`` gives the reason in the words of upstream's scheduler."""
 
     fitting: list[NodeFacts]
     message: str = ""

@@ -158,14 +158,14 @@ async def run(
     ready: Callable[[Manager], None] | None = None,
     settled: Callable[[], None] | None = None,
 ) -> None:
-    """Run all built-in controllers until cancelled; then stop them gracefully, in ``grace`` seconds at most.
+    """Run all built-in controllers until the call is cancelled, and then stop them gracefully within ``grace`` seconds.
 
-    Signals are the caller's.
+    The caller handles signals.
 
     Args:
         config: How to reach the API server.
         sender: Carries requests to a server in this process; None: requests go over connections.
-        keys: The cluster's; without them nothing is signed.
+        keys: The keys of the cluster. None: certificates and tokens are not signed.
         nodes: Names of the simulated nodes.
         pod_delay: Seconds that a pod takes to start.
         grace: Seconds for a graceful stop; None: no limit.

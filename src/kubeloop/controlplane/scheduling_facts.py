@@ -198,7 +198,7 @@ class ClaimFacts:
 
 @dataclass(frozen=True)
 class VolumeFacts:
-    """A persistent volume: what it offers, and to whom. ``node_terms`` is None if each node can use it."""
+    """The properties of a persistent volume that matter to scheduling. ``node_terms`` is None if every node can use the volume."""
 
     name: str
     labels: Mapping[str, str]

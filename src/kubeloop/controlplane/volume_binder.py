@@ -1,6 +1,6 @@
 """Volume binder: binds claims to suitable persistent volumes, and releases the volumes of deleted claims.
 
-It makes no volumes: a claim for which there is none stays Pending, and an event says what the claim waits for.
+It does not create volumes: a claim without a suitable volume stays Pending, and an event says what the claim waits for.
 Source: Kubernetes pkg/controller/volume/persistentvolume (pv_controller.go).
 """
 
@@ -232,7 +232,7 @@ class PersistentVolumeBinder(
         return "WaitForPodScheduled", f"waiting for {'pod' if len(waiting) == 1 else 'pods'} {','.join(waiting)} to be scheduled"
 
     async def _request_volume(self, claim: PersistentVolumeClaim, class_name: str) -> None:
-        """Name the provisioner of the claim's class in its annotations, where external provisioners look for their work."""
+        """Write the provisioner of the class into the claim's annotations, from which external provisioners learn about the claim."""
         result = self.lister(StorageClass).get(class_name)
         error = _find_provisioner_fault(result.provisioner) if result else f'storageclass.storage.k8s.io "{class_name}" not found'
         if result is None or error:

@@ -139,10 +139,10 @@ def reserve_volume(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bo
 
 @dataclass
 class VolumePlan:
-    """What a pod needs of its volumes on one node, before it can run there.
+    """The volume operations that are necessary before a pod can run on a node.
 
-    ``bindings``: unbound claims and the volumes that they get. ``provisions``: claims for which a provisioner has to make a volume.
-    ``reasons``: why the pod cannot run there, in upstream's words.
+    ``bindings`` are unbound claims with the volumes that they get. ``provisions`` are claims for which a provisioner must create a volume.
+    ``reasons`` say, in upstream's words, why the pod cannot run on the node.
     """
 
     bindings: list[tuple[ClaimFacts, VolumeFacts]] = field(default_factory=list)

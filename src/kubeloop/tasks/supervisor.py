@@ -23,7 +23,7 @@ class SupervisedTask:
     """One background task. Its work reports failures of single objects, after which it continues, with ``failed`` and ``recovered``."""
 
     def __init__(self, supervisor: Supervisor, name: str, work: Work, restart: Backoff) -> None:
-        """``Supervisor.start`` creates it.
+        """Create an instance. Programs call ``Supervisor.start`` instead.
 
         Args:
             supervisor: Counts and logs failures.

@@ -96,8 +96,8 @@ class Params:
         """Return the parameters with which to evaluate a policy, once each; a single None evaluates it without parameters.
 
         Args:
-            kind: The kind of parameters; None for a policy without.
-            ref: The reference of the binding; None for a binding without.
+            kind: The kind of the parameters. None: the policy has no parameters.
+            ref: The reference of the binding. None: the binding has no reference.
             namespace: Namespace of the request.
 
         Raises:

@@ -173,8 +173,8 @@ class Pipeline:
         Args:
             services: Parts of the server for handlers.
             operation: Audit log, flow control, metrics and logs.
-            paths: Answers requests for paths that are not resources.
-            delegate: Answers requests for aggregated APIs.
+            paths: Serves requests for non-resource paths.
+            delegate: Serves requests for aggregated APIs.
         """
         self._services = services
         self._impersonation = Impersonation(services.authorizer)

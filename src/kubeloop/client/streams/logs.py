@@ -97,7 +97,7 @@ class Log:
     """
 
     def __init__(self, client: Client, pod: Pod, container: str, options: LogOptions) -> None:
-        """``client.pods.logs`` creates it.
+        """Create an instance. Programs call ``client.pods.logs`` instead.
 
         Args:
             client: The client to read with.
@@ -292,7 +292,7 @@ class LogCall:
     """
 
     def __init__(self, client: Client, target: Target, namespace: str | None, container: str | None, options: LogOptions) -> None:
-        """``client.pods.logs`` creates it.
+        """Create an instance. Programs call ``client.pods.logs`` instead.
 
         Args:
             client: The client to read with.

@@ -27,7 +27,7 @@ class PortStream:
     """A connection to a port of a pod: bytes in both directions. One task reads, one writes."""
 
     def __init__(self, running: SpdySession, data: SpdyStream, errors: SpdyStream, where: str) -> None:
-        """``open_port`` creates it.
+        """Create an instance. Programs call ``open_port`` instead.
 
         Args:
             running: The SPDY connection.

@@ -52,7 +52,7 @@ class WebSocket:
     """
 
     def __init__(self, wire: Upgraded, clock: Clock, where: str, protocol: str = "") -> None:
-        """``open_socket`` creates it.
+        """Create an instance. Programs call ``open_socket`` instead.
 
         Args:
             wire: The upgraded connection.

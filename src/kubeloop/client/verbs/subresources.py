@@ -43,7 +43,7 @@ class Subresource:
     """
 
     def __init__(self, verbs: Verbs, kind: type[Resource], name: str, subresource: str, namespace: str | None) -> None:
-        """``client.subresource`` creates it.
+        """Create an instance. Programs call ``client.subresource`` instead.
 
         Args:
             verbs: The client's methods.
