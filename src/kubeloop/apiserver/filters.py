@@ -214,7 +214,7 @@ class Operation:
         await follow_objects(f"{group}/flowschemas/", self.flow.put_schema, objects, cache, wait=True)
 
     async def stop(self) -> None:
-        """Write the rest of the audit log. The last requests have ended."""
+        """Write the remaining audit events. The caller has waited for the last requests."""
         if self._auditing is not None:
             await self._auditing.log.close()
 
@@ -244,14 +244,14 @@ class Operation:
         scope.in_flight = True
 
     def formed(self, scope: RequestScope, answer: Answer) -> None:
-        """Record the answer before it is encoded."""
+        """Record the response before it is encoded."""
         if scope.authenticated is None and self._auditing is not None and scope.audit is None:
             self._audit(scope, self._auditing)  # rejected before it was authenticated
         if scope.audit is not None:
             scope.audit.answer(answer)
 
     def answered(self, scope: RequestScope, reply: Reply) -> None:
-        """Record the reply that is sent now. The end of a stream is recorded when it closes."""
+        """Record that the reply is sent. The end of a stream is recorded when it closes."""
         if scope.in_flight:
             # When what there is of it has been written, which is work too.
             asyncio.get_running_loop().call_soon(self._leave, scope)
@@ -272,7 +272,7 @@ class Operation:
         reply.close = _both(reply.close, lambda: record.event(COMPLETE, self._clock.wall(), code=code))
 
     def left(self, scope: RequestScope) -> None:
-        """Record that the client closed the connection before the answer."""
+        """Record that the client closed the connection before the response."""
         if scope.in_flight:
             self._leave(scope)
         if (record := self._taken(scope)) is not None:
@@ -282,7 +282,7 @@ class Operation:
 
     @staticmethod
     def _taken(scope: RequestScope) -> AuditEvents | None:
-        """Return the audit record and unlink it from the scope: as a reference cycle, both would outlive a long watch."""
+        """Return the audit record and remove it from the scope. Otherwise a reference cycle would keep both in memory for a long watch."""
         record, scope.audit = scope.audit, None
         return record
 

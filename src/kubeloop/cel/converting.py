@@ -88,7 +88,10 @@ def _object(schema: TypeSchema, *, is_root: bool) -> Convert | None:
 
 
 def _fields(names: dict[str, str], changed: dict[str, Convert]) -> Convert:
-    """``names``: the escaped name of each field. Rules cannot reach other fields, which the object may have nevertheless."""
+    """Return the conversion of an object. ``names`` maps each field to its escaped name.
+
+    The object may have other fields; expressions cannot access them.
+    """
     kind = dict if all(name == written for name, written in names.items()) else ObjectFields
 
     def converted(value: Any) -> dict[Any, Any]:

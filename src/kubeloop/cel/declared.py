@@ -58,7 +58,7 @@ class DeclaredType:
 
     @property
     def cardinality(self) -> int:
-        """How many of the smallest values fit into a request."""
+        """The maximum number of values of this type in a request: as many as fit if each has the smallest possible size."""
         return MOST_BYTES // (self.least + 1)
 
 
@@ -145,7 +145,7 @@ def _string(schema: TypeSchema) -> DeclaredType:
 
 
 def environment(declared: DeclaredType, *, optional_old: bool = False) -> Environment:
-    """Return the environment of a rule: ``self`` and ``oldSelf``, which is optional if the rule says so."""
+    """Return the environment of a rule, with ``self`` and ``oldSelf``. With ``optional_old``, ``oldSelf`` is an optional value."""
     fields: dict[str, dict[str, Type]] = {}
     _collect(declared, fields)
     old = types.optional_of(declared.type) if optional_old else declared.type

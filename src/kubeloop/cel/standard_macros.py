@@ -16,7 +16,7 @@ _UNUSED: Final = "#unused"
 
 
 class BadMacro(Exception):
-    """A macro call cannot be expanded; names the faulty node."""
+    """A macro call cannot be expanded. The exception holds the faulty node."""
 
     def __init__(self, node: Node, text: str) -> None:
         super().__init__(text)

@@ -84,7 +84,7 @@ def unwrap_optional(of: Type) -> tuple[Type, bool]:
 
 @dataclass(slots=True)
 class Bindings:
-    """The bindings of type parameters found so far."""
+    """The current bindings of type parameters."""
 
     bound: dict[Type, Type] = field(default_factory=dict)
 

@@ -117,9 +117,10 @@ def require_metadata(obj: Resource) -> None:
 
 
 def fault_of(cls: type[msgspec.Struct], body: bytes, obj: msgspec.Struct | None = None) -> str:
-    """Return the fault of JSON that was written from a ``cls``: ``spec.replicas: expected int, got str``; "" if there is none.
+    """Return the error in JSON that was encoded from a ``cls``, such as ``spec.replicas: expected int, got str``, or "" if it is valid.
 
-    With ``obj``, the struct it was written from, also a struct in the place of another is found, whose fields may all be unknown there.
+    ``obj`` is the struct from which the JSON was encoded. With it, a struct in the place of one of another type is detected too, even if
+    all fields of the wrong struct are unknown fields there.
     """
     decoder = decoder_of(cls)
     try:

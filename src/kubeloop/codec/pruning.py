@@ -101,7 +101,10 @@ class Pruning:
     """
 
     def __init__(self, paths: Iterable[str], *, managed_fields: bool = False) -> None:
-        """``managed_fields`` False: a path to the whole ``metadata`` leaves managedFields out; a path that names them includes them."""
+        """Create the pruning for a set of paths.
+
+        ``managed_fields`` says whether a path to the whole ``metadata`` includes managedFields. A path that names them always does.
+        """
         tree: Tree = {"metadata": {}}
         for path in paths:
             segments = parse_path(path)

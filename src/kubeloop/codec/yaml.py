@@ -67,7 +67,10 @@ def _bool(loader: Any, node: Any) -> bool:
 
 
 def _int(loader: Any, node: Any) -> int | float | str:
-    """Digits beyond a 64-bit integer are a float; other texts stay text. Source: gopkg.in/yaml.v2 resolve.go."""
+    """Return the value of an integer literal. One beyond 64 bits becomes a float, and one beyond the range of floats stays text.
+
+    Source: gopkg.in/yaml.v2 resolve.go.
+    """
     written = str(loader.construct_scalar(node))
     text = written.replace("_", "")
     sign, digits = (text[:1], text[1:].lower()) if text[:1] in "+-" else ("", text.lower())
@@ -136,7 +139,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def read_yaml(text: str | bytes | IO[str] | IO[bytes], *, name: str = "") -> list[dict[str, Any]]:
-    """Return all documents of a YAML (or JSON) text; empty documents are left out, a ``List`` gives its items.
+    """Return all documents of a YAML (or JSON) text. Empty documents are left out, and a ``List`` is replaced by its items.
 
     ``name`` is the file name for messages.
 

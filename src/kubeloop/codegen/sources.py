@@ -94,7 +94,7 @@ def _trees(file: Path) -> Iterator[JSONObject]:
 
 
 def _take(tree: JSONObject, where: str, documents: OpenApi, crds: ModelSource) -> int:
-    """Add the kinds of a document, also in lists; return their number."""
+    """Add the kinds of a document, including those in a list, and return their number."""
     if tree.get("kind") == _CRD:
         if tree.get("apiVersion") != "apiextensions.k8s.io/v1":
             raise ConfigError(f"{where}: {_CRD} of {tree.get('apiVersion')}; Kubernetes serves apiextensions.k8s.io/v1 only, convert it")

@@ -58,7 +58,7 @@ _SCALARS = {"string": ("str", '""'), "integer": ("int", "0"), "boolean": ("bool"
 
 
 class PythonField(NamedTuple):
-    """``annotation`` and ``default`` are source text; ``factory``: ``default`` is called."""
+    """A field of a generated class. ``annotation`` and ``default`` are source code; if ``factory`` is set, ``default`` is called."""
 
     annotation: str
     default: str

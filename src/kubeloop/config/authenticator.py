@@ -133,7 +133,7 @@ class RequestAuthenticator:
         return (await self._from_plugin()).certificate if self._config.credentials.plugin is not None else None
 
     def refused(self, headers: dict[str, str], started: float | None = None) -> None:
-        """Handle a 401 for a request with these headers: their credential is not used again, unless it was renewed meanwhile.
+        """Handle a 401 for a request with these headers. Its credential is not used again, unless it has been renewed since.
 
         ``started`` is the clock's ``now()`` when it was sent; it distinguishes an old client certificate, which no header shows, from a new
         one.

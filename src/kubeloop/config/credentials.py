@@ -18,7 +18,9 @@ from kubeloop.meta.errors import ConfigError
 
 
 class PluginPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Allowed credential plugins. ``allowed`` None: all; an empty tuple: none; else only these commands, as a path or a name in PATH.
+    """The credential plugins that may run.
+
+    ``allowed`` lists commands, each a path or a name in PATH. None allows all commands, an empty tuple allows none.
 
     >>> policy = PluginPolicy(allowed=("aws", "/usr/local/bin/login"))
     >>> nothing_runs = PluginPolicy(allowed=())

@@ -89,7 +89,7 @@ class TlsSource:
             self.reloads[result, reason] += 1
 
     def _signature(self) -> tuple[object, ...]:
-        """Return a value that changes whenever a file is written or replaced, also through the links that the kubelet uses."""
+        """Return a value that changes whenever a file is written or replaced, including through the symbolic links that kubelets use."""
         result: list[object] = []
         for pem in self._files():
             try:

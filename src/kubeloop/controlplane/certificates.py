@@ -202,7 +202,7 @@ class CertificateCleaner(Controller[CertificateSigningRequest], name="csr-cleane
 
 
 def kept_until(request: CertificateSigningRequest) -> datetime | None:
-    """Return the time from which the request may be deleted, or None if it must not be deleted."""
+    """Return the time after which the request is deleted, or None if it is not deleted."""
     ends: list[datetime] = []
     made = request.metadata.creation_timestamp
     if not request.status.conditions and made is not None:

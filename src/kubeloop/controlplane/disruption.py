@@ -157,7 +157,7 @@ class Counted:
     """The evicted pods of a budget.
 
     ``disrupted`` are the recently evicted pods that still exist, with the time of the eviction. ``stayed`` are pods that still exist
-    although they were evicted long ago. ``recheck`` is the number of seconds until this changes.
+    although they were evicted long ago. ``recheck`` is the time at which this changes.
     """
 
     healthy: int

@@ -57,7 +57,7 @@ TOO_LARGE = "431 Request Header Fields Too Large"
 
 @dataclass(slots=True)
 class RequestHead:
-    """A request's head. ``path`` is decoded. ``length`` None: the body is chunked. ``minor``: the x of HTTP/1.x."""
+    """The head of a request. ``path`` is decoded. ``length`` is None if the body is chunked. ``minor`` is the x of HTTP/1.x."""
 
     method: str
     path: str
@@ -78,7 +78,7 @@ class RequestHead:
 
     @property
     def is_asterisk_form(self) -> bool:
-        """Whether it is ``OPTIONS *``: about the server, not about a resource."""
+        """Whether the request is ``OPTIONS *``, which concerns the server and not a resource."""
         return self.method == "OPTIONS" and self.path == "*"
 
 

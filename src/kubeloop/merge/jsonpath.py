@@ -66,7 +66,7 @@ class JSONPath:
         return [value for part in self.find(doc) for value in part]
 
     def first(self, doc: JSON) -> JSON:
-        """Return the first selected value, None if there is none.
+        """Return the first selected value, or None if there is none.
 
         Raises:
             JSONPathError: See ``find``.

@@ -149,7 +149,10 @@ class _Places:
 
 
 class FieldMerge(NamedTuple):
-    """``strategy`` is "merge", "replace" or empty (maps merge, lists are replaced); ``key`` is the merge key of a list of objects."""
+    """The merge rule of a field.
+
+    ``strategy`` is "merge", "replace" or empty (maps are merged, lists replaced). ``key`` is the merge key of a list of objects.
+    """
 
     schema: PatchSchema
     strategy: str
@@ -190,7 +193,7 @@ class PatchSchema:
         return FieldMerge(PatchSchema(child, self._schemas), strategy, child.patch_merge_key)
 
     def retains(self, key: str) -> bool:
-        """Whether a patch of the field ``key`` lists the fields that stay (patch strategy retainKeys: one of several alternatives)."""
+        """Return whether the field ``key`` has the patch strategy retainKeys: the patch lists the keys that stay, as for unions."""
         child = self._node.properties.get(key)
         return child is not None and "retainKeys" in child.patch_strategy.split(",")
 

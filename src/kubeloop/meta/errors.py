@@ -1,6 +1,6 @@
 """The error tree: every error that kubeloop raises on purpose is a ``KubeloopError``.
 
-``ApiError`` and its subclasses are responses of an API server, by reason; the text says what happened.
+``ApiError`` and its subclasses are error responses of an API server, one class for each reason; the message describes the error.
 Source of reasons and codes: k8s.io/apimachinery pkg/apis/meta/v1/types.go (StatusReason) and pkg/api/errors.
 """
 
@@ -115,7 +115,7 @@ class ApiError(KubeloopError):
 
     @property
     def _about_secret(self) -> bool:
-        """Whether the request concerns a Secret: servers quote values of the refused object, with a bad patch even the whole object."""
+        """Whether the request concerns a Secret. A server's message may quote values of a rejected object, or even the whole object."""
         details = self.status.details
         resource = (details.kind, details.group) if details else ("", "")
         return resource in (("Secret", ""), ("secrets", "")) or _OF_SECRETS.match(self.request) is not None

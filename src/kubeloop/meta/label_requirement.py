@@ -193,7 +193,7 @@ def _scan(text: str) -> list[tuple[_Token, str]]:
 
 
 def _special(text: str, at: int) -> tuple[_Token, str, int]:
-    """Return the longest operator here; if there is none, all following signs."""
+    """Return the longest operator at a position, or all following special characters if they form no operator."""
     best: tuple[_Token, str] | None = None
     taken = ""
     while at < len(text) and text[at] in _SPECIAL:

@@ -20,7 +20,7 @@ from kubeloop.meta.model import Model
 
 
 class LabelSelectorRequirement(Model):
-    """``operator`` is In, NotIn, Exists or DoesNotExist; the last two take no values.
+    """A requirement on one label. ``operator`` is In, NotIn, Exists or DoesNotExist; the last two take no values.
 
     >>> requirement = LabelSelectorRequirement(key="tier", operator="In", values=["front", "back"])
     >>> str(selector_from(LabelSelector(match_expressions=[requirement])))

@@ -1,4 +1,4 @@
-"""Signal handlers in an event loop, also on systems whose loops have none (Windows)."""
+"""Signal handlers of an event loop. They work on Windows too, where event loops do not support them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PATHS = "kubernetes-paths.json.gz"
 
 
 class SubresourceInfo(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """``status``, ``scale`` ...: its own kind (``autoscaling/v1 Scale`` for scale) and its verbs.
+    """A subresource such as ``status`` or ``scale``: its kind (``autoscaling/v1 Scale`` for scale) and its verbs.
 
     >>> deployments = next(info for info in builtin().resources() if info.gvr.resource == "deployments")
     >>> deployments.subresource("scale").kind.kind

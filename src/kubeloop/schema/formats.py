@@ -193,7 +193,7 @@ _NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
 def is_recognised(type_: str, format_: str) -> bool:
-    """Whether a schema of this type may use the format; otherwise the format is ignored (and Kubernetes warns when the CRD is written)."""
+    """Return whether a schema of this type may use the format. If not, the format is ignored, and Kubernetes warns at CRD writes."""
     if type_ in ("", "string"):
         return format_.replace("-", "") in _CHECKS
     return format_ in _NUMBERS.get(type_, ())

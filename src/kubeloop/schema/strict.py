@@ -102,14 +102,15 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def conform(obj: Mapping[str, Any], gvk: GroupVersionKind) -> Conformed:
-    """Return ``obj`` as a typed server would store and write it: a new tree; ``obj`` is unchanged.
+    """Return a copy of ``obj`` in the form in which a typed server stores and writes it. ``obj`` is unchanged.
 
     Guarantees
-        Known fields only, in Go's order, maps by key; nulls, empty lists and maps, and zero values left out where Go leaves them out,
-        and written where Go writes them (``status: {}``); quantities canonical, times in UTC. Conforming twice changes nothing.
+        The result has only known fields, in Go's order, and maps sorted by key. Nulls, empty lists and maps, and zero values are left out
+        where Go omits them, and written where Go writes them (``status: {}``). Quantities are canonical, times in UTC. Conforming the
+        result again changes nothing.
 
     Not guaranteed
-        Defaults and validity.
+        Defaults are not set, and validity is not checked.
 
     Raises:
         DecodeError: A value has the wrong type; the text is Go's, for use after ``Pod in version "v1" cannot be handled as a Pod:``.
@@ -129,7 +130,7 @@ def read(index: int, value: Any) -> Any:
     """Convert ``value`` to one type (``wire_types``).
 
     Raises:
-        DecodeError: The value has the wrong type; the text is Go's and names no field.
+        DecodeError: The value has the wrong type. The message is that of Go, and names no field.
     """
     state = _State()
     result = decoder(index)(value, state)

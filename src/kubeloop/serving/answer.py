@@ -63,10 +63,10 @@ class Duplex(Protocol):
 
 @dataclass(slots=True)
 class Hijack:
-    """A response 101 with ``headers``; ``serve`` uses the connection until it returns, and then the connection ends (RFC 9110, section
-    7.8).
+    """A 101 response with ``headers``, after which ``serve`` uses the connection (RFC 9110, section 7.8).
 
-    ``close`` is called at the end in any case, also if the client disconnected before ``serve`` could begin.
+    The connection is closed when ``serve`` returns. ``close`` is always called at the end, even if the client disconnected before ``serve``
+    began.
     """
 
     serve: Callable[[Duplex], Awaitable[None]]

@@ -18,7 +18,10 @@ from kubeloop.serving.request import Request
 
 
 def peer_chain(connection: ssl.SSLObject | None) -> tuple[bytes, ...]:
-    """Return the peer's certificate chain, DER, as far as Python provides it (3.13). Empty: the peer sent no certificate."""
+    """Return the peer's certificate chain in DER, or an empty tuple if the peer sent no certificate.
+
+    Python 3.13 and later provide the whole chain, earlier versions only the peer's own certificate.
+    """
     own = connection.getpeercert(binary_form=True) if connection is not None else None
     if own is None:
         return ()
@@ -81,7 +84,7 @@ class ServerConnection(BufferedConnection):
             self.task.cancel()
 
     def finish(self) -> None:
-        """End after the current response; at once if there is none."""
+        """End the connection after the current response, or at once if there is none."""
         self._ending = True
         if self._waiting and self.transport is not None:
             self.transport.close()

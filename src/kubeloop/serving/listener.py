@@ -97,9 +97,8 @@ class Listener:
     async def close(self, *, grace: float = _GRACE, spread: float = 0.0) -> None:
         """Stop listening, end streams, finish running requests.
 
-        ``grace``: seconds for running requests, which are broken off afterwards. ``spread``: seconds over which streams are ended, so that
-        not
-        all of their clients reconnect at once; 0: at once.
+        ``grace`` is the number of seconds for running requests, which are aborted afterwards. Streams are ended over a period of ``spread``
+        seconds, so that not all clients reconnect at the same time; 0 ends all streams at once.
 
         Raises:
             asyncio.CancelledError: The caller was cancelled, which ends the wait that it hit; everything is closed.

@@ -1,6 +1,7 @@
-"""Parses Accept and Content-Type headers: the media types that a client wants, in order.
+"""Parsing of Accept and Content-Type headers: the media types that a client accepts, in order of preference.
 
-Source: RFC 9110 section 12.5.1; github.com/munnerz/goautoneg and Go's mime.ParseMediaType, also for malformed headers.
+Malformed headers are treated as upstream's parsers treat them. Source: RFC 9110 section 12.5.1; github.com/munnerz/goautoneg and Go's
+mime.ParseMediaType.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Clause:
         return next((value for key, value in self.parameters if key == name), "")
 
     def accepts(self, media_type: str) -> bool:
-        """Return whether the clause accepts ``media_type`` (type/subtype), also by a wildcard."""
+        """Return whether the clause accepts ``media_type`` (type/subtype), exactly or through a wildcard."""
         kind, _, subtype = self.media_type.partition("/")
         return self.media_type in (media_type, "*/*") or (subtype == "*" and media_type.startswith(f"{kind}/"))
 

@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 async def wait_all(*futures: asyncio.Future[Any] | None) -> None:
-    """Return when all futures are done, also when the caller is cancelled meanwhile; nothing is cancelled here.
+    """Wait until all futures are done, even if the caller is cancelled during the wait. The futures are not cancelled.
 
-    For work that must not be left behind: the end of tasks that were cancelled already, or of a thread, which cannot be cancelled.
+    This is for work that must not be left running: tasks that were already cancelled, or a thread, which cannot be cancelled.
 
     Args:
         futures: None is left out, so that an attribute that was never assigned can be given.
@@ -82,10 +82,10 @@ async def end_tasks(
     expected: tuple[type[Exception], ...] = (),
     logger: logging.Logger | logging.LoggerAdapter[Any] | None = None,
 ) -> None:
-    """Cancel the tasks and return when all of them have ended, also when the caller is cancelled meanwhile.
+    """Cancel the tasks and wait until all of them have ended, even if the caller is cancelled during the wait.
 
-    ``await task`` under ``suppress(CancelledError)`` does not do this: it also suppresses the cancellation of the caller. Nor does
-    ``gather`` with ``return_exceptions``: it drops what the tasks failed with.
+    ``await task`` under ``suppress(CancelledError)`` is not equivalent, because it also suppresses the cancellation of the caller. Nor is
+    ``gather`` with ``return_exceptions``, because it drops the exceptions of the tasks.
 
     Args:
         tasks: None is left out, so that an attribute that was never assigned can be given.
@@ -151,7 +151,7 @@ async def close_all(*steps: Callable[[], Awaitable[object]]) -> None:
 
 
 def raise_errors(message: str, errors: Sequence[Exception]) -> None:
-    """Raise the error; a group of them when there are several; nothing when there is none."""
+    """Raise the only error, or an exception group if there are several. Do nothing if there are none."""
     if len(errors) == 1:
         raise errors[0]
     if errors:

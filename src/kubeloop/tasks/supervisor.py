@@ -50,7 +50,7 @@ class SupervisedTask:
 
     @property
     def done(self) -> bool:
-        """Whether the work has returned, or was stopped; a task that awaits its restart is not done."""
+        """Whether the work has returned or was stopped. A task that waits for its restart is not done."""
         return self._task.done()
 
     def failed(self, error: BaseException, part: str = "") -> None:

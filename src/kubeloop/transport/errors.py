@@ -39,7 +39,7 @@ class RetryDecision(msgspec.Struct, frozen=True):
 def after_answer(status: int, headers: Mapping[str, str]) -> RetryDecision | None:
     """Return the decision to retry after an error response, or None.
 
-    A request of any method is retried if the server's response means that it did nothing, and says when to retry (``Retry-After``).
+    A request of any method is retried after 429 or 5xx with ``Retry-After``: the server states that it did nothing, and when to retry.
     """
     if status != 429 and status < 500:
         return None
@@ -58,7 +58,7 @@ def after_failure(error: TransportError, method: str, *, whole: bool, tries: int
         error: The failure.
         method: The HTTP method.
         whole: Whether the caller awaits the complete response; false for streams.
-        tries: The number of previous retries.
+        tries: The number of attempts that have been made, from 1.
 
     Returns:
         The decision, or None if the request is not retried.

@@ -76,7 +76,7 @@ class Transport:
         At most ``limits.MAX_REQUESTS`` requests run at the same time, fewer while the server answers 429; streams are not
         counted.
         Credentials never reach a log record.
-        Each wait of a request has a limit: 30 s for a connection, ``patience`` for the next bytes of the response, and ``timeout`` in total.
+        Each wait of a request has a limit: 30 s for a connection, ``patience`` for the next bytes of the response, ``timeout`` in total.
 
     Not guaranteed
         A write that ended in ``TransportError`` may have been executed.

@@ -44,7 +44,7 @@ _API_SOURCES = {
 
 
 def mirror_pod_error(pod: JSONObject, node: str, value: JSONObject | None) -> str:
-    """Return why a kubelet may not create a pod, or an empty text if it may. ``value`` is the Node object; None if it does not exist."""
+    """Return why a kubelet may not create a pod, or an empty text if it may. ``value`` is the Node, or None if it does not exist."""
     metadata, spec = pod["metadata"], pod["spec"]
     if MIRROR not in (metadata.get("annotations") or {}):
         return f'pod does not have "{MIRROR}" annotation, node "{node}" can only create mirror pods'

@@ -29,7 +29,7 @@ _NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 
 
 class NamespaceExists:
-    """Plug-in NamespaceExists: rejects all writes, also deletions, in a namespace that does not exist."""
+    """Plug-in NamespaceExists: rejects all writes, including deletions, in a namespace that does not exist."""
 
     def __init__(self, registry: Registry, objects: Objects) -> None:
         self._registry = registry

@@ -51,7 +51,7 @@ class RegisteredService:
 
     @property
     def path(self) -> str:
-        """Path prefix of the API. The APIService of the core group has all of ``/api``, whatever its version."""
+        """The path prefix of the API. The APIService of the core group covers all of ``/api``, regardless of its version."""
         return "/api" if self.name == "v1." else f"/apis/{self.group}/{self.version}"
 
     @property
@@ -61,7 +61,7 @@ class RegisteredService:
 
     @property
     def server_name(self) -> str:
-        """Host name that the certificate of the service must have; empty without a service."""
+        """The host name that the certificate of the service must have, or an empty text if there is no service."""
         return f"{self.service.name}.{self.service.namespace}.svc" if self.service is not None else ""
 
 
@@ -93,7 +93,7 @@ def conditions_of(obj: JSONObject) -> list[JSONObject]:
 
 @dataclass(slots=True)
 class ApiServiceTable:
-    """All APIServices by name, with the documents of the extension servers. ``revision`` grows with every change."""
+    """A table of all APIServices by name, with the documents of the extension servers. ``revision`` increases with every change."""
 
     services: dict[str, RegisteredService] = field(default_factory=dict)
     #: Name of the APIService -> its APIVersionDiscovery.
@@ -148,7 +148,7 @@ def is_remote(service: RegisteredService) -> bool:
 class Availability:
     """The state of an extension server, as the condition Available shows it.
 
-    ``again`` is True if the state may change without any event, so that the server is probed again soon.
+    ``again`` is True if the state may change without a change of an object, so that the server must be probed again soon.
     """
 
     status: str

@@ -55,7 +55,7 @@ class Backends:
         self._contexts: OrderedDict[tuple[bytes, bool], ssl.SSLContext] = OrderedDict()
 
     async def place(self, service: RegisteredService) -> Backend:
-        """Return the address and TLS context for requests to ``service``.
+        """Return the backend for requests to ``service``: its address and TLS context.
 
         Raises:
             CallFailed: The service cannot be resolved.

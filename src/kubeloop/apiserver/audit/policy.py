@@ -1,4 +1,4 @@
-"""Audit policies: which requests are logged, in how much detail, and at which stages. Source: audit.k8s.io/v1 Policy and Event."""
+"""Audit policies: they decide which requests are logged, at which level, and at which stages. Source: audit.k8s.io/v1 Policy and Event."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class AuditPolicy:
     otherwise: AuditDecision = field(default_factory=lambda: AuditDecision(0))
 
     def decide(self, user: User | None, info: RequestInfo) -> AuditDecision:
-        """Return how to log a request."""
+        """Return the audit level and stages for a request."""
         for rule in self.rules:
             if rule.match(user, info):
                 return rule.logged
@@ -138,7 +138,7 @@ class AuditPolicy:
 
 
 class _Reading:
-    """Reads a policy and collects its errors, as ``field: error``."""
+    """Parses a policy and collects its errors in the form ``field: error``."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,6 +1,6 @@
-"""Authentication of a request: the front proxy's headers, a client certificate, a bearer token, else the anonymous user.
+"""Authentication of a request by the front proxy's headers, a client certificate or a bearer token, or else as the anonymous user.
 
-The first method that proves a user decides. Source: Kubernetes documentation, "Authenticating"; k8s.io/kubernetes
+The first method that identifies a user decides. Source: Kubernetes documentation, "Authenticating"; k8s.io/kubernetes
 pkg/kubeapiserver/authenticator (the order).
 """
 
@@ -33,7 +33,9 @@ _LOG = logging.getLogger("kubeloop.apiserver.authentication")
 
 
 class StaticTokens:
-    """Static bearer tokens: those passed in and those of ``file``, which is read again when it changes. They have every audience.
+    """Static bearer tokens: those in the arguments, and those of ``file``, which is read again when it changes.
+
+    They are valid for every audience.
 
     Raises:
         ConfigError: The file cannot be read at first. Later errors are logged, and the previous tokens stay valid.
@@ -104,7 +106,7 @@ _PROTOCOLS: Final = "Sec-WebSocket-Protocol"
 
 
 class BadProtocol(Exception):
-    """The offered subprotocols contain a malformed bearer token. The text does not contain it."""
+    """The offered subprotocols contain a malformed bearer token. The message does not contain the token."""
 
 
 def websocket_token(request: Request) -> str:
@@ -164,7 +166,7 @@ class TokenAuthenticator(Protocol):
 
 
 class NotAuthenticated(Exception):
-    """The credentials of a request are invalid. ``faults`` has the errors in the words of Kubernetes, for TokenReviews."""
+    """The credentials of a request are invalid. ``faults`` holds the errors in the words of Kubernetes, for TokenReviews."""
 
     def __init__(self, *faults: str) -> None:
         super().__init__(", ".join(faults))
@@ -174,8 +176,8 @@ class NotAuthenticated(Exception):
 class Authenticator:
     """Authenticates requests.
 
-    TLS has verified client certificates except for their validity period: a certificate of an unknown authority does not get here, an
-    expired one does. ``audiences`` are the names of the server; a token must have one of them. A request without credentials is anonymous.
+    The TLS handshake has verified client certificates except for their validity period, so that expired certificates are rejected here.
+    ``audiences`` are the audiences of the server; a token must have one of them. A request without credentials is anonymous.
     """
 
     def __init__(
@@ -203,7 +205,7 @@ class Authenticator:
         self._anonymous = anonymous
 
     async def authenticate(self, request: Request, warnings: list[str], annotations: MutableMapping[str, str] | None = None) -> User:
-        """Return the user of a request. Without credentials, or with an unknown scheme, it is the anonymous user.
+        """Return the user of a request. It is the anonymous user if the request has no credentials, or an unknown authentication scheme.
 
         Args:
             request: The request. The identity headers of configured front proxies are removed.
@@ -282,7 +284,7 @@ class Authenticator:
         return None
 
     def _of_certificate(self, request: Request, faults: list[str]) -> User | None:
-        """Return the user of the client certificate, or None; its errors are appended to ``faults``."""
+        """Return the user of the client certificate, or None. Errors of the certificate are appended to ``faults``."""
         chain = request.peer_chain
         certificate = parse_certificate(chain[0])
         if not certificate.is_valid_at(time.time()):  # the system time, because tests may set the server's clock to any time

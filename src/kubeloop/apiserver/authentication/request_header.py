@@ -1,4 +1,4 @@
-"""Headers with users: from a trusted front proxy, and for impersonation.
+"""Headers that name a user: those of a trusted front proxy, and those for impersonation.
 
 Source: Kubernetes documentation, "Authenticating Proxy"; k8s.io/apiserver pkg/authentication/request/headerrequest.
 """
@@ -82,7 +82,7 @@ def _first(request: Request, headers: Sequence[str]) -> str:
 
 
 def unescaped(key: str) -> str:
-    """Decode the percent escapes in the key of an extra; a key with an invalid escape stays as it is (Go's url.PathUnescape)."""
+    """Decode the percent escapes in the key of an extra. A key with an invalid escape stays unchanged (Go's url.PathUnescape)."""
     return key if re.search("%(?![0-9a-fA-F]{2})", key) else unquote(key)
 
 
@@ -92,7 +92,7 @@ def unescaped(key: str) -> str:
 def requested_impersonation(request: Request) -> User | None:
     """Return the user that the request wants to impersonate, or None.
 
-    Authorization decides later whether it may, and adds the groups that such a user always has.
+    Authorization decides later whether this is allowed, and adds the groups that such a user always has.
 
     Raises:
         BadRequest: The headers name groups, uid or extras without a user.

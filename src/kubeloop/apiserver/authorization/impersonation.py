@@ -1,4 +1,4 @@
-"""Authorization of impersonation: the modes of constrained impersonation, then the verb ``impersonate`` alone.
+"""Authorization of impersonation: first by the modes of constrained impersonation, then by the plain verb ``impersonate``.
 
 Source: k8s.io/apiserver pkg/endpoints/filters/impersonation, KEP-5284.
 """
@@ -172,7 +172,7 @@ def _extra_fault(extra: Mapping[str, tuple[str, ...]]) -> str:
 
 
 def _completed(mode: Mode, impersonated: User) -> User:
-    """Return the user with the groups that it always has, which need no right."""
+    """Return the user with the groups that it always has. The requester needs no right to impersonate these groups."""
     groups, account = list(impersonated.groups), account_of(impersonated.name)
     if account is not None and not groups:
         groups = [_ACCOUNTS, f"{_ACCOUNTS}:{account[0]}"]

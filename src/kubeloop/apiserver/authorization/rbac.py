@@ -20,7 +20,7 @@ ACCOUNT = "system:serviceaccount:"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A subject of a binding: a group, or a user (service accounts are users). ``text`` is its form in reasons."""
+    """A subject of a binding: a group, or a user (service accounts are users). ``text`` is its form in the reasons of decisions."""
 
     name: str
     text: str
@@ -98,7 +98,7 @@ class _Bindings:
 
 
 class RoleIndex:
-    """An index of roles and bindings. A lookup costs as much as the user has bindings, however many others there are."""
+    """An index of roles and bindings. The cost of a lookup depends on the number of the user's bindings only."""
 
     def __init__(self) -> None:
         #: Increases with every change.
@@ -127,7 +127,7 @@ class RoleIndex:
         return namespace in self._bindings
 
     def bindings_in(self, user: User, namespace: str) -> Iterator[SubjectBinding]:
-        """Yield the RoleBindings of ``user`` in a namespace; if it is empty, the ClusterRoleBindings. A binding may occur twice."""
+        """Yield the RoleBindings of ``user`` in a namespace, or the ClusterRoleBindings if it is empty. A binding may occur twice."""
         if namespace in self._bindings:
             yield from self._bindings[namespace].about(user)
 

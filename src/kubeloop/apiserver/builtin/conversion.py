@@ -55,7 +55,7 @@ _ALWAYS: dict[str, JSONObject] = {
 
 
 def convert_event(obj: JSONObject, to: str) -> JSONObject:
-    """Return the event as ``v1`` or ``events.k8s.io/v1``, whichever ``to`` names."""
+    """Convert an event to ``v1`` or ``events.k8s.io/v1``, as ``to`` says."""
     if obj.get("apiVersion") == to:
         return obj
     names = _BACK if to == "v1" else _NAMES

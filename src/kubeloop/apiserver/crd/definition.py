@@ -37,7 +37,7 @@ def versions_of(crd: JSONObject) -> list[JSONObject]:
 
 
 def storage_version(crd: JSONObject) -> str:
-    """Return the name of the storage version; empty for an invalid definition."""
+    """Return the name of the storage version, or an empty text for an invalid definition."""
     return next((str(version["name"]) for version in versions_of(crd) if version.get("storage")), "")
 
 
@@ -135,7 +135,7 @@ def apply(crd: JSONObject) -> None:
 
 
 def add_stored_version(crd: JSONObject) -> None:
-    """Add the storage version to ``status.storedVersions``, because storage may contain objects of it after this write."""
+    """Add the storage version to ``status.storedVersions``, because storage may contain objects in this version after the write."""
     version = storage_version(crd)
     status = crd.setdefault("status", {})
     stored = status.get("storedVersions") or []

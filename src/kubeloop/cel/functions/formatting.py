@@ -174,7 +174,7 @@ def _fixed(value: Any, precision: int) -> str:
 
 
 def _scientific(value: Any) -> str:
-    """The precision has no effect: upstream passes it to the formatter as a width."""
+    """Format a number for ``%e``. The precision has no effect, because upstream passes it to the formatter as a width."""
     number = _number(value)
     if not math.isfinite(number):
         return _special(number)

@@ -24,7 +24,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @function("duration", "string -> duration", "string_to_duration")
 def parse_duration(text: str) -> DurationValue:
-    """Parse a duration as Go's time.ParseDuration.
+    """Parse a duration as Go's time.ParseDuration does.
 
     Raises:
         EvalError: The text is not a duration.

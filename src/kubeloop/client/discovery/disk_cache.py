@@ -151,7 +151,7 @@ class CachedDiscovery:
 
     @property
     def begun(self) -> int:
-        """The number of requests for all resources so far, including the running one."""
+        """The number of requests for all resources that were started, including a running one."""
         return self._begun
 
     @property

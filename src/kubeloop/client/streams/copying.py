@@ -126,7 +126,7 @@ async def copy_from(
         complaints = bytearray()
 
         async def more() -> bytes:
-            """The next bytes of the archive; empty at its end."""
+            """Return the next bytes of the archive, or empty bytes at its end."""
             if progress is not None and unpacking.told is not None:
                 told, unpacking.told = unpacking.told, None
                 progress(CopyProgress(*told))

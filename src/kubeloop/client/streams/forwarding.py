@@ -95,7 +95,7 @@ class PortForward:
         return self._found.pod.metadata.name
 
     def local(self, remote: int | str) -> int:
-        """Return the local port that leads to ``remote``. Raises KeyError: there is none."""
+        """Return the local port that is forwarded to ``remote``. Raises KeyError if ``remote`` is not forwarded."""
         for port in self.ports:
             if str(remote) in (port.remote, str(port.pod_port)):
                 return port.local

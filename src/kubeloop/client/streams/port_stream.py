@@ -44,7 +44,7 @@ class PortStream:
         self._listening = asyncio.ensure_future(self._listen())
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty after the pod's end, or after ``give_up``.
+        """Return the next bytes, or ``b""`` once the pod has closed its side, or after ``give_up``.
 
         Raises:
             ForwardingError: The node could not connect, or lost the connection. TransportError: the connection to the server was lost.
@@ -79,10 +79,10 @@ class PortStream:
         self._running.connection.give_up(self._data, self._errors)
 
     async def finish(self) -> None:
-        """After the pod's end: discard unsent data, and check that the end was regular.
+        """Discard unsent data after the pod has closed its side, and check that the stream ended without an error.
 
         Raises:
-            ForwardingError: It was not.
+            ForwardingError: The node reported an error.
         """
         with contextlib.suppress(OSError, KubeloopError):
             await self._data.reset()
@@ -218,7 +218,7 @@ class PortTransport(asyncio.Transport):
 
     @property
     def is_over(self) -> bool:
-        """Whether its tasks have ended."""
+        """Whether all tasks of the connection have ended."""
         return self.closed is not None and self.closed.done()
 
     def close(self) -> None:

@@ -195,7 +195,7 @@ class Patching(Verbs):
 
 
 class Changes(NamedTuple):
-    """The changes to an object as a patch; empty if there are none."""
+    """The changes to an object as a patch, which is empty if nothing has changed."""
 
     type: PatchType
     patch: dict[str, Any]
@@ -204,8 +204,8 @@ class Changes(NamedTuple):
 def changes_of(obj: Resource, optimistic_lock: bool | None = None, *, merge: bool = False) -> Changes:
     """Return the changes to ``obj`` since it was read, as a patch that requires the same uid.
 
-    ``optimistic_lock``: whether the patch requires the version that was read; None: if it replaces a list.
-    ``merge``: always return a merge patch.
+    ``optimistic_lock`` says whether the patch requires the resourceVersion that was read; None means that it does if it replaces a list.
+    ``merge`` requests a merge patch in every case.
 
     Raises:
         IncompleteObject: ``obj`` was not read. ValueError: name or namespace changed, or a field has another type.

@@ -34,7 +34,7 @@ def open_envelope(data: bytes) -> Envelope:
     """Return the type and the raw message of an object, without decoding the message.
 
     Raises:
-        DecodeError: The bytes are no envelope; the text is kube-apiserver's where it has one.
+        DecodeError: The bytes are not an envelope. The message is that of kube-apiserver if it has one for the error.
     """
     if not data:
         raise DecodeError("empty data")

@@ -17,8 +17,9 @@ from kubeloop.meta.resource import Resource
 
 
 def classes_at(target: str) -> list[type[Resource]]:
-    """Return the ``@custom_resource`` classes of a target, in the order of their definition. Imports the module, also from the working
-    directory.
+    """Import the module of a target, and return its ``@custom_resource`` classes in the order of their definition.
+
+    The module may also be in the working directory.
 
     Raises:
         ConfigError: There is no such module or class, it fails during import, or it contains no custom kind.
@@ -34,7 +35,7 @@ def classes_at(target: str) -> list[type[Resource]]:
 
 
 def imported(name: str, target: str) -> ModuleType:
-    """Import the module ``name``, also from the working directory; ``target`` is the user's text, for messages.
+    """Import the module ``name``, which may also be in the working directory. ``target`` is the user's text, for messages.
 
     Raises:
         ConfigError: There is no such module, or it fails during import.

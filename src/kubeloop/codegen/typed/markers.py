@@ -66,7 +66,11 @@ _NOTHING: Final = object()
 
 
 def _markers(rest: JSONObject, gone: list[str], said: JSONObject, type_text: str) -> Iterator[str]:
-    """Yield markers, and remove their keywords from ``rest`` and ``gone``."""
+    """Yield the source of the markers for the schema keywords that the type does not imply.
+
+    ``rest`` are the keywords that are still to be expressed, ``gone`` the derived keywords that the schema lacks, and ``said`` the keywords
+    derived from the type. Expressed keywords are removed from ``rest`` and ``gone``.
+    """
     if said.get("type") == "object" and gone == ["x-kubernetes-preserve-unknown-fields"] and "additionalProperties" not in rest:
         gone.clear()
         yield f"{_DECLARE}.Pruned()"

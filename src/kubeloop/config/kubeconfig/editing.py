@@ -290,7 +290,7 @@ class KubeconfigEditor(Kubeconfig):
             self.use_context(new)
 
     def rename_cluster(self, old: str, new: str) -> None:
-        """Rename a cluster, also in the contexts of all files.
+        """Rename a cluster in its file and in the contexts of all files.
 
         Raises:
             ConfigError: There is no such cluster, or the new name is taken.
@@ -299,7 +299,7 @@ class KubeconfigEditor(Kubeconfig):
         self._follow("cluster", old, new)
 
     def rename_user(self, old: str, new: str) -> None:
-        """Rename a user, also in the contexts of all files. Raises as ``rename_cluster``."""
+        """Rename a user in its file and in the contexts of all files. See ``rename_cluster`` for errors."""
         self._rename("user", old, new)
         self._follow("user", old, new)
 

@@ -131,7 +131,7 @@ def _value(text: str) -> Any:
 
 
 class KubeconfigFile:
-    """A kubeconfig file. ``tree`` is its whole content, ``document`` the known part. ``exists`` False: the file does not exist yet."""
+    """A kubeconfig file. ``tree`` is its whole content, ``document`` the known part. ``exists`` says whether the file exists."""
 
     def __init__(self, path: Path, tree: JSONObject, *, exists: bool) -> None:
         """Read the entries of a file from its tree.
@@ -157,7 +157,7 @@ class KubeconfigFile:
 
 
 def read_file(path: Path) -> KubeconfigFile:
-    """Read the file; return an empty one, with ``exists`` False, if there is none.
+    """Return the content of a kubeconfig file, or an empty KubeconfigFile whose ``exists`` is false if the file does not exist.
 
     Raises:
         ConfigError: The file cannot be read, is not YAML, or a field has another type; the message names line and column, or the field.

@@ -17,7 +17,7 @@ from kubeloop.meta.errors import ConfigError
 
 
 class ExecCredential(msgspec.Struct, frozen=True):
-    """A token, a client certificate with its key, or both. ``expires`` None: valid until it is refused."""
+    """A token, a client certificate with its key, or both. If ``expires`` is None, the credential is used until the server rejects it."""
 
     token: str
     certificate: tuple[bytes, bytes] | None

@@ -90,7 +90,11 @@ async def run(command: str, args: Sequence[str], environment: Mapping[str, str],
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """``ended``: it exited and closed its stdout; ``silent``: its stderr is closed; ``gone``: the process and its pipes are closed."""
+    """The output of a plugin process.
+
+    ``ended`` is set when the process has exited and closed its stdout, ``silent`` when its stderr is closed, and ``gone`` when the process
+    and all its pipes are closed.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.ended: asyncio.Future[None] = loop.create_future()

@@ -53,7 +53,10 @@ class MissingVersion(KubeloopError):
 
 
 class FieldConflict(NamedTuple):
-    """``manager`` (by the caller's own identifier) owns ``path``, and the applied configuration has another value there."""
+    """A conflict: ``manager`` owns ``path``, and the applied configuration has another value there.
+
+    ``manager`` is in the form in which the caller identifies managers.
+    """
 
     manager: Any
     path: Path

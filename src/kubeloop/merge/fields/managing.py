@@ -30,7 +30,7 @@ def reconcile(fields: FieldSet, type_: MergeType) -> FieldSet:
 
 
 def _node(node: Node, type_: MergeType) -> Node:
-    """``node`` has children (a leaf is owned as it is)."""
+    """Return the part of a node that fits the type, ``node`` itself if nothing changes. The node has children."""
     if type_.map is not None:
         map_ = type_.map
         if map_.free:

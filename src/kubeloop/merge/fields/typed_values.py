@@ -141,7 +141,7 @@ def remove(obj: JSONObject, fields: FieldSet, type_: MergeType) -> JSONObject:
 
 
 def _without(value: Any, node: Node, type_: MergeType) -> Any:
-    """``node`` has children."""
+    """Return ``value`` without the fields of ``node``, which has children."""
     if value.__class__ is dict:
         if type_.map is None or type_.map.atomic:
             return None

@@ -50,7 +50,7 @@ def quoted(names: Iterable[str]) -> str:
 
 
 def plural(names: Iterable[Any], one: str, many: str) -> str:
-    """Return ``one`` for a single name, else ``many``."""
+    """Return the singular ``one`` if there is one name, else the plural ``many``."""
     return one if len(list(names)) == 1 else many
 
 
@@ -219,7 +219,7 @@ def proc_mount(pod: Pod) -> Violation | None:
 
 
 def proc_mount_35(pod: Pod) -> Violation | None:
-    """Check the /proc mount as of 1.35, which allows any mount in a user namespace."""
+    """Check the /proc mount by the rule of 1.35 and later, which allows every mount type in a user namespace."""
     return None if in_user_namespace(pod.spec) else proc_mount(pod)
 
 

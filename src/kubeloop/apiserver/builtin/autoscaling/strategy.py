@@ -191,7 +191,7 @@ def _target(path: str, target: JSONObject) -> Errors:
 
 
 class AutoscalerStrategy(BuiltinStrategy):
-    """Strategy of HorizontalPodAutoscalers. It validates every version as v2, and accepts invalid references that are stored already."""
+    """Strategy of HorizontalPodAutoscalers. It validates every version as v2, and accepts invalid references that are already stored."""
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(_as_sent(_newest(obj), context.sent), None, any_object=False))

@@ -1,6 +1,6 @@
 """Validates updates of a job's status. Source: ValidateJobStatusUpdate; pkg/registry/batch/job for when each rule applies.
 
-External controllers may write the status too, so a rule applies only to changed fields: an invalid value may stay.
+External controllers may write the status too. A rule therefore applies only to changed fields, and an unchanged invalid value is accepted.
 """
 
 from __future__ import annotations

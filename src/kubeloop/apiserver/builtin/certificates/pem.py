@@ -33,7 +33,7 @@ def request_error(encoded: str | None) -> str:
 
 
 def organizations_of(encoded: str | None) -> list[str]:
-    """Return the organizations in the subject of a request, which are groups; empty for an invalid request."""
+    """Return the organizations in the subject of a request, which are groups, or an empty list for an invalid request."""
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
@@ -79,7 +79,7 @@ def certificate_error(encoded: str | None) -> str:
 
 
 def _blocks(encoded: str | None) -> list[tuple[str, bool, bytes]]:
-    """Return type, presence of headers, and content of each valid block."""
+    """Return the type, whether there are headers, and the content of each valid PEM block."""
     result = []
     for kind, body in _BLOCK.findall(base64.b64decode(encoded or "") + b"\n"):
         headers, blank, text = body.partition(b"\n\n")
