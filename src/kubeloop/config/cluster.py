@@ -44,7 +44,7 @@ PROGRAM = SettingOrigin(kind="program", where="the program")
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """The origins of one configuration: the files, where they were named, the user entry, and an origin for each setting.
 
-    ``unused`` describes settings that have no effect, and why.
+    ``unused`` lists the settings that have no effect, with the reasons.
     """
 
     files: tuple[str, ...] = ()
@@ -105,11 +105,11 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def secure(self) -> bool:
-        """True if the server is reached over TLS."""
+        """Whether the connection to the server uses TLS."""
         return self.server.lower().startswith("https:")
 
     def ssl_context(self, certificate: tuple[bytes, bytes] | None = None) -> ssl.SSLContext:
-        """Return a new TLS context from the present files. ``certificate`` (PEM chain, PEM key) replaces the configured client certificate.
+        """Return a new TLS context from the current files. ``certificate`` (PEM chain, PEM key) replaces the configured client certificate.
 
         Raises:
             ConfigError: A file cannot be read or contains no usable certificate or key.

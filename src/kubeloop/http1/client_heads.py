@@ -1,4 +1,4 @@
-"""Heads of messages as a client sees them: parses responses, encodes requests."""
+"""The heads of messages for clients: parsing of responses, encoding of requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXTENDED = re.compile(rb"([0-9A-Fa-f]+)[ \t]*(?:;[^\r\n\0]*)?")
 
 
 def may_begin_head(data: bytes) -> bool:
-    """False if no further bytes can turn the data into a head, so that waiting would never end."""
+    """Return whether the data can be the beginning of a response's head. If not, waiting for more bytes is useless."""
     return data.startswith(_VERSION[: len(data)]) and b"\n\n" not in data
 
 
@@ -63,7 +63,7 @@ def chunk_size(line: bytes) -> int:
 
 
 def content_length(text: str) -> int:
-    """Return the value of Content-Length; the same value several times counts as one (RFC 9110, section 8.6).
+    """Return the value of Content-Length. Repetitions of the same value are allowed (RFC 9110, section 8.6).
 
     Raises:
         ProtocolError: The value is not a number, or there are several.
@@ -82,7 +82,7 @@ _OWN = frozenset(("host", "content-length", "transfer-encoding", "connection", "
 
 
 def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[str, str]], length: int | None, upgrade: str = "") -> bytes:
-    """Encode the head, empty line included.
+    """Encode the head of a request, including the empty line at its end.
 
     Args:
         method: The HTTP method.

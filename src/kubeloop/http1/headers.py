@@ -15,7 +15,7 @@ MAX_DIGITS = 16
 
 
 def is_protocol_name(text: str) -> bool:
-    """Return True for the value of an Upgrade header: ``websocket``, ``SPDY/3.1`` (RFC 9110, section 7.8)."""
+    """Return whether a text is a valid protocol in an Upgrade header, such as ``websocket`` or ``SPDY/3.1`` (RFC 9110, section 7.8)."""
     return all(TOKEN.fullmatch(part) for part in text.split("/", 1))
 
 

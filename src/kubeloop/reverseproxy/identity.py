@@ -102,7 +102,7 @@ def header_rewriter(user: User, backend: Backend, audit_id: str) -> Callable[[He
 
 
 def _without_token(protocols: str) -> str:
-    """Return the offered subprotocols of a WebSocket without the one that carries a bearer token, as browsers send it."""
+    """Return the offered subprotocols of a WebSocket without the subprotocol with which browsers send a bearer token."""
     offered = (one.strip() for one in protocols.split(","))
     return ", ".join(one for one in offered if not one.startswith(_BEARER_PROTOCOL))
 

@@ -97,7 +97,7 @@ async def proxy_upgrade(request: Request, backend: Backend, rewrite: Rewrite = u
         The upgraded connection, or the backend's refusal (status 400 and above).
 
     Raises:
-        ApiError: 500 without a reason: the backend sent no response, or one that is neither an upgrade nor a refusal.
+        ApiError: 500 without a reason: the backend sent no response, or its response is neither an upgrade nor a refusal.
     """
     # The forwarded request has no body, so that the backend reads the client's bytes only as the protocol that it agreed to.
     headers = forwarded_headers(request, without=("content-length", "transfer-encoding"), credentials=credentials)

@@ -1,4 +1,4 @@
-"""One connection: serves its requests one after the other, each before the next is read."""
+"""A server's connection. Its requests are served one after the other; each is completed before the next is read."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ Keeper = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 
 
 class ServerConnection(BufferedConnection):
-    """Answers requests by ``handler``.
+    """Serves the requests of one connection with ``handler``.
 
     Guarantees
-        A disconnecting client cancels the handler. Requests never mix: ambiguous framing ends the connection.
+        If the client disconnects, the handler is cancelled. Ambiguous framing ends the connection, so that no request is misread as two.
 
     Not guaranteed
-        Concurrent requests: pipelined requests wait, unread after 256 KiB.
+        Requests of one connection do not run concurrently: pipelined requests wait, and at most 256 KiB of them are read ahead.
     """
 
     def __init__(self, handler: Handler, keep: Keeper, opened: Callable[[ServerConnection], None]) -> None:
@@ -90,7 +90,7 @@ class ServerConnection(BufferedConnection):
             self.transport.close()
 
     def abort(self) -> None:
-        """End at once."""
+        """Close the connection at once."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -154,7 +154,7 @@ class ServerConnection(BufferedConnection):
         return parse_head(self.take(end))
 
     async def _exchange(self, head: RequestHead) -> bool:
-        """Serve one request; return whether another may follow."""
+        """Serve one request. Return whether another one may follow."""
         if head.is_asterisk_form:
             await self.write(response_head(head.minor, 200, [("Content-Length", "0")]))
             return head.keep
@@ -209,7 +209,7 @@ class ServerConnection(BufferedConnection):
             await self.write(start)
 
     async def _stream(self, head: RequestHead, frames: StreamingResponse, *, keep: bool) -> bool:
-        """Send a stream; return whether the connection can be reused."""
+        """Send a streaming response. Return whether the connection can be reused."""
         fields = [*frames.headers]
         if frames.content_type:
             fields.append(("Content-Type", frames.content_type))
@@ -265,7 +265,7 @@ class ServerConnection(BufferedConnection):
         return False
 
     async def _linger(self) -> None:
-        """Discard received bytes for a moment."""
+        """Discard received bytes for a moment, so that the client can read the response before the connection is closed."""
         loop = asyncio.get_running_loop()
         end = loop.time() + _LINGER
         with contextlib.suppress(TimeoutError, ConnectionEnded):
@@ -289,7 +289,7 @@ _READ_SIZE = 64 * 1024
 
 
 class _Bytes:
-    """A connection as a ``Duplex``, after a change of protocol."""
+    """An upgraded connection as a ``Duplex``."""
 
     def __init__(self, wire: BufferedConnection) -> None:
         self._wire = wire

@@ -16,7 +16,7 @@ _LONGEST: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One alternative of an Accept header, as written; only ``q`` is not a parameter."""
+    """One alternative of an Accept header. ``parameters`` are all its parameters except ``q``."""
 
     media_type: str
     parameters: tuple[tuple[str, str], ...] = ()
@@ -32,12 +32,14 @@ class Clause:
 
 
 def shortened(header: str) -> str:
-    """Return the part of a header that is parsed."""
+    """Return the part of a header that is parsed, which has a limited length."""
     return header if len(header) <= _LONGEST else header[:_LONGEST]
 
 
 def parse_accept(header: str) -> tuple[Clause, ...]:
-    """Return the well-formed clauses, the most wanted first; a type precedes a wildcard whatever their qualities. A malformed quality is 0.
+    """Return the well-formed clauses, the preferred ones first.
+
+    A concrete type comes before a wildcard regardless of their quality values. A malformed quality value counts as 0.
 
     Not guaranteed
         Clauses beyond the first 2,048 characters are ignored. Upstream reads them all.
@@ -93,7 +95,7 @@ def _clause(text: str) -> Clause | None:
 
 
 def content_media_type(header: str) -> str | None:
-    """Return the media type of a Content-Type, in lower case; None for a malformed header."""
+    """Return the media type of a Content-Type header in lower case, or None if the header is malformed."""
     media_type, *parameters = header.split(";")
     media_type = media_type.strip().lower()
     if not media_type or any(not part or not _is_token(part) for part in media_type.split("/", 1)):

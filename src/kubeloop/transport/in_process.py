@@ -241,7 +241,7 @@ async def _ended(task: asyncio.Task[Any]) -> None:
 
 
 async def _let_go(reply: Reply) -> None:
-    """Close a response that nobody reads."""
+    """Close a response that is not read."""
     if isinstance(reply, Hijack | SocketTakeover):
         reply.close()
     elif isinstance(reply, StreamingResponse):

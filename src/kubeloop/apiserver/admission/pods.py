@@ -314,7 +314,7 @@ def _schedule(attributes: Attributes, spec: JSONObject, scheduling: JSONObject) 
 
 
 def merged_tolerations(tolerations: list[JSONObject]) -> list[JSONObject]:
-    """Return the tolerations without duplicates and without those that another toleration covers."""
+    """Return the tolerations without duplicates and without tolerations that another one covers."""
     retained: list[JSONObject] = []
     for index, one in enumerate(tolerations):
         if any(_covers(other, one) for other in retained):

@@ -1,4 +1,4 @@
-"""Allocates cluster IPs and node ports. There is no separate record of allocations: the stored Services decide what is free.
+"""Allocates cluster IPs and node ports. There is no separate record of allocations: the stored Services decide which values are free.
 
 Source: pkg/registry/core/service/storage/alloc.go, ipallocator, portallocator; defaults of kube-apiserver's flags.
 """

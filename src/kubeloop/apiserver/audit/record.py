@@ -265,7 +265,7 @@ def _escaped(path: str) -> str:
 
 
 def source_ips(request: Request) -> list[str]:
-    """Return the source addresses of a request: those that proxies report, then the peer's (k8s.io/apimachinery pkg/util/net SourceIPs)."""
+    """Return the addresses of a request: the addresses that proxies report, then the peer's (apimachinery pkg/util/net SourceIPs)."""
     result = [ip for part in request.header("X-Forwarded-For").split(",") if (ip := _ip(part.strip()))]
     real = _ip(request.header("X-Real-Ip"))
     if real and real not in result:

@@ -116,7 +116,7 @@ _Question = Access | tuple[Access, list[Access]]
 def _questions(mode: Mode, requester: User, impersonated: User, node_name: str) -> Iterator[_Question]:
     """Yield the access checks that the requester must pass, in upstream's order.
 
-    Raises Forbidden for identities that nobody may impersonate.
+    Raises Forbidden for identities that no user may impersonate.
     """
     group = _AUTHENTICATION if mode.name else ""
 

@@ -218,7 +218,7 @@ class DefinitionController:
         self._removals.pop(key, None)
 
     async def _remove_instances(self, key: str) -> None:
-        """Delete all instances, including those that are created during the deletion. Return when none is left."""
+        """Delete all instances, including instances that are created during the deletion. Return when none is left."""
         stored = self._definitions.get(key)
         if stored is None or not is_true(stored.obj, "Established"):
             return

@@ -137,7 +137,7 @@ class Order:
 
 
 def _is_shown(service: RegisteredService) -> bool:
-    """Return whether an APIService adds its group version to discovery. One that the server manages does not, its resources do."""
+    """Return whether an APIService adds its group version to discovery. APIServices managed by the server do not; their resources do."""
     return service.group != OWN_GROUP and (service.service is not None or not service.managed)
 
 

@@ -72,7 +72,7 @@ class FairQueues:
         self.length += 1
 
     def try_admit(self, queue: FlowQueue) -> bool:
-        """Return whether a new request would be the next of all and need not wait; if so, charge it."""
+        """Return whether a new request can start without waiting, because it would be the next one anyway. If so, charge its queue."""
         if queue.waiting or queue.start > self._virtual:
             return False
         queue.start = self._virtual + ESTIMATE

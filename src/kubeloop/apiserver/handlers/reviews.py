@@ -47,7 +47,7 @@ async def decode_review(scope: RequestScope) -> JSONObject:
 
 
 def answer_review(scope: RequestScope, obj: JSONObject) -> Answer:
-    """Return the answer with the completed review."""
+    """Return the response with the completed review."""
     return scope.services.renderer.object(scope.resource, scope.accepted, scope.request, obj, status=201)
 
 
@@ -110,7 +110,7 @@ _LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def selector_errors(attributes: JSONObject) -> Iterator[FieldError]:
-    """Yield the errors of selectors. Unknown operators are no error, because newer clients may use them."""
+    """Yield the errors of selectors. Unknown operators are accepted, because newer clients may use them."""
     for name in ("fieldSelector", "labelSelector"):
         selector = attributes.get(name)
         if selector is None:

@@ -102,14 +102,14 @@ _NOBODYS: Final = FieldSet.of(
 
 
 class Owners:
-    """Field management for all resources. It stores nothing about requests.
+    """Field management for all resources. It has no state of requests.
 
     Guarantees
         ``managedFields`` records the manager that last set or applied each field. A manager that changes nothing owns nothing new.
         A field that an applied configuration no longer contains is removed, unless another manager owns it.
 
     Not guaranteed
-        A record of writes that do not fit the schema: their managers are dropped, as upstream does.
+        Writes that do not fit the schema are not recorded: as upstream, their managers are dropped.
     """
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
@@ -267,7 +267,7 @@ def _check_kind(scope: Scope, new: JSONObject) -> None:
 
 
 def _started(live: JSONObject, values: Any, *, trust_request: bool) -> ManagedFields:
-    """Return the owners before the write: those in the request if it may set them and they are valid, else the stored ones."""
+    """Return the owners before the write: those in the request if it may set them and they are valid, or else the stored ones."""
     if trust_request:
         if is_reset(values):
             return ManagedFields()
@@ -315,7 +315,7 @@ def _check_versions(managed: ManagedFields) -> None:
 
 
 def _bare(obj: JSONObject) -> JSONObject:
-    """Return the object without managedFields, which are not managed themselves."""
+    """Return the object without managedFields, because that field has no owners."""
     metadata = obj.get("metadata")
     if not metadata or "managedFields" not in metadata:
         return obj

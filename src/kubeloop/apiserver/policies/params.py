@@ -145,8 +145,9 @@ _BINDINGS: Final = {
 
 
 class ParamAuthorization:
-    """Checks that the writer of a policy or binding may read its parameters. It runs first after validation, of which it is a part
-    upstream.
+    """Checks that the user who writes a policy or binding may read its parameters.
+
+    It runs directly after validation, because upstream does this as a part of validation.
     """
 
     resources = frozenset({*_POLICIES, *_BINDINGS})
@@ -215,7 +216,7 @@ class ParamAuthorization:
         return None if stored is None else stored.obj
 
     def _where(self, kind: ParamKind) -> tuple[str, str, str]:
-        """Return group, version and resource of a kind; ``*`` as resource if the server does not serve the kind."""
+        """Return group, version and resource of a kind. The resource is ``*`` if the server does not serve the kind."""
         served = self._registry.kind(kind.gvk)
         return kind.gvk.group, kind.gvk.version, "*" if served is None else served.gvr.resource
 

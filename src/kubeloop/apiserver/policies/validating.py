@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicy: evaluates CEL expressions; a request that fails one is rejected, warned about, or noted in the audit log.
+"""ValidatingAdmissionPolicy: evaluates CEL expressions. A failed one rejects the request, or adds a warning or an audit annotation.
 
 Source: k8s.io/apiserver pkg/admission/plugin/policy/validating (dispatcher.go, validator.go).
 """
@@ -61,7 +61,7 @@ class Annotations:
             values.append(value)
 
     def publish(self, into: dict[str, str]) -> None:
-        """Write the annotations into ``into``; existing keys stay."""
+        """Add the annotations to ``into``. Existing keys stay unchanged."""
         for key, values in self._values.items():
             if values:
                 into.setdefault(f"{self._policy}/{key}", ", ".join(values))
@@ -137,7 +137,7 @@ def compile_validations(spec: JSONObject, compiler: ExpressionCompiler) -> Valid
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """A failed validation. ``index`` is None if the policy failed otherwise."""
+    """A failed validation. ``index`` is its position in the policy, or None if the policy failed for another reason."""
 
     message: str
     reason: str = "Invalid"
@@ -252,7 +252,7 @@ class ValidatingPolicies:
 
 
 def _acted(policy: CompiledPolicy[ValidatingExpressions], binding: PolicyBinding, denial: Denial, attributes: Attributes) -> list[Denial]:
-    """Apply the actions of a binding to a denial. Return the denial if it rejects the request, else nothing."""
+    """Apply the actions of a binding to a denial. Return the denial if it rejects the request, or an empty result if it does not."""
     refused = []
     for action in binding.actions:
         match action:

@@ -247,7 +247,7 @@ def plain(value: Any) -> Any:
 
 
 def _beyond_int64(value: int) -> float:
-    """Return an integer that int64 cannot represent as float, as Go decodes it."""
+    """Return an integer beyond int64 as a float, as Go decodes it."""
     try:
         return float(value)
     except OverflowError:
@@ -255,7 +255,7 @@ def _beyond_int64(value: int) -> float:
 
 
 def kind_of(tree: JSONObject, desired: GroupVersionKind) -> GroupVersionKind:
-    """Return the kind that a tree names; missing parts are those of ``desired``.
+    """Return the kind that a tree names. Missing parts are taken from ``desired``.
 
     Raises:
         DecodeError: ApiVersion or kind is malformed. The message is that of Go.
@@ -315,7 +315,7 @@ def read_yaml(data: bytes) -> Any:
 
 
 def read_protobuf(data: bytes, desired: GroupVersionKind) -> JSONObject:
-    """Decode options in Kubernetes protobuf, of any group version. A missing kind is ``desired``.
+    """Decode options in Kubernetes protobuf, of any group version. If the kind is missing, it is ``desired``.
 
     Raises:
         DecodeError: The message is malformed or has another kind.

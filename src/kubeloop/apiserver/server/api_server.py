@@ -279,10 +279,10 @@ class ApiServer:
             _LOG.info("serving at %s", self.url)
 
     async def stop(self) -> None:
-        """End streams, finish answers, stop background tasks, close storage. A second call does nothing.
+        """End streams, finish responses, stop background tasks, close storage. A second call does nothing.
 
         Raises:
-            Exception: What a part failed with while it was closed; an ``ExceptionGroup`` when several did. All parts are closed.
+            Exception: A part failed to close; an ``ExceptionGroup`` if several did. All parts are closed nevertheless.
             asyncio.CancelledError: The caller was cancelled. All parts are closed.
         """
         self._stopping = True
@@ -318,17 +318,17 @@ class ApiServer:
         self._policies.stop()
 
     def add_readiness(self, name: str, check: Callable[[], bool]) -> None:
-        """Let ``/readyz`` fail, under this name, while ``check`` returns False."""
+        """Add a check to ``/readyz``, which fails under this name while ``check`` returns False."""
         self._health.add(name, check, "readyz")
 
     def break_off(self) -> None:
-        """Close every connection at once, as when the process dies, and accept no more. Call ``stop`` afterwards."""
+        """Close every connection at once, as if the process had died, and accept no new ones. Call ``stop`` afterwards."""
         if self._listener is not None:
             self._listener.abort()
 
     @property
     def url(self) -> str:
-        """URL of the server; without a listener, the URL that it would have."""
+        """The URL of the server, even if it has no listener."""
         return self._listener.url if self._listener is not None else f"https://{host_and_port(self.options.host, self._port)}"
 
     @property
@@ -338,7 +338,7 @@ class ApiServer:
 
     @property
     def authority(self) -> bytes:
-        """The certificate that clients must trust, PEM."""
+        """The certificate of the server's authority in PEM, which clients must trust."""
         return self._authority.certificate
 
     @property
@@ -351,7 +351,7 @@ class ApiServer:
         return self._authority.issue("kubeloop-admin", (MASTERS,), client=True)
 
     def client_certificate(self, user: str, groups: tuple[str, ...] = (), *, days: int = 365) -> IssuedCertificate:
-        """Issue a client certificate for any user; with 0 days it is expired."""
+        """Issue a client certificate for any user. A certificate for 0 days is already expired."""
         return self._authority.issue(user, groups, client=True, days=days)
 
     @cached_property

@@ -58,7 +58,7 @@ class Health:
                 yield endpoint, name, check()
 
     def answer(self, request: Request) -> Answer | None:
-        """Answer a health request; None for other paths. ``?verbose`` lists the checks, ``?exclude=NAME`` skips one."""
+        """Return the response to a health request, or None for other paths. ``?verbose`` lists the checks, ``?exclude=NAME`` skips one."""
         endpoint, slash, name = request.path.removeprefix("/").partition("/")
         if endpoint not in self.ENDPOINTS:
             return None
@@ -90,7 +90,7 @@ class Version:
     """Serves ``/version``."""
 
     def answer(self, request: Request) -> Answer | None:
-        """Answer a request for ``/version``; None for other paths. Raises MethodNotAllowed, NotAcceptable."""
+        """Return the response to a request for ``/version``, or None for other paths. Raises MethodNotAllowed, NotAcceptable."""
         if request.path.startswith("/version/") and request.path.strip("/") != "version":
             raise api_errors.no_such_resource()
         if request.path.rstrip("/") != "/version":
@@ -155,7 +155,7 @@ class IssuerDocuments:
         }
 
     def answer(self, request: Request) -> Answer | None:
-        """Answer a request for one of the documents; None for other paths.
+        """Return the response to a request for one of the documents, or None for other paths.
 
         Raises:
             MethodNotAllowed, NotAcceptable

@@ -1,4 +1,4 @@
-"""The stages of a request. An error at any of them becomes a Status.
+"""The pipeline of a request, from authentication to encoding. An error at any stage becomes a Status.
 
 Authentication, impersonation, flow control, authorization, routing, negotiation, the handler (decoding, defaults, field ownership,
 admission, validation, storage: see ``store.writer``), encoding. An unexpected error is logged, and the client gets an InternalError.
@@ -75,7 +75,7 @@ def time_limit_of(request: Request, limit: float) -> float:
 
 
 def timeout_answer() -> Answer:
-    """Return the answer to a request that exceeded its time limit (504)."""
+    """Return the response to a request that exceeded its time limit (504)."""
     return Answer(504, body=_TIMED_OUT + b"\n", content_type="text/plain; charset=utf-8", verbatim=True)
 
 
@@ -106,7 +106,7 @@ _LOG = logging.getLogger("kubeloop.apiserver")
 
 
 class _NotAllowed(Exception):
-    """Authorization forbids the request. Its Status has one more header than that of an admission plug-in."""
+    """Authorization forbids the request. The response has one more header than a rejection by an admission plug-in."""
 
     def __init__(self, refusal: Forbidden) -> None:
         super().__init__(str(refusal))
@@ -121,7 +121,7 @@ class DocumentHandler(Protocol):
     """Serves a group of non-resource paths: discovery, OpenAPI, health, version."""
 
     def answer(self, request: Request) -> Answer | None:
-        """Return the answer, or None if another handler has the path. May raise ApiError."""
+        """Return the response, or None if another handler serves the path. May raise ApiError."""
 
 
 #: A double slash here misses all upstream routes; upstream ignores some later in the path.
@@ -142,7 +142,7 @@ class NonResourcePaths:
         self._documents: list[DocumentHandler] = []
 
     def add(self, *documents: DocumentHandler) -> None:
-        """Add documents. Documents that were added earlier answer first."""
+        """Add a document handler. Handlers that were added earlier take precedence."""
         self._documents += documents
 
     async def answer(self, request: Request) -> Answer:
@@ -166,7 +166,7 @@ Delegate = Callable[[Request, User, str], Awaitable[Reply] | None]
 
 
 class Pipeline:
-    """Answers requests. It raises nothing but cancellation."""
+    """The pipeline that handles all requests. It raises only CancelledError."""
 
     def __init__(self, services: ServerServices, operation: Operation, paths: NonResourcePaths, delegate: Delegate) -> None:
         """
@@ -305,7 +305,7 @@ class Pipeline:
 
 
 def _unclear(request: Request) -> Answer:
-    """Return upstream's answer to a path that ends after ``watch`` or ``proxy``."""
+    """Return upstream's response to a path that ends after ``watch`` or ``proxy``."""
     url = request.path + (f"?{request.query_string}" if request.query_string else "")
     reason = f'Internal Server Error: "{url}": failed to create RequestInfo: unable to determine kind and namespace from url, {url}\n'
     return text(reason.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"), 500)

@@ -157,7 +157,7 @@ _CONTINUE_TOO_OLD = (
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a list at ``revision``. ``remaining`` is None if unknown, because of a selector."""
+    """A page of a list at ``revision``. ``remaining`` is the number of further items, or None if a selector makes it unknown."""
 
     items: list[KeyValue]
     revision: int

@@ -1,4 +1,4 @@
-"""Edits kubeconfig files. Each change goes to the file that contains the entry; unknown fields stay.
+"""Editing of kubeconfig files. Each change is written to the file that contains the entry, and unknown fields stay.
 
 Source: client-go tools/clientcmd/config.go (ModifyConfig) and ``kubectl config``.
 """
@@ -430,7 +430,7 @@ def _items(config: Kubeconfig, section: str) -> dict[str, tuple[JSONObject, Path
 
 
 def _beside(path: str | Path | None, kubeconfig: Path) -> str:
-    """Return a path relative to the kubeconfig if it is in or below its folder, so that the folder can be moved; else absolute."""
+    """Return a path relative to the kubeconfig if it is below its folder, so that the folder can be moved, or else an absolute path."""
     if not path:
         return ""
     absolute, base = Path(path).absolute(), kubeconfig.absolute().parent

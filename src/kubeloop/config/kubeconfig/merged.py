@@ -54,7 +54,7 @@ class KubeconfigFiles(NamedTuple):
 
 
 def kubeconfig_files(path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> KubeconfigFiles:
-    """Return ``path`` alone; else the list in ``KUBECONFIG``, without duplicates; else ``~/.kube/config``."""
+    """Return the files to read: ``path`` if set, or else the list in ``KUBECONFIG`` without duplicates, or else ``~/.kube/config``."""
     if path is not None:
         return KubeconfigFiles((Path(path).expanduser(),), "argument")
     if listed := (os.environ if environ is None else environ).get("KUBECONFIG", ""):
@@ -63,7 +63,9 @@ def kubeconfig_files(path: str | os.PathLike[str] | None = None, environ: Mappin
 
 
 class Kubeconfig:
-    """Merged kubeconfig files. The first file with an entry of a name provides the whole entry; the same for ``current-context``.
+    """Merged kubeconfig files. The first file with an entry of some name provides the whole entry.
+
+    Likewise, the first file with a ``current-context`` provides it.
 
     >>> kubeconfig = Kubeconfig.read()
     >>> kubeconfig.current_context in kubeconfig.contexts

@@ -178,7 +178,9 @@ class ExecRequest(msgspec.Struct, frozen=True, kw_only=True):
         return cls(api_version=info.api_version, interactive=info.spec.interactive, cluster=config, settings=cluster.config)
 
     def answer(self, *, token: str = "", certificate: tuple[bytes, bytes] | None = None, expires: datetime | None = None) -> str:
-        """Return the only text to print: a token, or PEM chain and key, or both. Without ``expires`` clients use it until it is refused.
+        """Return the text that the plugin must print: a token, or PEM chain and key, or both.
+
+        Without ``expires``, clients use the credential until the server rejects it.
 
         Raises:
             ValueError: There is no credential, or ``expires`` has no time zone.

@@ -37,7 +37,7 @@ class PluginFigures:
             self._validity[source] = found
 
     def soonest_expiry(self) -> datetime | None:
-        """Return when the first of the present certificates expires, or None if there is none."""
+        """Return the earliest expiry of all current certificates, or None if there are none."""
         return min((end for _, end in list(self._validity.values())), default=None)
 
 

@@ -30,7 +30,7 @@ _LAST_WORDS = 2.0
 
 
 class Ended(NamedTuple):
-    """The result of a run. ``complaint`` is the end of stderr, without control characters."""
+    """The result of a plugin run. ``complaint`` is the end of stderr, without control characters."""
 
     status: int
     output: bytes
@@ -172,7 +172,7 @@ class PluginSource:
         self._hints: list[float] = []
 
     async def credential(self, plugin: ExecPlugin, config: ClusterConfig, clock: Clock) -> ExecCredential:
-        """Return the cached credential if it has not expired, else a new one.
+        """Return the cached credential if it has not expired, or else run the plugin for a new one.
 
         Raises:
             ConfigError: The plugin must not run, is not installed, failed, timed out, or printed something else.
@@ -200,7 +200,7 @@ class PluginSource:
             return made
 
     def refused(self, credential: ExecCredential, started: float | None) -> None:
-        """Handle a 401 for a request sent at ``started`` with this credential: do not use it again."""
+        """Handle a 401 for a request that was sent at ``started`` with this credential. The credential is not used again."""
         kept = self._credential
         if kept is None or kept != credential or (started is not None and self._obtained > started):
             return  # renewed meanwhile

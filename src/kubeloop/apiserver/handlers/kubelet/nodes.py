@@ -74,7 +74,9 @@ _SIMULATED = "kubeloop://"
 
 @dataclass(frozen=True, slots=True)
 class Kubelet:
-    """The address of a kubelet. ``websockets``: it accepts the WebSocket protocols that the server otherwise translates."""
+    """The address of a kubelet.
+
+    ``websockets`` says whether it accepts the WebSocket protocols; if not, the server translates them to SPDY."""
 
     host: str
     port: int

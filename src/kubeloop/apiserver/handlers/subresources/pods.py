@@ -1,4 +1,4 @@
-"""Pods: ``/binding``, and functions for subresources that receive an object of another kind."""
+"""The subresource ``/binding`` of pods, and functions for subresources that receive an object of another kind."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ BINDING = GroupVersionKind("", "v1", "Binding")
 
 
 async def bind(scope: RequestScope) -> Answer:
-    """Assign a pod to a node. This is possible once."""
+    """Assign a pod to a node. A pod can be assigned only once."""
     options = write_options(scope.request, "CreateOptions")
     binding = await decode_posted(scope, BINDING, options)
     name = metadata_of(binding).get("name") or ""
