@@ -63,7 +63,10 @@ class DeclaredType:
 
 
 def declare(schema: TypeSchema, *, is_root: bool, name: str = SELF_TYPE) -> DeclaredType | None:
-    """Return the declared type of a schema; None where CEL has none. ``is_root``: an object with apiVersion, kind and metadata."""
+    """Return the declared type of a schema, or None if CEL has no such type.
+
+    ``is_root`` says that the schema describes an object with apiVersion, kind and metadata.
+    """
     if schema.int_or_string:
         return DeclaredType(types.DYN, 1, MOST_BYTES - 2 if schema.max_length is None else max(schema.max_length, 0) * 4)
     if is_root:

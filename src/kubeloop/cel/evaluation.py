@@ -395,7 +395,7 @@ def _list(steps: list[Step], optional: frozenset[int]) -> Step:
 
 
 def _function(function: Function, args: list[Step], chosen: Sequence[str]) -> Step:
-    """Return the step that calls a function. ``chosen`` are the overloads that the type checker left; at run time the values select one."""
+    """Return the step that calls a function. ``chosen`` are the overloads that the type checker accepts; the values select one of them."""
     name = function.name
     among = [one for one in function.overloads if one.id in chosen]
     found: dict[Any, tuple[Overload, CallCost | None]] = {}

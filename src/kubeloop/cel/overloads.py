@@ -132,7 +132,7 @@ def function(
 
 
 def member(name: str, signature: str, identifier: str) -> Callable[[F], F]:
-    """Register a function that is called on its first argument; else as ``function``."""
+    """Register a function that is called on its first argument (``a.f(b)``). See ``function`` for everything else."""
     return function(name, signature, identifier, member=True)
 
 

@@ -345,7 +345,7 @@ def kind_of(python: type) -> str:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Compare by CEL's ``==``: numbers by value whatever their type, NaN never, values of different types never."""
+    """Compare by CEL's ``==``: numbers are equal by value regardless of type; NaN and values of different types are never equal."""
     kind, against = type(left), type(right)
     if kind is str:
         return against is str and left == right

@@ -35,7 +35,7 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources):
     []
 
     Namespaces
-        ``namespace=None`` means the namespace of the object, else that of the configuration (``client.namespace``), in every method.
+        In every method ``namespace=None`` means the namespace of the object, or else that of the configuration (``client.namespace``).
         Lists, watches and informers of all namespaces require ``namespace=ALL_NAMESPACES``. ``in_namespace`` returns a client that is
         limited to one namespace.
 

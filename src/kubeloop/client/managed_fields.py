@@ -1,4 +1,4 @@
-"""Field ownership seen from a client: extracts the fields of one manager, and moves fields from updates to server-side apply."""
+"""Functions of a client for field ownership: extract the fields of one manager, and move fields from updates to server-side apply."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def extract(obj: R, field_manager: str, *, subresource: str = "") -> R:
     """Return an object with only the fields that ``field_manager`` owns by server-side apply, and with name and namespace.
 
     Guarantees
-        Applying the unchanged result changes nothing; applying it without one of its fields gives up that field.
+        Applying the unchanged result changes nothing. Applying it without one of its fields gives up the ownership of that field.
         The result includes owned fields that the models do not know.
 
     Raises:

@@ -45,7 +45,7 @@ class ResourceMapping(msgspec.Struct, frozen=True):
         return self.gvk.kind
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """Return the path of one object, or of many: of one namespace, or of all namespaces without ``namespace``.
+        """Return the path of one object, or of all objects in a namespace, or of all objects if ``namespace`` is not set.
 
         Raises:
             ValueError: A name or namespace that would lead to another path, a namespace for a cluster-scoped kind, or no namespace for one
@@ -239,7 +239,7 @@ class Mapper:
 
     @property
     def fresh(self) -> bool:
-        """True if this client requested the cached resources, False if they come from a file."""
+        """Whether this client requested the cached resources itself. False: they come from a file."""
         return self._kept is not None and self._kept.fresh
 
     def forget(self) -> None:

@@ -84,7 +84,7 @@ class Watch(Generic[R]):
         Without ``resource_version`` the existing objects come first, as ADDED.
         The watch continues until the caller leaves; with ``timeout`` the iteration ends after that many seconds.
         With ``on_expired="relist"``: if the server no longer has the version, the watch lists again and yields the differences. Objects
-        that disappeared meanwhile come as DELETED with their last known state. Intermediate states are missing then.
+        that were deleted in between come as DELETED with their last known state. Intermediate states are then missing.
 
     Raises, from ``async for``
         Expired: the server no longer has the version; list again. Not with ``on_expired="relist"``.

@@ -131,7 +131,7 @@ class WriteListeners:
 
     @staticmethod
     def now() -> float:
-        """Return the time for ``Write.sent``: from the process' own clock, because it only orders writes and watch events."""
+        """Return the time for ``Write.sent``. It is from the clock of this process, because it only orders writes and watch events."""
         return time.perf_counter()
 
     def stored(self, mapping: ResourceMapping, verb: Verb, obj: Resource, sent: float | None = None) -> None:
@@ -173,7 +173,7 @@ class WriteListeners:
                 self._log_failure(listener, write, error)
 
     def _log_failure(self, listener: Listener, write: Write, error: Exception) -> None:
-        """Log the first failure, and each of another kind, with its traceback; log repeated failures in one line with their count."""
+        """Log the first failure, and each different one, with its traceback. Repeated failures are logged in one line with their count."""
         count = self._counts[id(listener)] = self._counts.get(id(listener), 0) + 1
         trace = self._failures.failed(id(listener), error)
         again = f" ({type(error).__name__}); it has failed {count} times" if count > 1 else ""

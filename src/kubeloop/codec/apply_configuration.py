@@ -64,7 +64,9 @@ def set_fields(obj: msgspec.Struct) -> dict[str, Any]:
 
 
 def document_changes(obj: Resource) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return two trees: the one ``obj`` (also a part of an object) was read from, and its present one. None if it was made here.
+    """Return two trees: the document that ``obj`` was read from, and its current state. Return None if it was not read but constructed.
+
+    ``obj`` may be a part of an object.
 
     Two equal trees mean that nothing was changed.
     """

@@ -1,4 +1,4 @@
-"""Finds values that cannot be sent, before they are sent, and names the field: wrong types, and values that JSON cannot express.
+"""A check before sending: it finds wrong types and values that JSON cannot express, and names the field.
 
 Models accept any value when they are built (checking each assignment would cost every reader); this check runs before sending.
 """

@@ -191,7 +191,7 @@ def _read(decoder: msgspec.json.Decoder[T], document: bytes, what: str) -> T:
 
 
 def _no_json(what: str, document: bytes, error: Exception) -> str:
-    """Describe a document that is not JSON, mostly a proxy.s page. A text that begins as an object is hidden: it may be a Secret."""
+    """Describe a document that is not JSON, mostly a proxy's error page. A text that begins as an object is hidden: it may be a Secret."""
     text = f"{what}: the body is not JSON: {error}"
     begin = document[:200].lstrip()
     if not begin:

@@ -39,7 +39,10 @@ class ManagedFieldsStripper:
         self._openings = (b'{"metadata":{', *(opening + b'"metadata":{' for opening in openings))
 
     def apply(self, managed_fields: Raw, document: Buffer, named: bool) -> bytes:
-        """Return the document without them. ``managed_fields``: decoded from this document. ``named``: it has kind and apiVersion."""
+        """Return the document without managedFields.
+
+        ``managed_fields`` is their value, decoded from this document. ``named`` says whether the document has kind and apiVersion.
+        """
         whole = bytes(document)
         value = memoryview(managed_fields)
         at = whole.find(_KEY)

@@ -25,7 +25,9 @@ class ValueForm(enum.Enum):
 
 
 class Shape(msgspec.Struct):
-    """One type. ``loose``: equality of Python values is not enough (1 == True); ``micro``: a MicroTime is somewhere inside.
+    """The shape of a type.
+
+    ``loose``: equality of Python values is not sufficient (1 == True); ``micro``: a MicroTime is somewhere inside.
 
     ``union``: one of several structs, which only the strict decoder can resolve; ``int_or_string``: an int that may be a string;
     ``none``: an item may be None.

@@ -49,7 +49,7 @@ def yaml_of(obj: Model, *, managed_fields: bool) -> str:
 
 
 def from_yaml(cls: type[M], text: str | bytes) -> M:
-    """Build an object from YAML. Raises DecodeError: not YAML, not exactly one document, or as ``from_tree``."""
+    """Build an object from YAML. Raises DecodeError if the text is not exactly one YAML document, and for the errors of ``from_tree``."""
     from kubeloop.codec.yaml import read_yaml
 
     found = read_yaml(text)

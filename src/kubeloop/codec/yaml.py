@@ -185,7 +185,7 @@ def _name_of(value: Any) -> str:
 def write_yaml(*objects: dict[str, Any], sort_keys: bool = False, width: int = 10**9) -> str:
     """Write one document for each tree, keys in the trees' order or sorted, lists not indented, as kubectl prints them.
 
-    ``width``: longer texts are folded at spaces.
+    ``width`` is the line length beyond which texts are folded at spaces.
 
     Raises:
         NestedTooDeeply: A tree has more levels than PyYAML can walk (about 250).

@@ -28,7 +28,7 @@ _HISTORY = 10
 
 @dataclass(slots=True)
 class _Rollout:
-    """A snapshot of a Deployment and its ReplicaSets; updated as they are changed."""
+    """A snapshot of a Deployment and its ReplicaSets, which the controller updates when it changes them."""
 
     deployment: Deployment
     bounds: Bounds
@@ -52,7 +52,7 @@ class DeploymentController(
     workers=5,
     name="deployment-controller",
 ):
-    """Creates and scales ReplicaSets; writes status and revision.
+    """The controller of Deployments: creates and scales their ReplicaSets, and writes status and revision.
 
     A stale cache does no harm: every write carries the version that the decision was based on, and a ReplicaSet's name follows from its
     template.

@@ -1,4 +1,4 @@
-"""The status that a simulated kubelet gives a pod: what its containers do at a moment, and the phase and conditions that follow. No I/O.
+"""Computation of the status that a simulated kubelet reports: container states at a moment, and the resulting phase and conditions.
 
 Source: Kubernetes pkg/kubelet/kubelet_pods.go (getPhase, convertToAPIContainerStatuses), pkg/kubelet/status/generate.go.
 """
@@ -229,7 +229,7 @@ def _crashed(pod: JSONObject, container: JSONObject, started: str, ended: str, c
 
 
 def _stopped(status: JSONObject, now: datetime, *, code: int) -> JSONObject:
-    """Return the status of a container after it was asked to end; an ended container, or one never started, keeps its status."""
+    """Return the status of a container that was told to stop. The status of a container that has ended or never started stays."""
     started = (status["state"].get("running") or {}).get("startedAt")
     if started is None:
         return status

@@ -24,7 +24,7 @@ from kubeloop.meta import IntOrString
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The limits of a rollout around ``replicas``: how many more pods at once, how many unavailable."""
+    """The limits of a rollout: the maximum number of pods above ``replicas``, and of unavailable pods."""
 
     replicas: int
     surge: int

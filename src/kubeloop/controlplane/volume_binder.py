@@ -254,7 +254,7 @@ class PersistentVolumeBinder(
         return result is not None and class_facts(result).delayed
 
     def _default_class(self) -> str:
-        """Return the name of the newest default class; "" without one."""
+        """Return the name of the newest default class, or "" if there is none."""
         marked = [
             one for one in self.lister(StorageClass).each() if any(one.metadata.annotations.get(key) == "true" for key in _DEFAULT_CLASS)
         ]
@@ -316,7 +316,7 @@ class PersistentVolumeBinder(
             self.events.warning(volume, reason, message)
 
     async def _find_volume(self, name: str) -> PersistentVolume | None:
-        """Return a volume; what the cache lacks is read from the server, as a claim that is Lost by mistake alarms people."""
+        """Return a volume. One that the cache lacks is read from the server, so that no claim becomes Lost by mistake."""
         result = self.lister(PersistentVolume).get(name)
         if result is not None:
             return result

@@ -1,4 +1,4 @@
-"""Matches of claims, volumes and nodes: which volume a claim gets, and which volumes a pod binds on a node. No I/O.
+"""Matching of claims, volumes and nodes: it selects the volume of a claim, and the volumes that a pod binds on a node. No I/O.
 
 The scheduler and the binder of volumes decide by the same functions, so that neither undoes what the other has done.
 Source: Kubernetes component-helpers storage/volume/pv_helpers.go, pkg/controller/volume/persistentvolume/index.go,

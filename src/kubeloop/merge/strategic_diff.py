@@ -27,7 +27,7 @@ class StrategicDiff(NamedTuple):
 
 
 def create_strategic_patch(old: JSONObject, new: JSONObject, schema: TypeSchema, schemas: Schemas) -> StrategicDiff:
-    """Return the patch that turns ``old`` into ``new``; empty if they are equal.
+    """Return the patch that turns ``old`` into ``new``, or an empty object if they are equal.
 
         Guarantees
             ``strategic_merge(old, patch)`` equals ``new`` if no object in ``new`` has a null member that ``old`` has not.

@@ -46,7 +46,7 @@ def user_frame(error: BaseException) -> TracebackType | None:
 def shortened(error: KubeloopError) -> KubeloopError:
     """Return the error with only user frames in its traceback, so that callers of a long-running method see their own line.
 
-    An error that passed through no user frame below has no traceback then; its text says what happened.
+    An error that did not pass through a user frame below has no traceback; its message describes the failure.
     """
     frames = []
     trace = error.__traceback__

@@ -120,7 +120,7 @@ def _is_int64(value: int) -> bool:
 
 
 def aggregate(errors: list[FieldError]) -> str:
-    """Format one fault as it is, several in brackets, equal ones once (k8s.io/apimachinery pkg/util/errors)."""
+    """Join error messages: one is unchanged, several are in brackets, equal ones appear once (k8s.io/apimachinery pkg/util/errors)."""
     texts = list(dict.fromkeys(map(str, errors)))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 

@@ -138,7 +138,7 @@ def carry_source(obj: Resource, twin: Resource) -> None:
 
 
 def source_of(obj: Resource) -> DocumentSource | None:
-    """Return the source that ``obj`` was read from; None for an object made here.
+    """Return the source that ``obj`` was read from, or None for an object that was constructed in this program.
 
     A copy made by ``msgspec.structs.replace`` is recognised by its metadata, which must still have the same name and version.
     """

@@ -116,7 +116,7 @@ def _place(namespace: object, name: object) -> str:
 
 
 def _name(given: object) -> str:
-    """Return a kind or a name as it is; "" for anything else."""
+    """Return a kind or name unchanged, or "" for any other value."""
     return str(given) if isinstance(given, str) and len(given) <= _LONGEST_NAME and given.isprintable() else ""
 
 

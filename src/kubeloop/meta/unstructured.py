@@ -30,7 +30,8 @@ class Unstructured(Resource):
         The same arguments give the same class, so that informers and mappings are shared.
 
     Not guaranteed
-        The identity of ``obj["metadata"]`` or of lists inside ``obj.metadata`` after changes made on the other side: read them again.
+        After a change through one view, references to ``obj["metadata"]`` or to lists inside ``obj.metadata`` are outdated: read them
+        again.
     """
 
     content: dict[str, Any] = msgspec.field(default_factory=dict)

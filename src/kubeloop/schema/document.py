@@ -191,7 +191,7 @@ def _read(name: str) -> bytes:
 
 @cache
 def builtin() -> Schemas:
-    """Return the schemas of Kubernetes' own kinds; read once per process."""
+    """Return the schemas of the built-in kinds. They are read once per process."""
     return Schemas.decode(_read(DOCUMENT))
 
 

@@ -37,7 +37,7 @@ async def wait_all(*futures: asyncio.Future[Any] | None) -> None:
 
 
 async def wait_within(clock: Clock, seconds: float | None, *futures: asyncio.Future[Any]) -> bool:
-    """Wait until all futures are done, for ``seconds`` at most (None: without a limit). Nothing is cancelled.
+    """Wait until all futures are done, but at most ``seconds`` (None: no limit). The futures are not cancelled.
 
     Returns:
         Whether all of them are done.
@@ -128,7 +128,7 @@ async def end_tasks(
 
 
 async def close_all(*steps: Callable[[], Awaitable[object]]) -> None:
-    """Run every step in order, whatever the steps before it raise.
+    """Run every step in order, even if earlier steps raise.
 
     A cancellation of the caller interrupts the step that runs, which must leave its part closed all the same; the others follow.
 

@@ -112,7 +112,7 @@ class Supervisor:
         After ``stop``, none of the tasks runs. The caller's own cancellation passes through.
 
     Not guaranteed:
-        The restart of a task that returns: it is done.
+        A task that returns is done, and is not restarted.
 
     Example:
         >>> async with Supervisor(clock, logger) as tasks:

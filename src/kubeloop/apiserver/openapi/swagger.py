@@ -68,7 +68,7 @@ def _merge(merged: JSONObject, document: JSONObject, path: str) -> None:
 
 
 def _free(taken: JSONObject, name: str, tree: Any) -> str:
-    """Return a name for ``tree``: one that is unused or already refers to an equal tree."""
+    """Return a name for ``tree`` that is unused or already refers to an equal tree."""
     shown, number = name, 1
     while shown in taken and _bare(taken[shown]) != _bare(tree):
         number += 1

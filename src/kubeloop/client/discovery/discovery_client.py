@@ -1,4 +1,4 @@
-"""Asks a server for its resources: by aggregated discovery if the server supports it, else by one document per group version."""
+"""Requests the resources of a server: by aggregated discovery if the server supports it, or else by one document per group version."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ _AT_ONCE = 20
 
 
 async def discover(transport: Transport) -> Discovered:
-    """Request all resources: two requests with aggregated discovery, else one request per group version.
+    """Request all resources: by two requests with aggregated discovery, or else by one request per group version.
 
     A server without /api is accepted (it serves only extensions); a server without /apis is an error.
 

@@ -146,7 +146,7 @@ class CachedDiscovery:
 
     @property
     def fresh(self) -> bool:
-        """True if this client requested the cached resources, False if they come from a file."""
+        """Whether this client requested the cached resources itself. False: they come from a file."""
         return self._answered > 0 and self._known is not None
 
     @property
@@ -164,7 +164,7 @@ class CachedDiscovery:
         return self._known
 
     async def current(self) -> Discovered:
-        """Return the resources from memory, else from the file, else from the server.
+        """Return the resources from memory, or else from the file, or else from the server.
 
         Raises:
             ApiError, TransportError, DecodeError: See ``discover``.

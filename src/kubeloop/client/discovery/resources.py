@@ -34,7 +34,7 @@ class Failure(msgspec.Struct, frozen=True):
     >>> Failure(GroupVersion("metrics.k8s.io", "v1beta1"), "503 ServiceUnavailable", again=True).again
     True
 
-    ``again``: another request may succeed (429, 5xx, no response). ``absent``: the server says that it serves nothing there.
+    ``again`` says that another request may succeed (429, 5xx, no response). ``absent`` says that the server does not serve it.
     """
 
     group_version: GroupVersion
@@ -128,7 +128,7 @@ def ambiguity_warning(word: str, found: tuple[ApiResource, ...]) -> str:
 
 
 def _readings(word: str, *, lower: bool = True) -> Iterator[tuple[str, str | None, str | None]]:
-    """Yield name, version and group (None: any) for both readings of a word: RESOURCE.VERSION.GROUP, then RESOURCE.GROUP."""
+    """Yield both interpretations of a word, RESOURCE.VERSION.GROUP and RESOURCE.GROUP, as name, version and group. None means any."""
     name, dot, rest = word.partition(".")
     name = name.lower() if lower else name
     version, second, group = rest.partition(".")

@@ -1,4 +1,4 @@
-"""The channels of a running command: input, output, errors, result, window size; in WebSocket messages or SPDY streams.
+"""The channels of a running command (input, output, errors, result, window size), carried by WebSocket messages or SPDY streams.
 
 Source: KEP-4006; k8s.io/apimachinery pkg/util/remotecommand; client-go tools/remotecommand (v4, v5, fallback).
 """
@@ -153,7 +153,7 @@ class StreamChannels:
 async def open_channels(
     transport: Transport, path: str, query: Query, wanted: Sequence[StreamChannel], clock: Clock, where: str, *, ends_input: bool
 ) -> AsyncIterator[Channels]:
-    """Request a command and open its channels, by WebSocket; if that is refused, once by SPDY (client-go's fallback).
+    """Request a command and open its channels over WebSocket, or over SPDY if the WebSocket is refused (client-go's fallback).
 
     Args:
         transport: The connection to the API server.

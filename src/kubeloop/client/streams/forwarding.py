@@ -71,9 +71,9 @@ class PortForward:
         and stored in ``last_error``; other connections continue.
 
     Not guaranteed
-        That one connection does not delay another: all share one connection to the server, which has no flow control per connection. A
-        reader that stops for more than 1 MiB stops all of them, as with kubectl.
-        A reconnection to the server: ``wait`` raises when the connection is lost. Then create another forward.
+        Connections may delay each other: all share one connection to the server, which has no flow control per connection. A
+        reader that leaves more than 1 MiB unread stops all of them, as with kubectl.
+        There is no reconnection to the server: ``wait`` raises when the connection is lost. Then create another forward.
     """
 
     def __init__(self, running: SpdySession, found: TargetPod, where: str) -> None:

@@ -58,7 +58,7 @@ class LineSplitter:
 class ReturnedLines:
     """Remembers the lines of the last seconds, so that a resumed log does not return them again.
 
-    ``whole``: the log was requested from its beginning; otherwise lines that are older than the first line are dropped.
+    ``whole`` says that the log was requested from its beginning; if not, lines that are older than the first line are dropped.
 
     Cost
         About 100 bytes for each line of the last two seconds.

@@ -93,7 +93,8 @@ class Log:
         comes once, and no line that the node still has is missing. The log ends when the container ends.
 
     Not guaranteed
-        Lines that the node deleted (rotation) before they were requested again. Lines without a time, which no kubelet sends.
+        Lines that the node deleted by log rotation before they were requested again are missing. Lines without a time, which kubelets do
+        not send, are not tracked.
     """
 
     def __init__(self, client: Client, pod: Pod, container: str, options: LogOptions) -> None:

@@ -75,7 +75,7 @@ class MergedLogs:
         the pods; with ``follow`` lines come as they are written. A slow reader delays all containers.
 
     Not guaranteed
-        Logs of pods that are created later.
+        Logs of pods that are created later are not included.
     """
 
     def __init__(self, client: Client, sources: LogSources, options: LogOptions) -> None:

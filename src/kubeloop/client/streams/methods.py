@@ -34,8 +34,8 @@ class PodVerbs:
 
     Target
         ``target`` is a pod's name; or ``svc/web``, ``deploy/web``, ``rs/``, ``sts/``, ``ds/``, ``job/``, ``rc/``; or such an object.
-        Of several pods the best one is chosen, as by kubectl. ``container=None`` means the container in the annotation
-        ``kubectl.kubernetes.io/default-container``, else the first.
+        If the target has several pods, the best one is chosen, as by kubectl. ``container=None`` means the container in the annotation
+        ``kubectl.kubernetes.io/default-container``, or else the first container.
 
     Raises
         ``ApiError``: the server or the pod's node refused. ``StreamError`` and its subclasses (``kubeloop.client.streams``): pod, container

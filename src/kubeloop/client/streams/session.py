@@ -114,11 +114,12 @@ class ExecSession:
         Output comes in order within ``stdout`` and within ``stderr``. A slow reader delays the command; at most about 1 MiB is buffered
         here.
         The iteration ends only after the command has ended with an exit code; otherwise it raises.
-        Leaving the block closes the connection at once, also on cancellation.
+        Leaving the block, even by a cancellation, closes the connection at once.
 
     Not guaranteed
-        The order between ``stdout`` and ``stderr``.
-        That the command ends with the block: it loses its input and its readers, and most commands end then, but Kubernetes kills none.
+        The order between ``stdout`` and ``stderr`` is not preserved.
+        The command may continue after the block: it loses its input and its readers, so that most commands end, but Kubernetes does not
+        kill it.
     """
 
     def __init__(self, channels: Channels, where: str, wanted: frozenset[StreamChannel]) -> None:

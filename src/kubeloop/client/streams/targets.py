@@ -59,7 +59,8 @@ class TargetPod:
 
 
 async def find_pod(client: Client, target: Target, namespace: str | None, timeout: float = POD_TIMEOUT) -> TargetPod:
-    """Return the pod of a target; of several pods the best: assigned, running, ready, ready for longest, restarted least, oldest.
+    """Return the pod of a target. Of several pods it is the best by these criteria in order: assigned, running, ready, ready for longest,
+    fewest restarts, oldest.
 
     Args:
         client: The client to read with.
@@ -126,7 +127,7 @@ def selector_of(found: Resource) -> Labels:
 
 
 def container_of(pod: Pod, name: str | None) -> Container | EphemeralContainer:
-    """Return a container by name; without a name the pod's default container: from its annotation, else the first.
+    """Return a container by its name. Without a name, return the default container in the pod's annotation, or else the first one.
 
     Raises:
         StreamError: There is no container of that name.
@@ -147,7 +148,7 @@ def container_of(pod: Pod, name: str | None) -> Container | EphemeralContainer:
 
 
 def all_containers(pod: Pod) -> list[Container | EphemeralContainer]:
-    """Return the containers in kubectl's order for logs: in the order in which they run; ephemeral ones last."""
+    """Return the containers in kubectl's order for logs: in the order in which they run, with ephemeral containers last."""
     return [*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers]
 
 
@@ -264,7 +265,7 @@ class PortRequest:
 
 
 def parse_port(spec: PortSpec) -> PortRequest:
-    """Parse a port as kubectl writes it. Raises ValueError: malformed or out of range. TypeError: neither text nor number."""
+    """Parse a port in kubectl's syntax. Raises ValueError if it is malformed or out of range, TypeError if it is not text or a number."""
     if not isinstance(spec, str | int):
         raise TypeError(f'{described(spec)} is no port to forward; write 8080, "8080:80", ":80" or "8080:http"')
     local, colon, remote = str(spec).partition(":")

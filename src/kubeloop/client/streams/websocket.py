@@ -48,7 +48,7 @@ class WebSocket:
         If nothing arrives for ``PONG_DEADLINE`` seconds, not even an answer to pings, reading raises.
 
     Not guaranteed
-        That a dead peer is detected in that time if no task reads: then only TCP detects it.
+        If no task reads, a dead peer is not detected in that time, but only by TCP.
     """
 
     def __init__(self, wire: Upgraded, clock: Clock, where: str, protocol: str = "") -> None:

@@ -24,7 +24,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class Writing(Verbs):
-    """create, update and update_status.
+    """The methods create, update and update_status.
 
     Raises
         ValueError: a field has a value of another type; the text names the field, and nothing was sent.

@@ -128,7 +128,7 @@ class Deleting(Verbs):
         selection: ListOptions | None = None,
         timeout: float | None = None,
     ) -> ObjectList[R]:
-        """Delete all matching objects of ONE namespace (default: ``client.namespace``); all its objects if there is no selector.
+        """Delete the matching objects of ONE namespace (default: ``client.namespace``), or all its objects if there is no selector.
 
         Args:
             kind: The class of the objects.

@@ -238,7 +238,7 @@ def changes_of(obj: Resource, optimistic_lock: bool | None = None, *, merge: boo
 
 
 def _item_by_item(obj: Resource, old: dict[str, Any], new: dict[str, Any]) -> StrategicDiff | None:
-    """Return a strategic merge patch, which uses the keys of lists; None for kinds and fields without a schema here."""
+    """Return a strategic merge patch, which uses the keys of lists, or None if the models have no schema of the kind or field."""
     from kubeloop.merge import PatchError
     from kubeloop.merge.strategic_diff import create_strategic_patch
     from kubeloop.schema import builtin

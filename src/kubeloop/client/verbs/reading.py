@@ -58,7 +58,7 @@ class Reading(Verbs):
         resource_version: str | None = None,
         timeout: float | None = None,
     ) -> PartialObject:
-        """Read the metadata of an object; the server sends nothing else.
+        """Read only the metadata of an object. The server sends nothing else.
 
         Args:
             kind: The class of the object.
@@ -125,7 +125,7 @@ class Reading(Verbs):
         resource_version_match: Match | None = None,
         timeout: float | None = None,
     ) -> ListCall[PartialObject]:
-        """List metadata only; everything else is as for ``list``.
+        """List only the metadata of objects. See ``list`` for everything else.
 
         Args:
             kind: The class of the objects.
@@ -217,7 +217,7 @@ class Reading(Verbs):
         timeout: float | None = None,
         on_expired: Expiry = "raise",
     ) -> Watch[PartialObject]:
-        """Watch metadata only; everything else is as for ``watch``.
+        """Watch only the metadata of objects. See ``watch`` for everything else.
 
         Args:
             kind: The class of the objects.

@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class Waiting(Reading):
-    """wait_for and related methods. ``timeout`` is in seconds and required.
+    """The methods wait_for, wait_ready and other waits. ``timeout`` is in seconds and required.
 
     Raises
         DeadlineError: ``timeout`` passed; the text describes the object's last state, or says that it never existed.

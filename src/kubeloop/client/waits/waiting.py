@@ -199,7 +199,7 @@ async def until(events: AsyncIterator[Event[R]], conditions: tuple[Callable[[Eve
 
 
 async def _states(client: WaitClient, kind: type[R], name: str, namespace: str | None) -> AsyncGenerator[R | None, None]:
-    """Yield the states of one object; None while it does not exist."""
+    """Yield the states of one object, and None while it does not exist."""
     yield None
     async with client.watch(kind, namespace=namespace, field_selector={"metadata.name": name}) as events:
         async for event in events:

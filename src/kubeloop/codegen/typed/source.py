@@ -235,7 +235,7 @@ def _is_list(node: JSONObject) -> bool:
 
 
 def is_known(node: JSONObject) -> bool:
-    """Return whether an inline struct is one of Kubernetes' own."""
+    """Return whether an inline struct equals a struct of Kubernetes itself."""
     return known_struct(node) is not None
 
 

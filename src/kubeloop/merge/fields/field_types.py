@@ -150,7 +150,7 @@ def _reaches_untyped(type_: MergeType) -> bool:
 
 
 def shape(type_: MergeType, value: Any) -> Literal["map", "scalar", "list", ""]:
-    """Return the alternative that a value is treated as; the first one if it fits none."""
+    """Return the alternative of a type that applies to a value, or the first alternative if none fits."""
     if value.__class__ is dict:
         if type_.map is not None:
             return "map"

@@ -65,7 +65,7 @@ M = TypeVar("M", bound=Hashable)
 
 
 class VersionedSet(NamedTuple):
-    """The fields that one manager owns, named as in ``api_version``; ``applied``: by apply, which removes fields it no longer contains."""
+    """The fields that one manager owns, with names as in ``api_version``. ``applied`` says whether it owns them by server-side apply."""
 
     set: FieldSet
     api_version: str
@@ -79,7 +79,7 @@ class Versions(Protocol):
         """Return the type in a version. Raises MissingVersion."""
 
     def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
-        """Convert ``obj`` from its ``apiVersion`` to another version; return it unchanged if it is in that one. Never changes it.
+        """Return ``obj`` in another version, or ``obj`` itself if it already has this version. ``obj`` is not changed.
 
         Raises:
             MissingVersion: The owners of fields in that version are dropped.
@@ -257,7 +257,7 @@ class _Changes:
 
 
 def _others(changes: _Changes, managers: Mapping[M, VersionedSet], manager: M) -> tuple[dict[M, VersionedSet], list[FieldConflict]]:
-    """Return all managers, the others without changed or removed fields; and the conflicts: changed fields that they owned."""
+    """Return all managers and the conflicts. Other managers lose changed and removed fields; changed ones that they owned are conflicts."""
     kept: dict[M, VersionedSet] = {}
     conflicts: list[FieldConflict] = []
     for other, owned in managers.items():
