@@ -68,7 +68,7 @@ class Simulation:
         return self._value(EXIT_CODE, container, 0)
 
     def stop_seconds(self, container: str) -> float:
-        """Return how long a container takes to end when it is asked to."""
+        """Return the seconds that a container needs to end after it was told to stop."""
         return self._value(STOP_SECONDS, container, 0.0)
 
     def passes(self, probe: str, container: str) -> bool:

@@ -316,7 +316,7 @@ class PersistentVolumeBinder(
             self.events.warning(volume, reason, message)
 
     async def _find_volume(self, name: str) -> PersistentVolume | None:
-        """Return a volume. One that the cache lacks is read from the server, so that no claim becomes Lost by mistake."""
+        """Return a volume. If the cache lacks it, it is read from the server, so that no claim becomes Lost by mistake."""
         result = self.lister(PersistentVolume).get(name)
         if result is not None:
             return result

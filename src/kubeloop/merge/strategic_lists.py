@@ -198,7 +198,7 @@ class PatchSchema:
         return child is not None and "retainKeys" in child.patch_strategy.split(",")
 
     def list_field(self, key: str) -> FieldMerge:
-        """Return how the list ``key`` merges; ``schema`` is that of its elements.
+        """Return the merge rule of the list ``key``. Its ``schema`` is the schema of the elements.
 
         Raises:
             PatchError: 500, there is no such field, or it is not a list of scalars or objects.

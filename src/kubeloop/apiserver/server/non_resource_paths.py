@@ -66,7 +66,7 @@ class Health:
             check = self._checks_of(endpoint).get(name)
             if check is None:
                 return not_found_page()
-            # Upstream's way of saying that it is no page is missing here.
+            # Upstream does not send its usual header X-Content-Type-Options for this response.
             return Answer(body=b"ok", content_type=_TEXT) if check() else text(f"internal server error: {name} failed\n", 500)
         excluded = set(request.query.get("exclude", ()))
         lines, failed = [], []

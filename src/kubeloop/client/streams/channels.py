@@ -170,7 +170,7 @@ async def open_channels(
     Raises:
         ApiError: Both protocols were refused. StreamError, TransportError.
     """
-    # v4 cannot end the input of a command that is still writing: who needs that is better served by SPDY, which can.
+    # v4 cannot end the input of a command that is still writing. SPDY can, so callers that need this use SPDY.
     protocols = (V5,) if ends_input else (V5, V4)
     async with AsyncExitStack() as stack:
         channels: Channels

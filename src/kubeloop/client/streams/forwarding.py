@@ -146,7 +146,7 @@ class PortForward:
             port = pod_port(self._found, one.remote)
             local = port if one.local < 0 else one.local
             try:
-                # Serving begins with the server known: who is cancelled meanwhile would leave the port taken.
+                # The server is stored before it starts to serve. Otherwise a cancellation in between would leave the port in use.
                 server = await asyncio.start_server(self._handler(port), address, local, start_serving=False)
                 self._servers.append(server)
                 await server.start_serving()

@@ -187,7 +187,7 @@ class SpdyConnection:
             # The peer may have accepted it, and would hold it for the lifetime of the connection.
             self.give_up(stream)
             raise
-        # An accepted stream may be over by now, with all its data: that is no refusal.
+        # An accepted stream may already have ended, with all its data. That is not a refusal.
         if not taken:
             raise stream.lost or StreamReset("the peer refused the stream")
         return stream
