@@ -1,1 +1,1 @@
-"""The embedded Kubernetes API server: faithful, or it says what it does not implement."""
+"""The embedded Kubernetes API server. It behaves like kube-apiserver, and returns a clear error for what it does not implement."""

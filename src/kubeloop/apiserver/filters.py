@@ -175,12 +175,12 @@ class OperationOptions:
     """Options of the filters. Times are in seconds.
 
     Attributes:
-        auditing: Audit policy and log; None: no audit log.
+        auditing: Audit policy and log. None: there is no audit log.
         flow: Limits of concurrent requests.
-        request_timeout: Time limit of requests that are no streams.
+        request_timeout: Time limit of requests, except streams.
         shutdown_delay: Time from the signal to the end of listening.
         shutdown_grace: Maximum time for running requests at the end.
-        watch_grace: Time over which watches are ended; 0: all at once.
+        watch_grace: Time over which the ends of watches are spread. 0: all watches end at once.
     """
 
     auditing: Auditing | None = None
@@ -203,18 +203,18 @@ class Operation:
         self.flow = FlowControl(self.options.flow, clock)
 
     def start(self) -> None:
-        """Raises ConfigError when the audit log cannot be written."""
+        """Open the audit log. Raises ConfigError if the audit log cannot be written."""
         if self._auditing is not None:
             self._auditing.log.open()
 
     async def watch(self, objects: Objects, cache: WatchCache) -> None:
-        """Follow FlowSchemas and PriorityLevelConfigurations as they are stored. The cache has been started."""
+        """Apply the stored FlowSchemas and PriorityLevelConfigurations, and each later change. The cache has been started."""
         group = f"{ROOT}{FLOW_CONTROL_GROUP}"
         await follow_objects(f"{group}/prioritylevelconfigurations/", self.flow.put_level, objects, cache, wait=True)
         await follow_objects(f"{group}/flowschemas/", self.flow.put_schema, objects, cache, wait=True)
 
     async def stop(self) -> None:
-        """Write the rest of the audit log. The last requests have ended."""
+        """Write the remaining audit events. The caller has waited for the last requests."""
         if self._auditing is not None:
             await self._auditing.log.close()
 
@@ -244,14 +244,14 @@ class Operation:
         scope.in_flight = True
 
     def formed(self, scope: RequestScope, answer: Answer) -> None:
-        """Record the answer before it is encoded."""
+        """Record the response before it is encoded."""
         if scope.authenticated is None and self._auditing is not None and scope.audit is None:
             self._audit(scope, self._auditing)  # rejected before it was authenticated
         if scope.audit is not None:
             scope.audit.answer(answer)
 
     def answered(self, scope: RequestScope, reply: Reply) -> None:
-        """Record the reply that is sent now. The end of a stream is recorded when it closes."""
+        """Record that the reply is sent. The end of a stream is recorded when it closes."""
         if scope.in_flight:
             # When what there is of it has been written, which is work too.
             asyncio.get_running_loop().call_soon(self._leave, scope)
@@ -272,7 +272,7 @@ class Operation:
         reply.close = _both(reply.close, lambda: record.event(COMPLETE, self._clock.wall(), code=code))
 
     def left(self, scope: RequestScope) -> None:
-        """Record that the client closed the connection before the answer."""
+        """Record that the client closed the connection before the response."""
         if scope.in_flight:
             self._leave(scope)
         if (record := self._taken(scope)) is not None:
@@ -282,7 +282,7 @@ class Operation:
 
     @staticmethod
     def _taken(scope: RequestScope) -> AuditEvents | None:
-        """Return the audit record and unlink it from the scope: as a reference cycle, both would outlive a long watch."""
+        """Return the audit record and remove it from the scope. Otherwise a reference cycle would keep both in memory for a long watch."""
         record, scope.audit = scope.audit, None
         return record
 

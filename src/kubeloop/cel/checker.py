@@ -75,7 +75,7 @@ def check(parsed: Parsed, environment: Environment) -> Checked:
     """Type-check an expression.
 
     Raises:
-        CompileError: types do not fit, or a name is not declared; the text lists every fault.
+        CompileError: Types do not fit, or a name is not declared; the text lists every fault.
     """
     checker = _Checker(parsed, environment)
     checker.check(parsed.root)
@@ -259,7 +259,10 @@ class _Checker:
         return types.ERROR if failed else types.BOOL
 
     def _joined(self, before: Type | None, now: Type) -> Type:
-        """Literals may mix types at this point; a later step checks whether that is allowed, once all types are known."""
+        """Return the element type of a literal after one more element.
+
+        Elements of different types are accepted here. A later step, which knows all types, checks whether the mixture is allowed.
+        """
         if before is None:
             return now
         return types.most_general(before, now) if self.bindings.assignable(before, now) else types.DYN

@@ -28,7 +28,7 @@ def check_constants(checked: Checked) -> None:
     """Check the constant arguments of conversions and of regular expressions.
 
     Raises:
-        InstantiationError: a constant conversion or pattern always fails.
+        InstantiationError: A constant conversion or pattern always fails.
     """
     try:
         _fold(checked.root)
@@ -76,7 +76,7 @@ def check_literals(checked: Checked) -> None:
     """Check the literals of an expression.
 
     Raises:
-        CompileError: some constants are invalid; the text names each.
+        CompileError: Some constants are invalid; the message names each.
     """
     positions = checked.parsed.positions
     issues = [Issue(positions.get(node.id, 0), text) for node, text in _faults(checked)]

@@ -22,7 +22,7 @@ Convert = Callable[[Any], Any]
 
 
 def converter(schema: TypeSchema, *, is_root: bool = False) -> Convert | None:
-    """Return a function from JSON values to CEL values; None if values of this schema need no conversion. Null stays null.
+    """Return a function from JSON values to CEL values, or None if values of this schema need no conversion. Null stays null.
 
     The function raises EvalError for a value that the schema does not allow. ``is_root``: an object with apiVersion, kind and metadata.
     """
@@ -88,7 +88,10 @@ def _object(schema: TypeSchema, *, is_root: bool) -> Convert | None:
 
 
 def _fields(names: dict[str, str], changed: dict[str, Convert]) -> Convert:
-    """``names``: the escaped name of each field. Rules cannot reach other fields, which the object may have nevertheless."""
+    """Return the conversion of an object. ``names`` maps each field to its escaped name.
+
+    The object may have other fields; expressions cannot access them.
+    """
     kind = dict if all(name == written for name, written in names.items()) else ObjectFields
 
     def converted(value: Any) -> dict[Any, Any]:

@@ -58,12 +58,15 @@ class DeclaredType:
 
     @property
     def cardinality(self) -> int:
-        """How many of the smallest values fit into a request."""
+        """The maximum number of values of this type in a request: as many as fit if each has the smallest possible size."""
         return MOST_BYTES // (self.least + 1)
 
 
 def declare(schema: TypeSchema, *, is_root: bool, name: str = SELF_TYPE) -> DeclaredType | None:
-    """Return the declared type of a schema; None where CEL has none. ``is_root``: an object with apiVersion, kind and metadata."""
+    """Return the declared type of a schema, or None if CEL has no such type.
+
+    ``is_root`` says that the schema describes an object with apiVersion, kind and metadata.
+    """
     if schema.int_or_string:
         return DeclaredType(types.DYN, 1, MOST_BYTES - 2 if schema.max_length is None else max(schema.max_length, 0) * 4)
     if is_root:
@@ -145,7 +148,7 @@ def _string(schema: TypeSchema) -> DeclaredType:
 
 
 def environment(declared: DeclaredType, *, optional_old: bool = False) -> Environment:
-    """Return the environment of a rule: ``self`` and ``oldSelf``, which is optional if the rule says so."""
+    """Return the environment of a rule, with ``self`` and ``oldSelf``. With ``optional_old``, ``oldSelf`` is an optional value."""
     fields: dict[str, dict[str, Type]] = {}
     _collect(declared, fields)
     old = types.optional_of(declared.type) if optional_old else declared.type

@@ -129,7 +129,7 @@ class _Coster:
         return self.paths.get(node.id, ())
 
     def _known_size(self, path: Path) -> CostRange | None:
-        """As upstream, the first part of a path is ignored, even if it is not a variable."""
+        """Return the known size of the value at a path, or None. As upstream, the first part is ignored, even if it is not a variable."""
         return self.size_of(path) if path else None
 
     def _item_size(self, node: Node) -> CostRange:

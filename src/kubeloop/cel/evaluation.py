@@ -337,7 +337,10 @@ def _not_strictly_false(of: Step) -> Step:
 
 
 def _index(operand: Step, key_of: Step, *, strict: bool) -> Step:
-    """``strict``: the operand is a list with a schema, whose indexes are ints; other lists have doubles and uints as indexes too."""
+    """Return the step that evaluates ``operand[key]``.
+
+    ``strict`` says that the operand is a list with a schema, which only ints can index; doubles and uints can index other lists too.
+    """
 
     def step(scope: Scope, meter: Meter) -> Any:
         value, key = operand(scope, meter), key_of(scope, meter)
@@ -392,7 +395,7 @@ def _list(steps: list[Step], optional: frozenset[int]) -> Step:
 
 
 def _function(function: Function, args: list[Step], chosen: Sequence[str]) -> Step:
-    """``chosen``: the overloads that the checker left; the values decide which one applies."""
+    """Return the step that calls a function. ``chosen`` are the overloads that the type checker accepts; the values select one of them."""
     name = function.name
     among = [one for one in function.overloads if one.id in chosen]
     found: dict[Any, tuple[Overload, CallCost | None]] = {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 class CompileError(ValueError):
-    """The expression does not parse, or its types do not fit. The text names each position with the line and a mark below it."""
+    """The expression does not parse, or its types do not fit. The message names each position with the line and a mark below it."""
 
 
 class InstantiationError(CompileError):

@@ -54,7 +54,7 @@ class Function:
         """Call the overload that accepts these values; for functions that are composed of others.
 
         Raises:
-            EvalError: no overload accepts them, or the call fails.
+            EvalError: No overload accepts them, or the call fails.
         """
         return resolve(self.name, self.overloads, args).call(*args)
 
@@ -63,7 +63,7 @@ def resolve(name: str, overloads: Sequence[Overload], args: tuple[Any, ...]) -> 
     """Return the first overload that accepts these values.
 
     Raises:
-        EvalError: no overload accepts them, which only values typed ``dyn`` can cause.
+        EvalError: No overload accepts them, which only values typed ``dyn`` can cause.
     """
     kinds = tuple(kind_of(type(one)) for one in args)
     for one in overloads:
@@ -132,7 +132,7 @@ def function(
 
 
 def member(name: str, signature: str, identifier: str) -> Callable[[F], F]:
-    """Register a function that is called on its first argument; else as ``function``."""
+    """Register a function that is called on its first argument (``a.f(b)``). See ``function`` for everything else."""
     return function(name, signature, identifier, member=True)
 
 

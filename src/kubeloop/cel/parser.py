@@ -39,7 +39,7 @@ def expand(parsed: Parsed, others: Sequence[Issue] = (), *, bindings: bool = Fal
     """Replace calls of macros in place; those of ``cel.bind`` only with ``bindings``. ``others`` are issues found earlier.
 
     Raises:
-        CompileError: a variable is not a simple name, or two have the same name; or ``others`` is not empty.
+        CompileError: A variable is not a simple name, or two have the same name; or ``others`` is not empty.
     """
     expander = _Expander(parsed, bindings)
     parsed.root = expander.node(parsed.root)
@@ -223,7 +223,7 @@ def _parser() -> Any:
 
 
 def syntax_words(source: str) -> str:
-    """Return cel-go's message for a text with syntax errors; empty if it is not available."""
+    """Return cel-go's message for a text with syntax errors, or an empty text if it is not available."""
     parser = _parser()
     if parser is None:
         return ""
@@ -250,7 +250,7 @@ def parse(source: str, *, bindings: bool = False) -> Parsed:
     """Return the syntax tree of an expression with all of Kubernetes' macros expanded; ``cel.bind`` only with ``bindings``.
 
     Raises:
-        CompileError: the text is not an expression.
+        CompileError: The text is not an expression.
     """
     text = _clean(source)
     if len(text) > _MOST_CHARACTERS:

@@ -105,8 +105,8 @@ class Program:
         """Return the value.
 
         Raises:
-            EvalError: the evaluation failed: ``no such key: a``, ``division by zero`` ...
-            CostExceeded: the evaluation exceeded ``limit``.
+            EvalError: The evaluation failed: ``no such key: a``, ``division by zero`` ...
+            CostExceeded: The evaluation exceeded ``limit``.
         """
         outcome = self.run(values)
         if outcome.error is not None:
@@ -118,8 +118,8 @@ def compile_expression(expression: str, environment: Environment, limit: int = P
     """Parse and type-check an expression.
 
     Raises:
-        CompileError: the expression does not parse or type-check; the text gives position and reason, as Kubernetes does.
-        InstantiationError: the expression is well-typed, but a constant in it always fails.
+        CompileError: The expression does not parse or type-check; the text gives position and reason, as Kubernetes does.
+        InstantiationError: The expression is well-typed, but a constant in it always fails.
     """
     # Functions take tens of milliseconds to load, and few servers and proxies ever compile an expression.
     from kubeloop.cel.checker import check

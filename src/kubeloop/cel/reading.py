@@ -77,8 +77,8 @@ def read(source: str) -> tuple[Parsed, list[Issue]]:
     """Return the tree with unexpanded macros, and issues of words that the grammar allows but CEL does not.
 
     Raises:
-        SyntaxErrorReport: the text has a syntax error.
-        TooDeep: the text nests too deeply.
+        SyntaxErrorReport: The text has a syntax error.
+        TooDeep: The text nests too deeply.
     """
     reader = _Reader(source)
     root = reader.run()
@@ -129,7 +129,7 @@ class _Reader:
         """Skip a superfluous word.
 
         Raises:
-            SyntaxErrorReport: skipping it does not help.
+            SyntaxErrorReport: Skipping it does not help.
         """
         fault = self.fail(*expected)
         if self.word.kind == "end" or self.ahead(1) not in expected:
@@ -138,7 +138,7 @@ class _Reader:
         self.index += 1
 
     def _completes(self) -> bool:
-        """Whether only closing brackets are missing at the end of the text."""
+        """Return whether only closing brackets are missing at the end of the text."""
         if self.word.kind != "end" or [one.kind for one in self.frames[:-1]] != ["start"]:
             return False
         return self.frames[-1].kind in _CLOSED_AT_ONCE or self.words[self.index - 1].kind == ","

@@ -52,7 +52,7 @@ class Meter:
         """Add to the cost of the evaluation.
 
         Raises:
-            CostExceeded: the limit is exceeded.
+            CostExceeded: The limit is exceeded.
         """
         self.cost += cost
         if self.cost > self.limit:
@@ -120,7 +120,7 @@ _SETS: Final = {"list_sets_contains_list": 1, "list_sets_intersects_list": 1, "l
 
 @cache
 def call_cost(function: str, overload: str) -> CallCost | None:
-    """Return the function that computes a call's cost beyond its arguments'; None if it costs 1."""
+    """Return the function that computes a call's cost beyond its arguments', or None if it costs 1."""
     if overload in _SETS:
         factor = _SETS[overload]
         return lambda args, _: 1 + len(args[0]) * len(args[1]) * factor

@@ -16,7 +16,7 @@ _UNUSED: Final = "#unused"
 
 
 class BadMacro(Exception):
-    """A macro call cannot be expanded; names the faulty node."""
+    """A macro call cannot be expanded. The exception holds the faulty node."""
 
     def __init__(self, node: Node, text: str) -> None:
         super().__init__(text)
@@ -31,10 +31,10 @@ class StandardMacros:
     new: Callable[[Node], int]
 
     def expanded(self, node: CallNode) -> Node:
-        """Return the expansion of the call, or the call itself if it is no macro.
+        """Return the expansion of the call, or the call itself if it is not a macro.
 
         Raises:
-            BadMacro: the call cannot be expanded.
+            BadMacro: The call cannot be expanded.
         """
         target, count = node.target, len(node.args)
         if target is None:

@@ -173,7 +173,7 @@ def room_for(source: str) -> Iterator[None]:
 
 
 def is_too_deep(root: Node) -> bool:
-    """Whether more than 250 operators, selections and member calls are nested."""
+    """Return whether more than 250 operators, selections and member calls are nested."""
     left = [(root, 0)]
     while left:
         node, depth = left.pop()

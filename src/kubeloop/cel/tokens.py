@@ -105,7 +105,7 @@ _NAMES: Final = {
 
 
 class SyntaxErrorReport(Exception):
-    """The text is not an expression, and parsing cannot continue; ``issues`` are the faults found so far."""
+    """The text is not an expression, and parsing cannot continue. ``issues`` are the errors up to this point."""
 
     def __init__(self, issues: list[Issue]) -> None:
         super().__init__(issues[-1].text)
@@ -151,7 +151,7 @@ def text_of(literal: str) -> str:
     """Parse a string literal.
 
     Raises:
-        ValueError: an escape stands for no character.
+        ValueError: An escape stands for no character.
     """
     content, raw = _content(literal)
     return content if raw else _ESCAPE_SEQUENCE.sub(_character, content)
@@ -161,7 +161,7 @@ def bytes_of(literal: str) -> bytes:
     """Parse a byte literal without its ``b``; characters are written in UTF-8, escapes stand for bytes.
 
     Raises:
-        ValueError: an escape stands for no byte.
+        ValueError: An escape stands for no byte.
     """
     content, raw = _content(literal)
     if raw:
@@ -208,7 +208,7 @@ def integer_of(text: str, minimum: int, maximum: int) -> int:
     """Parse an integer literal.
 
     Raises:
-        ValueError: the number is not between ``minimum`` and ``maximum``.
+        ValueError: The number is not between ``minimum`` and ``maximum``.
     """
     sign = -1 if text.startswith("-") else 1
     digits = text.removeprefix("-")
@@ -224,7 +224,7 @@ def double_of(text: str) -> float:
     """Parse a floating-point literal.
 
     Raises:
-        ValueError: the number is too large.
+        ValueError: The number is too large.
     """
     number = float(text)
     if number in (float("inf"), float("-inf")):

@@ -84,12 +84,12 @@ def unwrap_optional(of: Type) -> tuple[Type, bool]:
 
 @dataclass(slots=True)
 class Bindings:
-    """The bindings of type parameters found so far."""
+    """The current bindings of type parameters."""
 
     bound: dict[Type, Type] = field(default_factory=dict)
 
     def assignable(self, source: Type, other: Type) -> bool:
-        """Whether ``source`` is assignable to ``other``; binds type parameters only if it is."""
+        """Return whether ``source`` is assignable to ``other``; binds type parameters only if it is."""
         attempt = Bindings(dict(self.bound))
         if not attempt._fits(source, other):
             return False

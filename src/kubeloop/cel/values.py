@@ -105,7 +105,7 @@ class Amount(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_integer(self) -> bool:
-        """Whether it was written as an integer, whatever its value: 1000m is none, nor is 1Pi."""
+        """Whether the quantity was written as an integer, regardless of its value: ``1000m`` and ``1Pi`` were not."""
         return self.scale is not None and self.scale >= 0 and INT_MIN <= self.quantity.value() <= INT_MAX
 
     def plus(self, other: Amount) -> Amount:
@@ -131,7 +131,7 @@ class Semver(msgspec.Struct, frozen=True):
     build: str = ""
 
     def key(self) -> tuple[Any, ...]:
-        """The sort key of precedence, https://semver.org section 11: a release is above its pre-releases, numbers are below texts."""
+        """Return the sort key of precedence (https://semver.org section 11): releases rank above pre-releases, numbers below texts."""
         identifiers = tuple((0, one, "") if isinstance(one, int) else (1, 0, one) for one in self.pre)
         return self.major, self.minor, self.patch, not self.pre, identifiers
 
@@ -209,7 +209,7 @@ class BoolKey(msgspec.Struct, frozen=True):
 
 
 def is_key(value: Any) -> bool:
-    """Whether a map can have the value as a key."""
+    """Return whether a map can have the value as a key."""
     return value is None or isinstance(value, str | int | float | Timestamp | DurationValue)
 
 
@@ -345,7 +345,7 @@ def kind_of(python: type) -> str:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Compare by CEL's ``==``: numbers by value whatever their type, NaN never, values of different types never."""
+    """Compare by CEL's ``==``: numbers are equal by value regardless of type; NaN and values of different types are never equal."""
     kind, against = type(left), type(right)
     if kind is str:
         return against is str and left == right

@@ -35,7 +35,7 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources):
     []
 
     Namespaces
-        ``namespace=None`` means the namespace of the object, else that of the configuration (``client.namespace``), in every method.
+        In every method ``namespace=None`` means the namespace of the object, or else that of the configuration (``client.namespace``).
         Lists, watches and informers of all namespaces require ``namespace=ALL_NAMESPACES``. ``in_namespace`` returns a client that is
         limited to one namespace.
 
@@ -82,7 +82,7 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources):
             A client without open connections.
 
         Raises:
-            ConfigError: there is no usable configuration.
+            ConfigError: There is no usable configuration.
         """
         return cls(Transport(load_config(kubeconfig, context, overrides=overrides, plugin_policy=plugin_policy)))
 
@@ -116,7 +116,7 @@ class Client(Waiting, Changing, Patching, Applying, Deleting, Subresources):
         affected.
 
         Raises:
-            ValueError: the namespace is invalid.
+            ValueError: The namespace is invalid.
         """
         fault = namespace_error(namespace)
         if fault:

@@ -48,7 +48,7 @@ async def retry_on_conflict(attempt: Callable[[], Awaitable[T]], *, retries: Ret
     """Call ``attempt`` until it does not raise Conflict, at most as often as ``retries`` allow. It must read the object each time.
 
     Raises:
-        Conflict: the last attempt conflicted too. Other errors of ``attempt`` are raised at once.
+        Conflict: The last attempt conflicted too. Other errors of ``attempt`` are raised at once.
     """
     return await retry_on_error(attempt, lambda error: isinstance(error, Conflict), retries=retries, clock=clock)
 
@@ -72,7 +72,7 @@ async def retry_on_error(
         The result of the first successful attempt.
 
     Raises:
-        Exception: the last retriable error after the last attempt; any other error at once.
+        Exception: The last retriable error after the last attempt; any other error at once.
     """
     clock = clock or SystemClock()
     delay = retries.delay

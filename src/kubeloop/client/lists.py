@@ -98,7 +98,7 @@ class ListCall(Generic[R]):
         timeout: float | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """``client.list`` creates it.
+        """Create an instance. Programs call ``client.list`` instead.
 
         Args:
             fetch: Requests one page.

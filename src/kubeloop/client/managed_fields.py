@@ -1,4 +1,4 @@
-"""Field ownership seen from a client: extracts the fields of one manager, and moves fields from updates to server-side apply."""
+"""Functions of a client for field ownership: extract the fields of one manager, and move fields from updates to server-side apply."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def extract(obj: R, field_manager: str, *, subresource: str = "") -> R:
     """Return an object with only the fields that ``field_manager`` owns by server-side apply, and with name and namespace.
 
     Guarantees
-        Applying the unchanged result changes nothing; applying it without one of its fields gives up that field.
+        Applying the unchanged result changes nothing. Applying it without one of its fields gives up the ownership of that field.
         The result includes owned fields that the models do not know.
 
     Raises:
-        ValueError: the object was not read from a server, or has no managedFields (informers remove them).
+        ValueError: The object was not read from a server, or has no managedFields (informers remove them).
     """
     document = document_of(obj)
     managed = obj.metadata.managed_fields
@@ -58,7 +58,7 @@ def extract(obj: R, field_manager: str, *, subresource: str = "") -> R:
 
 
 def is_of(entry: ManagedFieldsEntry, manager: str, operation: str, subresource: str) -> bool:
-    """Whether a managedFields entry belongs to a manager.
+    """Return whether a managedFields entry belongs to a manager.
 
     Args:
         entry: One entry of ``metadata.managedFields``.
@@ -79,7 +79,7 @@ def _named(owned: dict[str, Raw], obj: Resource) -> bytes:
 
 
 def _only(raw: Raw, mine: Tree, other_managers: list[Tree]) -> bytes | None:
-    """Return the owned part of a value; None if the manager owns nothing of it."""
+    """Return the owned part of a value, or None if the manager owns nothing of it."""
     children = {element: below for element, below in mine.items() if element != _SELF}
     if not children:
         # Owned as a whole; unless others own parts of it: then it was empty when it was applied, and they filled it.
@@ -151,7 +151,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def upgrade_patch(obj: Resource, updaters: Collection[str], applier: str, *, subresource: str = "") -> list[dict[str, Any]]:
-    """Return a JSON patch that moves fields from updates to server-side apply; empty if there is nothing to move.
+    """Return a JSON patch that moves fields from updates to server-side apply, or an empty list if there is nothing to move.
 
     Args:
         obj: The object, with managedFields.

@@ -45,10 +45,10 @@ class ResourceMapping(msgspec.Struct, frozen=True):
         return self.gvk.kind
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """Return the path of one object, or of many: of one namespace, or of all namespaces without ``namespace``.
+        """Return the path of one object, or of all objects in a namespace, or of all objects if ``namespace`` is not set.
 
         Raises:
-            ValueError: a name or namespace that would lead to another path, a namespace for a cluster-scoped kind, or no namespace for one
+            ValueError: A name or namespace that would lead to another path, a namespace for a cluster-scoped kind, or no namespace for one
                 object of a namespaced kind.
         """
         parts = [self.gvr.group_version.path]
@@ -79,7 +79,7 @@ def require_text(given: object, argument: str) -> None:
 
 
 def namespace_error(namespace: str) -> str:
-    """Return the reason why a text is not a valid namespace, in Kubernetes' words; empty if it is valid."""
+    """Return the reason why a text is not a valid namespace, in Kubernetes' words, or an empty text if it is valid."""
     require_text(namespace, "namespace")
     if namespace == ALL_NAMESPACES:
         return 'namespace=ALL_NAMESPACES ("*") names no single namespace; only list, watch, until and informers take all namespaces'
@@ -91,7 +91,7 @@ def segment(value: str, what: str) -> str:
     """Return a name unchanged after checking that it is one segment of a path.
 
     Raises:
-        ValueError: it is not exactly one segment (apimachinery pkg/api/validation/path). TypeError: it is not a string.
+        ValueError: It is not exactly one segment (apimachinery pkg/api/validation/path). TypeError: it is not a string.
     """
     require_text(value, what)
     if value in ("", ".", "..") or "/" in value or "%" in value:
@@ -132,8 +132,8 @@ class Mapper:
         """Return the location of the objects of ``cls``.
 
         Raises:
-            UnknownKind: the class names no kind, or the server does not serve it.
-            ApiError, TransportError: the lookup needed discovery, which failed.
+            UnknownKind: The class names no kind, or the server does not serve it.
+            ApiError, TransportError: The lookup needed discovery, which failed.
         """
         known = self._known.get(cls)
         if known is None:
@@ -150,7 +150,7 @@ class Mapper:
         """Return the resource of a kind.
 
         Raises:
-            UnknownKind: the server does not serve it, even after another request.
+            UnknownKind: The server does not serve it, even after another request.
         """
         found, discovered = await self._look(lambda one: _of_kind(one, gvk), gvk.group_version)
         if found is None:
@@ -164,7 +164,7 @@ class Mapper:
         first. A short name of several resources is logged.
 
         Raises:
-            UnknownKind: there is no such resource.
+            UnknownKind: There is no such resource.
         """
         found = await self.find_all(name)
         from kubeloop.client.discovery.resources import ambiguity_warning
@@ -179,7 +179,7 @@ class Mapper:
         """Return all resources with a name as in ``find``, the result of ``find`` first.
 
         Raises:
-            UnknownKind: there is no such resource.
+            UnknownKind: There is no such resource.
         """
         from kubeloop.client.discovery.resources import find_resources
 
@@ -194,7 +194,7 @@ class Mapper:
         Each resource is returned once.
 
         Raises:
-            UnknownKind: there is no such resource.
+            UnknownKind: There is no such resource.
         """
         wanted: dict[ApiResource, None] = {}
         for name in names.split(","):
@@ -239,7 +239,7 @@ class Mapper:
 
     @property
     def fresh(self) -> bool:
-        """True if this client requested the cached resources, False if they come from a file."""
+        """Whether this client requested the cached resources itself. False: they come from a file."""
         return self._kept is not None and self._kept.fresh
 
     def forget(self) -> None:

@@ -151,8 +151,8 @@ class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True):
     Conflict: ...
 
     ``grace_period_seconds`` 0 deletes a pod without waiting for its node. ``uid`` and ``resource_version`` are preconditions: the server
-    answers Conflict if the object has others. ``ignore_store_read_error``: also delete an object that the server can no longer read from
-    its store. No finalizer runs and no dependent is collected; the server accepts it only without other options (KEP-3926).
+    returns Conflict if the object has others. ``ignore_store_read_error`` deletes an object even if the server can no longer read it from
+    its store; finalizers are not run and dependents not collected. The server accepts it only without other options (KEP-3926).
     """
 
     propagation_policy: Propagation | None = None

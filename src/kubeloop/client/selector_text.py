@@ -18,12 +18,12 @@ Fields: TypeAlias = str | Mapping[str, str] | FieldSelector
 
 
 def label_text(labels: Labels | None, argument: str = "label_selector=") -> str | None:
-    """Return a label selector as text; None if it selects everything. ``argument`` names the argument in errors.
+    """Return a label selector as text, or None if it selects everything. ``argument`` names the argument in errors.
 
     Raises:
-        ValueError: it is malformed (in Kubernetes' words), a pair is not a label, or it selects nothing: a URL cannot express that, and
+        ValueError: It is malformed (in Kubernetes' words), a pair is not a label, or it selects nothing: a URL cannot express that, and
             without a selector the request would return everything.
-        TypeError: it is not a selector.
+        TypeError: It is not a selector.
     """
     if labels is None:
         return None
@@ -49,7 +49,7 @@ def field_text(fields: Fields | None, argument: str = "field_selector=") -> str 
     """Return a field selector as text, as ``label_text`` does.
 
     Raises:
-        ValueError: it is malformed, in Kubernetes' words. TypeError: it is not a selector.
+        ValueError: It is malformed, in Kubernetes' words. TypeError: it is not a selector.
     """
     if fields is None:
         return None

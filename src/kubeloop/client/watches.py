@@ -84,7 +84,7 @@ class Watch(Generic[R]):
         Without ``resource_version`` the existing objects come first, as ADDED.
         The watch continues until the caller leaves; with ``timeout`` the iteration ends after that many seconds.
         With ``on_expired="relist"``: if the server no longer has the version, the watch lists again and yields the differences. Objects
-        that disappeared meanwhile come as DELETED with their last known state. Intermediate states are missing then.
+        that were deleted in between come as DELETED with their last known state. Intermediate states are then missing.
 
     Raises, from ``async for``
         Expired: the server no longer has the version; list again. Not with ``on_expired="relist"``.
@@ -108,7 +108,7 @@ class Watch(Generic[R]):
         timeout: float | None = None,
         on_expired: Expiry = "raise",
     ) -> None:
-        """``client.watch`` creates it.
+        """Create an instance. Programs call ``client.watch`` instead.
 
         Args:
             transport: The connection to the API server.
@@ -331,7 +331,7 @@ class Watch(Generic[R]):
         return Event(cast("EventType", event.type), item)
 
     def _was_listed_newer(self, item: R) -> bool:
-        """Whether a page that is newer than the first page's snapshot already showed this state (KEP-365)."""
+        """Return whether a page that is newer than the first page's snapshot already showed this state (KEP-365)."""
         key = item.metadata.namespace, item.metadata.name
         listed = self._newer.get(key)
         # Versions of one resource type compare as numbers (KEP-5504).

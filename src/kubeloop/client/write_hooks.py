@@ -84,7 +84,7 @@ _NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 
 
 def is_gone(gvk: GroupVersionKind, document: bytes, *, deleted: bool) -> bool:
-    """Whether an object in the response to a write no longer exists. ``deleted``: the write was a deletion.
+    """Return whether an object in the response to a write no longer exists. ``deleted``: the write was a deletion.
 
     A server deletes an object that is marked for deletion as soon as it has no finalizer and no grace period left
     (k8s.io/apiserver pkg/registry/generic/registry/store.go, deletionFinalizersForGarbageCollection and deleteWithoutFinalizers);
@@ -131,7 +131,7 @@ class WriteListeners:
 
     @staticmethod
     def now() -> float:
-        """Return the time for ``Write.sent``: from the process' own clock, because it only orders writes and watch events."""
+        """Return the time for ``Write.sent``. It is from the clock of this process, because it only orders writes and watch events."""
         return time.perf_counter()
 
     def stored(self, mapping: ResourceMapping, verb: Verb, obj: Resource, sent: float | None = None) -> None:
@@ -173,7 +173,7 @@ class WriteListeners:
                 self._log_failure(listener, write, error)
 
     def _log_failure(self, listener: Listener, write: Write, error: Exception) -> None:
-        """Log the first failure, and each of another kind, with its traceback; log repeated failures in one line with their count."""
+        """Log the first failure, and each different one, with its traceback. Repeated failures are logged in one line with their count."""
         count = self._counts[id(listener)] = self._counts.get(id(listener), 0) + 1
         trace = self._failures.failed(id(listener), error)
         again = f" ({type(error).__name__}); it has failed {count} times" if count > 1 else ""
@@ -182,5 +182,5 @@ class WriteListeners:
 
 
 def is_dry_run(options: WriteOptions | None) -> bool:
-    """Whether a write is a dry run."""
+    """Return whether a write is a dry run."""
     return options is not None and options.dry_run

@@ -41,7 +41,7 @@ def encode_applied(obj: Resource) -> bytes:
         A field set to its own default is not sent, because it looks like an unset field. Declare such fields ``T | None``.
 
     Raises:
-        ValueError: the object was read from a server: applying it would own every field, also fields that others wrote.
+        ValueError: The object was read from a server: applying it would own every field, also fields that others wrote.
     """
     source = source_of(obj)
     if source is None:
@@ -64,7 +64,9 @@ def set_fields(obj: msgspec.Struct) -> dict[str, Any]:
 
 
 def document_changes(obj: Resource) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return two trees: the one ``obj`` (also a part of an object) was read from, and its present one. None if it was made here.
+    """Return two trees: the document that ``obj`` was read from, and its current state. Return None if it was not read but constructed.
+
+    ``obj`` may be a part of an object.
 
     Two equal trees mean that nothing was changed.
     """
@@ -149,7 +151,7 @@ def _defaults(cls: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _has_default(factory: Any) -> bool:
-    """Whether a field with this factory has a default that may be left out; ``str`` makes "" a value that is always sent."""
+    """Return whether a field with this factory has a default that may be left out; ``str`` makes "" a value that is always sent."""
     return factory is not msgspec.NODEFAULT and factory is not str
 
 

@@ -1,4 +1,4 @@
-"""Finds values that cannot be sent, before they are sent, and names the field: wrong types, and values that JSON cannot express.
+"""A check before sending: it finds wrong types and values that JSON cannot express, and names the field.
 
 Models accept any value when they are built (checking each assignment would cost every reader); this check runs before sending.
 """
@@ -32,7 +32,7 @@ def checked(obj: R, write: Callable[[R], bytes]) -> bytes:
     """Return the result of ``write`` if every field of ``obj`` has its declared type. An unchanged document is not checked again.
 
     Raises:
-        ValueError: a field holds a value of another type, or a value that JSON cannot express; the text names object and field.
+        ValueError: A field holds a value of another type, or a value that JSON cannot express; the message names object and field.
         TypeError: ``obj`` is not an object of the API.
     """
     body = _written(obj, write)
@@ -53,7 +53,7 @@ def checked_changes(obj: Resource, field: str = "") -> tuple[dict[str, Any], dic
         Both trees; None if ``obj`` was made here.
 
     Raises:
-        ValueError, TypeError: as ``checked``.
+        ValueError, TypeError: See ``checked``.
     """
     trees = _written(obj, document_changes)
     if trees is None or isinstance(obj, Unstructured):
@@ -109,7 +109,7 @@ def require_metadata(obj: Resource) -> None:
     """Refuse metadata that is not ``ObjectMeta``, because every message takes the object's name from there.
 
     Raises:
-        ValueError: the metadata has another type.
+        ValueError: The metadata has another type.
     """
     fits = isinstance(obj, Unstructured) or isinstance(obj.metadata, ObjectMeta)
     if not fits:
@@ -117,9 +117,10 @@ def require_metadata(obj: Resource) -> None:
 
 
 def fault_of(cls: type[msgspec.Struct], body: bytes, obj: msgspec.Struct | None = None) -> str:
-    """Return the fault of JSON that was written from a ``cls``: ``spec.replicas: expected int, got str``; "" if there is none.
+    """Return the error in JSON that was encoded from a ``cls``, such as ``spec.replicas: expected int, got str``, or "" if it is valid.
 
-    With ``obj``, the struct it was written from, also a struct in the place of another is found, whose fields may all be unknown there.
+    ``obj`` is the struct from which the JSON was encoded. With it, a struct in the place of one of another type is detected too, even if
+    all fields of the wrong struct are unknown fields there.
     """
     decoder = decoder_of(cls)
     try:
@@ -171,7 +172,7 @@ def _wrong_type(cls: type[msgspec.Struct], body: bytes) -> str:
 
 
 def _unsayable(value: Any) -> tuple[str, Any] | None:
-    """Return the first value within ``value`` that JSON cannot express, and its path in wire names; None if there is none."""
+    """Return the first value within ``value`` that JSON cannot express, and its path in wire names, or None if there is none."""
     for step, part in _parts(value):
         if isinstance(part, str) and not _can_be_said(part):
             return step, part

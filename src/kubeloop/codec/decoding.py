@@ -65,7 +65,7 @@ def decode(cls: type[R], data: Buffer, *, checked: bool = False, partial: str = 
             whole.
 
     Raises:
-        DecodeError: the document is not JSON, has another kind, or a field of another type; the text names the object and the field.
+        DecodeError: The document is not JSON, has another kind, or a field of another type; the message names the object and the field.
     """
     document = data if type(data) is bytes else bytes(data)
     if not checked and cls.kind:
@@ -82,7 +82,7 @@ def decode_struct(cls: type[M], document: bytes, description: str) -> M:
     """Decode a struct leniently, without remembering the document.
 
     Raises:
-        DecodeError: as ``decode``; ``description`` names the object in its text.
+        DecodeError: See ``decode``; ``description`` names the object in its text.
     """
     decoder = decoder_of(cls)
     try:
@@ -118,7 +118,7 @@ def decode_list(cls: type[R], data: Buffer) -> tuple[list[R], ListMeta]:
     """Decode a list. Each item keeps its own bytes, not those of the whole page.
 
     Raises:
-        DecodeError: as ``decode``, or the document is no list (returning no items would be wrong).
+        DecodeError: See ``decode``, or the document is no list (returning no items would be wrong).
     """
     document = data if type(data) is bytes else bytes(data)
     what = f"{cls.kind or 'Partial'}List"
@@ -144,7 +144,7 @@ def decode_bookmark(data: Buffer) -> BookmarkObject:
     """Decode a bookmark as metadata only: the other fields are empty, with nulls where the kind requires values.
 
     Raises:
-        DecodeError: the document is not JSON, or its metadata has fields of wrong types.
+        DecodeError: The document is not JSON, or its metadata has fields of wrong types.
     """
     return decode_struct(BookmarkObject, bytes(data), "bookmark")
 
@@ -191,7 +191,7 @@ def _read(decoder: msgspec.json.Decoder[T], document: bytes, what: str) -> T:
 
 
 def _no_json(what: str, document: bytes, error: Exception) -> str:
-    """Describe a document that is not JSON, mostly a proxy.s page. A text that begins as an object is hidden: it may be a Secret."""
+    """Describe a document that is not JSON, mostly a proxy's error page. A text that begins as an object is hidden: it may be a Secret."""
     text = f"{what}: the body is not JSON: {error}"
     begin = document[:200].lstrip()
     if not begin:

@@ -26,7 +26,7 @@ def encode(obj: Resource) -> bytes:
         removing one of them may keep the unknown fields of the other.
 
     Raises:
-        IncompleteObject: only a part of the object is known here.
+        IncompleteObject: Only a part of the object is known here.
     """
     source = source_of(obj)
     _refuse_partial(obj, source)
@@ -41,13 +41,13 @@ def to_dict(obj: Resource) -> dict[str, Any]:
     """Return what ``encode`` writes, as a new tree.
 
     Raises:
-        IncompleteObject: as ``encode``.
+        IncompleteObject: See ``encode``.
     """
     return msgspec.json.decode(encode(obj), type=dict[str, Any])
 
 
 def document_of(obj: Resource) -> bytes | None:
-    """Return the bytes that an object was read from; None if it was made here."""
+    """Return the bytes that an object was read from, or None if it was made here."""
     source = source_of(obj)
     return None if source is None else source.document
 
@@ -56,7 +56,7 @@ def require_document(obj: Resource) -> bytes:
     """Encode an object for an update, which replaces the whole object; refuse an object that is known in part only.
 
     Raises:
-        IncompleteObject: the object was not read from a server, or only a part of it was.
+        IncompleteObject: The object was not read from a server, or only a part of it was.
     """
     if source_of(obj) is None and not isinstance(obj, Unstructured):
         raise IncompleteObject(

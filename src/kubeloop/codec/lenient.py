@@ -63,7 +63,7 @@ def build(cls: type[M], tree: Any, hook: Callable[[type, Any], Any]) -> M:
 
     Raises:
         msgspec.ValidationError: a value has another JSON type than its field.
-        TypeError: the class has a union of structs, which only the strict decoder can resolve.
+        TypeError: The class has a union of structs, which only the strict decoder can resolve.
     """
     if not isinstance(tree, dict):
         raise msgspec.ValidationError(f"Expected `object`, got `{type(tree).__name__}`")

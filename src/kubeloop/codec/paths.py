@@ -30,7 +30,7 @@ def parse_path(text: str) -> tuple[Segment, ...]:
     """Parse a path. Names with a dot or a slash go in ``["..."]``; a leading ``.`` or ``$.`` is accepted.
 
     Raises:
-        ValueError: the text is not a path; the message points at the position.
+        ValueError: The text is not a path; the message points at the position.
     """
     path = text.removeprefix("$")
     segments: list[Segment] = []

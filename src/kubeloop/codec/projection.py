@@ -91,7 +91,7 @@ class Projection:
         """Decode a watch frame: its type, the projected object, and the object's bytes (a view of the frame).
 
         Raises:
-            DecodeError: the frame is not an event.
+            DecodeError: The frame is not an event.
         """
         try:
             event = self._event(frame)
@@ -118,7 +118,7 @@ class Projection:
         """Return the projection of an object.
 
         Raises:
-            DecodeError: the document is not a JSON object.
+            DecodeError: The document is not a JSON object.
         """
         try:
             return self._object(document)
@@ -190,7 +190,7 @@ def _getter(cls: type[Projected], segments: tuple[Segment, ...]) -> Callable[[Pr
 
 
 def _dotted(cls: type[Struct], segments: tuple[Segment, ...]) -> str | None:
-    """Return the path as Python attributes if each step is a field of a struct; None if it leads into undecoded bytes or a map."""
+    """Return the path as Python attributes if each step is a field of a struct, or None if it leads into undecoded bytes or a map."""
     names: list[str] = []
     kind: Any = cls
     for segment in segments:
@@ -234,7 +234,7 @@ def _fit(tree: dict[str, Any], cls: type[Struct]) -> Any:
 
 
 def _items(values: list[Any], kind: Any) -> list[Any] | None:
-    """Return the items of a list that have the type of the path; None if the path expects no list."""
+    """Return the items of a list that have the type of the path, or None if the path does not expect a list."""
     wanted = next((part for part in get_args(kind) if get_origin(part) is list), None)
     if wanted is None:
         return None

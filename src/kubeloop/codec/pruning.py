@@ -39,7 +39,10 @@ class ManagedFieldsStripper:
         self._openings = (b'{"metadata":{', *(opening + b'"metadata":{' for opening in openings))
 
     def apply(self, managed_fields: Raw, document: Buffer, named: bool) -> bytes:
-        """Return the document without them. ``managed_fields``: decoded from this document. ``named``: it has kind and apiVersion."""
+        """Return the document without managedFields.
+
+        ``managed_fields`` is their value, decoded from this document. ``named`` says whether the document has kind and apiVersion.
+        """
         whole = bytes(document)
         value = memoryview(managed_fields)
         at = whole.find(_KEY)
@@ -77,10 +80,10 @@ Tree = dict[Segment, Any]
 
 
 def covers(kept: Iterable[str], path: str) -> bool:
-    """Whether the paths ``kept`` include everything at ``path``.
+    """Return whether the paths ``kept`` include everything at ``path``.
 
     Raises:
-        ValueError: a path is malformed.
+        ValueError: A path is malformed.
     """
     wanted = parse_path(path)
     if wanted in (("apiVersion",), ("kind",)):
@@ -101,7 +104,10 @@ class Pruning:
     """
 
     def __init__(self, paths: Iterable[str], *, managed_fields: bool = False) -> None:
-        """``managed_fields`` False: a path to the whole ``metadata`` leaves managedFields out; a path that names them includes them."""
+        """Create the pruning for a set of paths.
+
+        ``managed_fields`` says whether a path to the whole ``metadata`` includes managedFields. A path that names them always does.
+        """
         tree: Tree = {"metadata": {}}
         for path in paths:
             segments = parse_path(path)

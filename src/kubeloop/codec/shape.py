@@ -25,7 +25,9 @@ class ValueForm(enum.Enum):
 
 
 class Shape(msgspec.Struct):
-    """One type. ``loose``: equality of Python values is not enough (1 == True); ``micro``: a MicroTime is somewhere inside.
+    """The shape of a type.
+
+    ``loose``: equality of Python values is not sufficient (1 == True); ``micro``: a MicroTime is somewhere inside.
 
     ``union``: one of several structs, which only the strict decoder can resolve; ``int_or_string``: an int that may be a string;
     ``none``: an item may be None.
@@ -87,7 +89,7 @@ _KNOWN: dict[type[msgspec.Struct], StructShape] = {}
 
 
 def _lacks_default(factory: Any, within: tuple[type[msgspec.Struct], ...]) -> bool:
-    """Whether a ``default_factory`` is a struct class that needs arguments."""
+    """Return whether a ``default_factory`` is a struct class that needs arguments."""
     if not (isinstance(factory, type) and issubclass(factory, msgspec.Struct)) or factory in within:
         return False
     return any(field.required for field in fields_of(factory, within).by_wire.values())

@@ -21,7 +21,7 @@ def tree_of(obj: Model) -> dict[str, Any]:
     """Return a new tree: all fields that were read, with the changes. A partially known object gives the known part.
 
     Raises:
-        NestedTooDeeply: the document has undecoded parts that are too deep for a tree.
+        NestedTooDeeply: The document has undecoded parts that are too deep for a tree.
     """
     try:
         return msgspec.json.decode(_document(obj), type=dict[str, Any])
@@ -49,7 +49,7 @@ def yaml_of(obj: Model, *, managed_fields: bool) -> str:
 
 
 def from_yaml(cls: type[M], text: str | bytes) -> M:
-    """Build an object from YAML. Raises DecodeError: not YAML, not exactly one document, or as ``from_tree``."""
+    """Build an object from YAML. Raises DecodeError if the text is not exactly one YAML document, and for the errors of ``from_tree``."""
     from kubeloop.codec.yaml import read_yaml
 
     found = read_yaml(text)

@@ -67,7 +67,10 @@ def _bool(loader: Any, node: Any) -> bool:
 
 
 def _int(loader: Any, node: Any) -> int | float | str:
-    """Digits beyond a 64-bit integer are a float; other texts stay text. Source: gopkg.in/yaml.v2 resolve.go."""
+    """Return the value of an integer literal. One beyond 64 bits becomes a float, and one beyond the range of floats stays text.
+
+    Source: gopkg.in/yaml.v2 resolve.go.
+    """
     written = str(loader.construct_scalar(node))
     text = written.replace("_", "")
     sign, digits = (text[:1], text[1:].lower()) if text[:1] in "+-" else ("", text.lower())
@@ -136,12 +139,12 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def read_yaml(text: str | bytes | IO[str] | IO[bytes], *, name: str = "") -> list[dict[str, Any]]:
-    """Return all documents of a YAML (or JSON) text; empty documents are left out, a ``List`` gives its items.
+    """Return all documents of a YAML (or JSON) text. Empty documents are left out, and a ``List`` is replaced by its items.
 
     ``name`` is the file name for messages.
 
     Raises:
-        DecodeError: the text is not YAML, or a document is not an object; the message names file and line.
+        DecodeError: The text is not YAML, or a document is not an object; the message names file and line.
     """
     where = name or str(getattr(text, "name", "")) or "YAML"
     result: list[dict[str, Any]] = []
@@ -182,10 +185,10 @@ def _name_of(value: Any) -> str:
 def write_yaml(*objects: dict[str, Any], sort_keys: bool = False, width: int = 10**9) -> str:
     """Write one document for each tree, keys in the trees' order or sorted, lists not indented, as kubectl prints them.
 
-    ``width``: longer texts are folded at spaces.
+    ``width`` is the line length beyond which texts are folded at spaces.
 
     Raises:
-        NestedTooDeeply: a tree has more levels than PyYAML can walk (about 250).
+        NestedTooDeeply: A tree has more levels than PyYAML can walk (about 250).
     """
     try:
         return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=sort_keys, default_flow_style=False, allow_unicode=True, width=width)

@@ -24,7 +24,7 @@ def check_limits(loader: Any, *, documents: int | None = None) -> None:
     """Read and consume the loader's events, all or those of the first ``documents``.
 
     Raises:
-        DecodeError: the document nests too deeply, has too many nodes, aliases that multiply, or an alias within its own anchor.
+        DecodeError: The document nests too deeply, has too many nodes, aliases that multiply, or an alias within its own anchor.
         yaml.YAMLError: the text is not YAML.
     """
     document = _Document()

@@ -28,7 +28,7 @@ def write_document(out: Path, *, v2: Path, v3: Path, facts: Path) -> None:
             (``{path: response}``) and ``field-selectors.json`` (``{collection path: [field label]}``).
 
     Raises:
-        ConfigError: an input is missing or malformed; the message names the file.
+        ConfigError: An input is missing or malformed; the message names the file.
     """
     swagger = openapi.read_json(v2)
     documents = openapi.read_json(v3)
@@ -61,7 +61,7 @@ def schemas_from(path: Path) -> Schemas:
     ``{path: v3 document}``. Other files of a folder are skipped. Inline structs (as in CRDs) become separate definitions.
 
     Raises:
-        ConfigError: there is no file, or no OpenAPI document among the files; the message names the path.
+        ConfigError: There is no file, or no OpenAPI document among the files; the message names the path.
     """
     files = sorted(file for file in path.iterdir() if file.name.endswith((".json", ".json.gz"))) if path.is_dir() else [path]
     older: dict[str, JSONObject] = {}
@@ -92,7 +92,7 @@ def schemas_of(older: dict[str, JSONObject], newer: dict[str, JSONObject], paths
         source: Name of the documents, for errors.
 
     Raises:
-        ConfigError: there is no definition.
+        ConfigError: There is no definition.
     """
     definitions = openapi.merge(older, newer)
     if not definitions:

@@ -202,7 +202,7 @@ class ModuleRenderer:
 
 
 def _is_resource(node: TypeSchema) -> bool:
-    """Whether it is a kind with an ObjectMeta; lists and options are kinds too, but not objects."""
+    """Return whether it is a kind with an ObjectMeta; lists and options are kinds too, but not objects."""
     metadata = node.properties.get("metadata")
     return bool(node.kinds) and metadata is not None and metadata.ref == _OBJECT_META
 
@@ -223,7 +223,7 @@ def _ordered(schemas: Schemas, definitions: Iterable[str]) -> list[str]:
 
 
 def ordered(references: Mapping[str, set[str]]) -> list[str]:
-    """Sort names, each after the names that it refers to, else alphabetically; a cycle is broken at its first name."""
+    """Sort names alphabetically, but each after the names that it refers to. A cycle is broken at its first name."""
     graph = {name: {ref for ref in references[name] if ref in references and ref != name} for name in sorted(references)}
     while True:
         try:
@@ -292,7 +292,7 @@ class _StubRenderer(ModuleRenderer):
         return f"{what}\n\n    {_REFERENCE.format(version=major, anchor=anchor)}\n    "
 
     def _group_version(self, definition: str) -> tuple[str, str] | None:
-        """Return group and version as in the API reference; None for a type that is not Kubernetes' own."""
+        """Return group and version as in the API reference, or None for a type that does not belong to Kubernetes."""
         if not definition.startswith("io.k8s.") or not self._schemas.version:
             return None
         if definition.startswith(_META):

@@ -46,7 +46,7 @@ def field_name(wire: str) -> str:
 
 
 def field_names(wires: Iterable[str]) -> dict[str, str]:
-    """Return the attribute names of one definition's fields by wire name; a clash (``fooBar`` beside ``foo_bar``) gets more underscores."""
+    """Return the attribute names of a definition's fields by wire name. Clashing names (``fooBar``, ``foo_bar``) get more underscores."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for wire in sorted(wires):

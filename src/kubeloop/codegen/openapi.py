@@ -25,7 +25,7 @@ def read_json(path: Path) -> JSONObject:
     """Read a JSON object from a file, gzipped or not.
 
     Raises:
-        ConfigError: the file is missing, unreadable, or not a JSON object; the message names it.
+        ConfigError: The file is missing, unreadable, or not a JSON object; the message names it.
     """
     try:
         data = path.read_bytes()
@@ -41,7 +41,7 @@ def definitions_v2(document: JSONObject, path: Path | str, *, descriptions: bool
     """Return the definitions of an OpenAPI v2 document; ``path`` names it in errors.
 
     Raises:
-        ConfigError: it is not such a document.
+        ConfigError: It is not such a document.
     """
     definitions = document.get("definitions")
     if document.get("swagger") != "2.0" or not isinstance(definitions, dict):

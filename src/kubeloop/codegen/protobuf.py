@@ -52,7 +52,7 @@ def read_messages(sources: Iterable[Path]) -> ProtoMessages:
     ``generated.proto`` files at any depth. Later sources take precedence.
 
     Raises:
-        ConfigError: a source is missing or malformed, or has no message; the text names it.
+        ConfigError: A source is missing or malformed, or has no message; the message names it.
     """
     messages: ProtoMessages = {}
     for source in sources:
@@ -134,8 +134,8 @@ def write_table(out: Path, messages: ProtoMessages) -> list[str]:
     """Write the table; return the kinds and fields of Kubernetes without a protobuf form, for review.
 
     Raises:
-        ConfigError: the messages and the wire types contradict each other, or a special message has an unknown form.
-        OSError: the file cannot be written.
+        ConfigError: The messages and the wire types contradict each other, or a special message has an unknown form.
+        OSError: The file cannot be written.
     """
     builder = _Builder(messages, wire_types())
     document = builder.build()

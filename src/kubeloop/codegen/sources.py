@@ -30,7 +30,7 @@ def read_files(paths: Iterable[Path], tell: Tell = lambda _: None) -> ModelSourc
     ``tell`` receives a line for each file. For a kind in both a CustomResourceDefinition and an OpenAPI document, the former counts.
 
     Raises:
-        ConfigError: a file cannot be read, or no file describes a kind; the message names it.
+        ConfigError: A file cannot be read, or no file describes a kind; the message names it.
     """
     documents = OpenApi()
     crds = ModelSource()
@@ -94,7 +94,7 @@ def _trees(file: Path) -> Iterator[JSONObject]:
 
 
 def _take(tree: JSONObject, where: str, documents: OpenApi, crds: ModelSource) -> int:
-    """Add the kinds of a document, also in lists; return their number."""
+    """Add the kinds of a document, including those in a list, and return their number."""
     if tree.get("kind") == _CRD:
         if tree.get("apiVersion") != "apiextensions.k8s.io/v1":
             raise ConfigError(f"{where}: {_CRD} of {tree.get('apiVersion')}; Kubernetes serves apiextensions.k8s.io/v1 only, convert it")
@@ -118,8 +118,8 @@ async def read_cluster(kubeconfig: Path | None, context: str | None, tell: Tell 
     Without permission to list CustomResourceDefinitions, custom kinds come from OpenAPI v3, which lacks null defaults, columns and scale.
 
     Raises:
-        ConfigError: no usable kubeconfig or context, or a malformed response.
-        ApiError, TransportError: the server refused or cannot be reached.
+        ConfigError: No usable kubeconfig or context, or a malformed response.
+        ApiError, TransportError: The server refused or cannot be reached.
     """
     config = load_config(kubeconfig, context)
     tell(f"{config.server}: asking for CustomResourceDefinitions, discovery and OpenAPI v3")
@@ -135,7 +135,7 @@ async def read_builtins(kubeconfig: Path | None, context: str | None, tell: Tell
     """Return the schemas of all kinds of a cluster, including Kubernetes' own.
 
     Raises:
-        ConfigError, ApiError, TransportError: as ``read_cluster``.
+        ConfigError, ApiError, TransportError: See ``read_cluster``.
     """
     config = load_config(kubeconfig, context)
     async with Transport(config) as transport:
@@ -193,7 +193,7 @@ async def _documents(transport: Transport, known: set[GroupVersion], tell: Tell)
 
 
 async def _document(transport: Transport, url: str) -> JSONObject | None:
-    """Return a document; None if its group version is gone: kube-apiserver then returns an empty 200 for a moment, and later 404."""
+    """Return a document, or None if its group version is gone: kube-apiserver then returns an empty 200 for a moment, and later 404."""
     try:
         response = await transport.request("GET", url)
     except NotFound:

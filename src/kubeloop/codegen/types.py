@@ -58,7 +58,7 @@ _SCALARS = {"string": ("str", '""'), "integer": ("int", "0"), "boolean": ("bool"
 
 
 class PythonField(NamedTuple):
-    """``annotation`` and ``default`` are source text; ``factory``: ``default`` is called."""
+    """A field of a generated class. ``annotation`` and ``default`` are source code; if ``factory`` is set, ``default`` is called."""
 
     annotation: str
     default: str
@@ -130,5 +130,5 @@ class TypeMapper:
 
 
 def _zero_by_value(node: TypeSchema) -> bool:
-    """Whether the node has a zero default, which OpenAPI v3 gives to fields that Go holds by value: the field is always present."""
+    """Return whether the node has a zero default, which OpenAPI v3 gives to fields that Go holds by value: the field is always present."""
     return node.default in ({}, "", 0, False) and node.default is not None if node.has_default else False

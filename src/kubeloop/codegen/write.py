@@ -19,7 +19,7 @@ def write_modules(files: Mapping[str, str], out: Path, *, only: bool = False) ->
     written.
 
     Raises:
-        ConfigError: a file without the generator's mark is in the way, or the folder cannot be written. In the
+        ConfigError: A file without the generator's mark is in the way, or the folder cannot be written. In the
             first case nothing was changed.
     """
     try:
@@ -50,7 +50,7 @@ def differences(files: Mapping[str, str], out: Path, same: Callable[[str, str], 
         only: ``out`` may contain other generated files.
 
     Raises:
-        ConfigError: the folder cannot be read.
+        ConfigError: The folder cannot be read.
     """
     try:
         present = _present(files, out, only)

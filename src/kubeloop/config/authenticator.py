@@ -32,10 +32,10 @@ TOKEN_FILE_PERIOD = 50.0
 
 
 class TokenFile:
-    """The token in ``path``. Until the file can be read for the first time, ``first`` is used if it is set."""
+    """The token in ``path``. Until the file can be read for the first time, the token ``first`` is used, if it is set."""
 
     def __init__(self, path: Path, first: str, owner: str, clock: Clock) -> None:
-        """Create a reader; the file is read at the first use.
+        """Create the reader. The file is read at the first use.
 
         Args:
             path: The token file.
@@ -54,7 +54,7 @@ class TokenFile:
         """Return the token that was in the file at most ``TOKEN_FILE_PERIOD`` ago. While the file cannot be read, each call tries again.
 
         Raises:
-            ConfigError: the file could never be read.
+            ConfigError: The file could never be read.
         """
         now = self._clock.now()
         if self._read_at is not None and now - self._read_at < TOKEN_FILE_PERIOD:
@@ -77,7 +77,7 @@ class TokenFile:
         return token
 
     def refused(self, token: str, started: float | None) -> None:
-        """Handle a 401 for a request sent at ``started`` with this token: read the file again, unless that was done since."""
+        """Handle a 401 for a request that was sent at ``started`` with this token. Read the file again, unless it was read since then."""
         if self._read_at is None or token != self._token or (started is not None and self._read_at > started):
             return
         self._read_at = None
@@ -119,7 +119,7 @@ class RequestAuthenticator:
         """Return the headers that authenticate a request.
 
         Raises:
-            ConfigError: the token file was never readable, or the plugin failed.
+            ConfigError: The token file was never readable, or the plugin failed.
         """
         if self._file is not None:
             return {"Authorization": f"Bearer {self._file.token()}"}
@@ -129,14 +129,14 @@ class RequestAuthenticator:
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     async def client_certificate(self) -> tuple[bytes, bytes] | None:
-        """Return the plugin's client certificate as PEM chain and key; None if the configured certificate, or none, is used."""
+        """Return the plugin's client certificate as PEM chain and key, or None if it has none; the configured one, if any, is then used."""
         return (await self._from_plugin()).certificate if self._config.credentials.plugin is not None else None
 
     def refused(self, headers: dict[str, str], started: float | None = None) -> None:
-        """Handle a 401 for a request with these headers: their credential is not used again, unless it was renewed meanwhile.
+        """Handle a 401 for a request with these headers. Its credential is not used again, unless it has been renewed since.
 
-        ``started`` is the clock's ``now()`` when it was sent; it distinguishes an old client certificate, which no header shows, from a new
-        one.
+        ``started`` is the clock's ``now()`` when the request was sent. It distinguishes an old client certificate, which no header shows,
+        from a new one.
         """
         used = headers.get("Authorization", "")
         if self._file is not None:

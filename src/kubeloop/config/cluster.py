@@ -44,7 +44,7 @@ PROGRAM = SettingOrigin(kind="program", where="the program")
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """The origins of one configuration: the files, where they were named, the user entry, and an origin for each setting.
 
-    ``unused`` describes settings that have no effect, and why.
+    ``unused`` lists the settings that have no effect, with the reasons.
     """
 
     files: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     unused: tuple[str, ...] = ()
 
     def of(self, setting: str) -> SettingOrigin | None:
-        """Return the origin of a setting; None if it is unknown."""
+        """Return the origin of a setting, or None if it is unknown."""
         return next((origin for name, origin in self.origins if name == setting), None)
 
 
@@ -105,14 +105,14 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def secure(self) -> bool:
-        """True if the server is reached over TLS."""
+        """Whether the connection to the server uses TLS."""
         return self.server.lower().startswith("https:")
 
     def ssl_context(self, certificate: tuple[bytes, bytes] | None = None) -> ssl.SSLContext:
-        """Return a new TLS context from the present files. ``certificate`` (PEM chain, PEM key) replaces the configured client certificate.
+        """Return a new TLS context from the current files. ``certificate`` (PEM chain, PEM key) replaces the configured client certificate.
 
         Raises:
-            ConfigError: a file cannot be read or contains no usable certificate or key.
+            ConfigError: A file cannot be read or contains no usable certificate or key.
         """
         # Not create_default_context(): it loads the system's store (10 ms) even where the cluster's own CA replaces it.
         context = client_tls()
@@ -146,7 +146,7 @@ def check_server(url: str, setting: str) -> None:
     """Validate a server's address. ``setting`` names the setting, for messages.
 
     Raises:
-        ConfigError: the address is invalid.
+        ConfigError: The address is invalid.
     """
     if not _is_url(url):
         raise ConfigError(f'{setting}: "{without_password(url)}" is no URL of a server; write for example https://127.0.0.1:6443')
@@ -159,7 +159,7 @@ def check_proxy(url: str, setting: str) -> None:
     """Validate a proxy's address as ``check_server`` does; an empty address means none.
 
     Raises:
-        ConfigError: the address is invalid.
+        ConfigError: The address is invalid.
     """
     if url and not is_proxy_url(url):
         raise not_a_proxy(setting, without_password(url))

@@ -18,7 +18,9 @@ from kubeloop.meta.errors import ConfigError
 
 
 class PluginPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Allowed credential plugins. ``allowed`` None: all; an empty tuple: none; else only these commands, as a path or a name in PATH.
+    """The credential plugins that may run.
+
+    ``allowed`` lists commands, each a path or a name in PATH. None allows all commands, an empty tuple allows none.
 
     >>> policy = PluginPolicy(allowed=("aws", "/usr/local/bin/login"))
     >>> nothing_runs = PluginPolicy(allowed=())
@@ -38,7 +40,7 @@ class PluginPolicy(msgspec.Struct, frozen=True, kw_only=True):
         """Check that the policy allows a command. ``owner`` names the kubeconfig entry, for messages.
 
         Raises:
-            ConfigError: the command must not run.
+            ConfigError: The command must not run.
         """
         if self.allowed is None:
             return
@@ -69,7 +71,7 @@ class Pem(msgspec.Struct, frozen=True, kw_only=True):
         """Return the text; data takes precedence over a file, as in kubeconfig.
 
         Raises:
-            ConfigError: the file cannot be read, or contains no PEM block.
+            ConfigError: The file cannot be read, or contains no PEM block.
         """
         if self.data:
             text, where = self.data, self.field
@@ -93,8 +95,8 @@ class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
     >>> plugin = ExecPlugin(command="aws", args=("eks", "get-token"), api_version="client.authentication.k8s.io/v1")
     >>> credentials = Credentials(exec=plugin)
 
-    ``timeout``: maximum seconds of a run; an interactive plugin has at least ``INTERACTIVE_TIMEOUT``. ``cluster_config`` is
-    JSON from the cluster's entry, which the plugin receives with ``provide_cluster_info``.
+    ``timeout`` is the maximum duration of a run in seconds; for an interactive plugin it is at least ``INTERACTIVE_TIMEOUT``.
+    ``cluster_config`` is JSON from the cluster's entry, which the plugin receives if ``provide_cluster_info`` is set.
 
     Source: https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
     """
@@ -120,7 +122,7 @@ def usable_token(token: str, setting: str) -> str:
     """Return the token without surrounding blanks. ``setting`` names its setting, for messages.
 
     Raises:
-        ConfigError: the token has characters that a header cannot contain.
+        ConfigError: The token has characters that a header cannot contain.
     """
     token = token.strip()
     if not token.isprintable() or not token.isascii() or " " in token:
@@ -181,12 +183,12 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def plugin(self) -> ExecPlugin | None:
-        """Return the plugin if it is used: no other credential is set."""
+        """Return the plugin if it is used, which requires that no other credential is set."""
         return None if self.token or self.token_file or self.username or self.password or self.client_certificate else self.exec
 
     @property
     def methods(self) -> list[str]:
-        """Return the configured authentication methods, in words."""
+        """Return the names of the configured authentication methods, for messages."""
         ways = {
             "token": self.token or self.token_file,
             "username and password": self.username or self.password,
@@ -196,7 +198,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
         return [name for name, used in ways.items() if used]
 
     def only_impersonation(self) -> Credentials:
-        """Return the same user without secrets: for a server that is reached in clear text."""
+        """Return the same user without secrets, for a server to which the connection is not encrypted."""
         return Credentials(impersonate=self.impersonate, owner=self.owner)
 
     def __repr__(self) -> str:

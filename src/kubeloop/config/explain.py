@@ -27,7 +27,9 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Iterates over settings; ``str`` formats a table for people. ``unused``: settings without effect, and why.
+    """The explanation of a configuration. Iterating yields its settings, and ``str`` formats a table for people.
+
+    ``unused`` lists the settings that have no effect, with the reasons.
 
     >>> from kubeloop.config import load_config
     >>> explanation = load_config().explain()
@@ -47,7 +49,7 @@ class Explanation(msgspec.Struct, frozen=True):
         """Return a setting by its name.
 
         Raises:
-            KeyError: there is no setting of that name.
+            KeyError: There is no setting of that name.
         """
         for setting in self.settings:
             if setting.name == name:

@@ -19,13 +19,13 @@ _ADDRESS = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 
 
 def is_in_cluster(environ: Mapping[str, str] | None = None, account: Path | None = None) -> bool:
-    """True if the environment and the token file of a pod exist."""
+    """Return whether the program runs in a pod: the environment variables and the token file of a pod exist."""
     environ, account = os.environ if environ is None else environ, account or ACCOUNT
     return all(environ.get(name) for name in _ADDRESS) and (account / "token").is_file()
 
 
 def pod_namespace(environ: Mapping[str, str] | None = None, account: Path | None = None) -> tuple[str, SettingOrigin] | None:
-    """Return the namespace of the present pod: ``POD_NAMESPACE``, else the service account's file; None outside a pod.
+    """Return the namespace of this pod from ``POD_NAMESPACE`` or else from the service account's file, or None outside of a pod.
 
     Source: client-go tools/clientcmd/merged_client_builder.go: also applies to a kubeconfig whose context has no namespace.
     """
@@ -35,15 +35,15 @@ def pod_namespace(environ: Mapping[str, str] | None = None, account: Path | None
 def in_cluster_config(
     environ: Mapping[str, str] | None = None, account: Path | None = None, overrides: Overrides | None = None
 ) -> ClusterConfig:
-    """Return the configuration of the pod's own cluster. The token file is only named: the kubelet rotates it, so it is read again while in
-    use.
+    """Return the configuration of the cluster in which this pod runs.
 
+    The configuration names the token file and does not contain its content, because the kubelet rotates the token.
     The namespace is that of ``overrides``, else ``POD_NAMESPACE``, else the service account's file, else ``default``. ``overrides`` may
     also
     set server, token or token file, certificate authority, and impersonation.
 
     Raises:
-        ConfigError: this is not a pod, or the pod has no service account mounted.
+        ConfigError: This is not a pod, or the pod has no service account mounted.
     """
     environ, account, given = os.environ if environ is None else environ, account or ACCOUNT, overrides or Overrides()
     host, port = (environ.get(name, "") for name in _ADDRESS)

@@ -218,7 +218,7 @@ def load_config(
         The cluster's configuration.
 
     Raises:
-        ConfigError: no configuration was found, or it cannot be used; the text names file, field and the fix.
+        ConfigError: No configuration was found, or it cannot be used; the message names file, field and the fix.
     """
     files = kubeconfig_files(kubeconfig)
     config = read_kubeconfig(list(files.paths), must_exist=files.explicit)

@@ -48,7 +48,7 @@ class TlsSource:
         """Return the context. ``certificate`` (PEM chain, PEM key) replaces the configured client certificate.
 
         Raises:
-            ConfigError: a file cannot be read or contains no usable certificate or key, and there is no previous context.
+            ConfigError: A file cannot be read or contains no usable certificate or key, and there is no previous context.
         """
         now = self._clock.now()
         if self._context is None or certificate != self._certificate:
@@ -89,7 +89,7 @@ class TlsSource:
             self.reloads[result, reason] += 1
 
     def _signature(self) -> tuple[object, ...]:
-        """Return a value that changes whenever a file is written or replaced, also through the links that the kubelet uses."""
+        """Return a value that changes whenever a file is written or replaced, including through the symbolic links that kubelets use."""
         result: list[object] = []
         for pem in self._files():
             try:

@@ -50,7 +50,7 @@ def credentials_of(
         policy: The credential plugins that may run. None: all.
 
     Raises:
-        ConfigError: the entry cannot be used; the text names file, context and key.
+        ConfigError: The entry cannot be used; the message names file, context and key.
     """
     if user.auth_provider:
         provider = str(user.auth_provider.get("name", ""))
@@ -95,7 +95,7 @@ def pem_of(
         unused: Receives a text if a setting has no effect.
 
     Raises:
-        ConfigError: the file cannot be read, or is not PEM.
+        ConfigError: The file cannot be read, or is not PEM.
     """
     data_field = f"{field}_data"
     data, path = getattr(entry, data_field), getattr(entry, field)

@@ -33,7 +33,7 @@ _NODE = "system:node:"
 
 
 def common_name(request: x509.CertificateSigningRequest) -> str:
-    """Return the last common name, as Go reads a subject; empty if there is none."""
+    """Return the last common name, as Go reads a subject, or an empty text if there is none."""
     result = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(result[-1].value) if result else ""
 
@@ -202,7 +202,7 @@ class CertificateCleaner(Controller[CertificateSigningRequest], name="csr-cleane
 
 
 def kept_until(request: CertificateSigningRequest) -> datetime | None:
-    """Return when the request may be deleted; None: never."""
+    """Return the time after which the request is deleted, or None if it is not deleted."""
     ends: list[datetime] = []
     made = request.metadata.creation_timestamp
     if not request.status.conditions and made is not None:

@@ -100,7 +100,7 @@ def is_ready(pod: Pod) -> bool:
 
 
 def ready_since(pod: Pod) -> datetime | None:
-    """Return when the pod last became ready; None if it is not ready."""
+    """Return when the pod last became ready, or None if it is not ready."""
     for condition in pod.status.conditions:
         if condition.type == "Ready" and condition.status == "True":
             return condition.last_transition_time
@@ -108,7 +108,7 @@ def ready_since(pod: Pod) -> datetime | None:
 
 
 def is_available(pod: Pod, min_ready_seconds: int, now: datetime) -> bool:
-    """Whether the pod has been ready for at least ``min_ready_seconds``."""
+    """Return whether the pod has been ready for at least ``min_ready_seconds``."""
     since = ready_since(pod)
     if not is_ready(pod):
         return False
@@ -116,7 +116,7 @@ def is_available(pod: Pod, min_ready_seconds: int, now: datetime) -> bool:
 
 
 def is_active(pod: Pod) -> bool:
-    """Whether the pod is neither finished nor being deleted."""
+    """Return whether the pod is neither finished nor being deleted."""
     return pod.status.phase not in ("Succeeded", "Failed") and pod.metadata.deletion_timestamp is None
 
 

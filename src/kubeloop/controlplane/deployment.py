@@ -28,7 +28,7 @@ _HISTORY = 10
 
 @dataclass(slots=True)
 class _Rollout:
-    """A snapshot of a Deployment and its ReplicaSets; updated as they are changed."""
+    """A snapshot of a Deployment and its ReplicaSets, which the controller updates when it changes them."""
 
     deployment: Deployment
     bounds: Bounds
@@ -52,7 +52,7 @@ class DeploymentController(
     workers=5,
     name="deployment-controller",
 ):
-    """Creates and scales ReplicaSets; writes status and revision.
+    """The controller of Deployments: creates and scales their ReplicaSets, and writes status and revision.
 
     A stale cache does no harm: every write carries the version that the decision was based on, and a ReplicaSet's name follows from its
     template.
@@ -90,7 +90,7 @@ class DeploymentController(
         return _Rollout(deployment, bounds, new, old)
 
     def _scaled_since(self, view: _Rollout) -> bool:
-        """Whether the Deployment's size was changed since its ReplicaSets were scaled; an annotation records the size at that time."""
+        """Return whether the Deployment's size has changed since its ReplicaSets were scaled. An annotation records the earlier size."""
         sets = [rollout.as_set(one) for one in view.all]
         return any(one.replicas > 0 and one.desired is not None and one.desired != view.bounds.replicas for one in sets)
 
@@ -115,7 +115,7 @@ class DeploymentController(
                 await self._scale(view, {new.metadata.name: view.bounds.replicas})
 
     def _old_pods_run(self, view: _Rollout) -> bool:
-        """Whether old pods still exist, terminating ones included: Recreate means that two versions never run side by side."""
+        """Return whether old pods still exist, terminating ones included: Recreate means that two versions never run side by side."""
         lister = self.lister(Pod)
         return any(
             is_controlled_by(pod, one) and pod.status.phase not in ("Failed", "Succeeded")

@@ -155,7 +155,7 @@ def made_progress(old: DeploymentStatus, new: DeploymentStatus) -> bool:
 
 
 def is_late(deployment: Deployment, progressing: DeploymentCondition | None, now: datetime) -> bool:
-    """Whether the last progress of the rollout is older than the deadline allows."""
+    """Return whether the last progress of the rollout is older than the deadline allows."""
     if progressing is None or progressing.reason == COMPLETE:
         return False
     return progressing.reason == TIMED_OUT or seconds_left(deployment, progressing, now) < 0

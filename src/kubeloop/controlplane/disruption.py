@@ -33,7 +33,11 @@ class SizeUnknown(KubeloopError):
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """``pods``: expected pods; ``healthy``: required healthy ones; ``unmanaged``: some pods have no controller and were not counted."""
+    """The expected numbers of a disruption budget.
+
+    ``pods`` is the number of expected pods, and ``healthy`` the number of them that must be healthy. ``unmanaged`` says that some pods have
+    no controller and were not counted.
+    """
 
     pods: int
     healthy: int
@@ -73,7 +77,7 @@ async def _scale(client: Client, pods: Sequence[Pod]) -> tuple[int, bool]:
 
 
 async def _scale_of(client: Client, owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
-    """Return uid and scale of the responsible controller: for a ReplicaSet of a Deployment, the Deployment. None: it is gone."""
+    """Return uid and scale of the responsible controller, or None if it was deleted. A Deployment is responsible for its ReplicaSets."""
     if owner.kind == "ReplicaSet" and owner.api_version.startswith("apps/"):
         try:
             replica_set = await client.get_metadata(ReplicaSet, owner.name, namespace=namespace)
@@ -150,8 +154,10 @@ _UNMANAGED = (
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """``disrupted``: recently evicted pods that still exist, with the time; ``stayed``: evicted long ago. ``recheck``: seconds until that
-    changes.
+    """The evicted pods of a budget.
+
+    ``disrupted`` are the recently evicted pods that still exist, with the time of the eviction. ``stayed`` are pods that still exist
+    although they were evicted long ago. ``recheck`` is the time at which this changes.
     """
 
     healthy: int

@@ -215,7 +215,10 @@ class GarbageCollector:
         return True
 
     async def _look_at(self, event: Event[Resource]) -> bool:
-        """Update the watched kinds after a change of a definition; False: it is established, but discovery does not show it yet."""
+        """Update the watched kinds after a change of a definition.
+
+        Return false if the definition is established but discovery does not show its kind yet.
+        """
         name = event.head.name
         deleted = event.type is EventType.DELETED
         served = await self._served()
@@ -446,7 +449,7 @@ def _node(head: Head, kind: type[Resource]) -> Node:
 
 
 def _is_established(definition: Resource) -> bool:
-    """Whether discovery should show the kind of a definition."""
+    """Return whether discovery should show the kind of a definition."""
     if not isinstance(definition, Unstructured) or definition.metadata.deletion_timestamp is not None:
         return False
     if not any(version.get("served") for version in definition.get("spec", "versions", default=None) or []):

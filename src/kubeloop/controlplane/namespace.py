@@ -150,7 +150,7 @@ class NamespaceController(Controller[Namespace], workers=10, name="namespace-con
 
 
 def _states(remains: _Remains) -> list[_State]:
-    """Each condition in upstream's order and words."""
+    """Return the state of each condition, in upstream's order and words."""
     objects = ", ".join(f"{description} has {count} resource instances" for description, count in sorted(remains.objects.items()))
     finalizers = ", ".join(f"{description} in {count} resource instances" for description, count in sorted(remains.finalizers.items()))
     failures = f"Failed to delete all resource types, {len(remains.failures)} remaining: {'; '.join(sorted(remains.failures))}"

@@ -44,7 +44,7 @@ class SimulatedNodes(
     workers=10,
     name="kubelet",
 ):
-    """Plays the kubelet of each node named in ``nodes``: creates the Node objects, runs their pods, ends them.
+    """Simulates the kubelet of each node in ``nodes``: creates the Node objects, and runs and ends their pods.
 
     A pod starts when the ConfigMaps and Secrets that it needs are there and its volume claims are bound. Pod addresses are of
     10.244.0.0/16, each used by one pod at a time; nothing listens there.
@@ -133,7 +133,7 @@ class SimulatedNodes(
     # ------------------------------------------------------------------------------------------------------- what a pod refers to
 
     async def _find_missing(self, pod: Pod, tree: JSONObject) -> MissingReferences:
-        """Return what keeps the pod from starting; a change of it is reported as events."""
+        """Return the missing objects that prevent the pod from starting. Changes of this result are reported as events."""
         key = pod.object_key(self.cluster)
         references = references_of(tree["spec"])
         keys = {one.target: await self._keys(one.kind, one.name, pod.metadata.namespace) for one in references}
@@ -149,7 +149,7 @@ class SimulatedNodes(
         return missing
 
     async def _keys(self, kind: str, name: str, namespace: str) -> frozenset[str] | None:
-        """Return the keys of an object's data, of a claim whether it is bound; None: there is no such object.
+        """Return the keys of an object's data (for a claim: whether it is bound), or None if the object does not exist.
 
         What the cache lacks is read from the server, as the cache may be behind.
         """
@@ -213,7 +213,7 @@ class SimulatedNodes(
         return None
 
     async def _write(self, pod: Pod, status: JSONObject) -> bool:
-        """Write a status unless it is what the pod has; return whether it was written."""
+        """Write a status unless the pod already has it. Return whether it was written."""
         if not differs(to_dict(pod), status):
             return False
         change = {"metadata": {"uid": pod.metadata.uid}, "status": status}

@@ -21,7 +21,7 @@ _NO_PREEMPTION = "preemption: kubeloop's scheduler does not preempt pods."
 
 
 class NodeRefusal(NamedTuple):
-    """Why one node cannot take a pod; ``resolvable``: it could if other pods left the node."""
+    """The reason why a node cannot run a pod. ``resolvable`` says that it could if other pods left the node."""
 
     reasons: tuple[str, ...]
     resolvable: bool
@@ -32,7 +32,7 @@ NodeFilter = Callable[[NodeFacts], NodeRefusal | None]
 
 @dataclass
 class FitResult:
-    """``fitting``: nodes that can take the pod. ``message``: why there is none, as upstream's scheduler words it."""
+    """The nodes that can run a pod (``fitting``). If there are none, ``message`` gives the reason in the words of upstream's scheduler."""
 
     fitting: list[NodeFacts]
     message: str = ""
@@ -79,7 +79,7 @@ def find_refusals(pod: PodFacts, cluster: ClusterFacts) -> dict[str, NodeRefusal
 
 
 def find_admission_fault(pod: PodFacts, node: NodeFacts) -> tuple[str, str] | None:
-    """Return why a kubelet rejects a pod that was bound to its node, as reason and message of the pod's status; None: it does not.
+    """Return the reason and message of the status with which a kubelet rejects a pod bound to its node, or None if it accepts the pod.
 
     Source: Kubernetes pkg/kubelet/lifecycle/predicate.go.
     """
@@ -102,7 +102,7 @@ def find_admission_fault(pod: PodFacts, node: NodeFacts) -> tuple[str, str] | No
 
 
 def _hopeless(pod: PodFacts, cluster: ClusterFacts) -> str:
-    """Return why no node at all can take the pod; "" if there is no such reason."""
+    """Return why no node at all can take the pod, or "" if there is no such reason."""
     if _named_nodes(pod) == set():
         return "pod affinity terms conflict"
     for name, ephemeral in pod.claims:

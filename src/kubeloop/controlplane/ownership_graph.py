@@ -69,7 +69,7 @@ class Node:
         return self.deleting and FOREGROUND in self.finalizers
 
     def blocks(self, owner: str) -> bool:
-        """Whether the foreground deletion of the owner with that uid has to wait for this object."""
+        """Return whether the foreground deletion of the owner with that uid has to wait for this object."""
         return any(reference.uid == owner and reference.blocks for reference in self.owners)
 
 
@@ -110,7 +110,7 @@ class OwnershipGraph:
         return [self._nodes[dependent] for dependent in sorted(self._dependents.get(uid, ()))]
 
     def is_gone(self, uid: str) -> bool:
-        """Whether the object with that uid is known to be deleted. False: unknown."""
+        """Return whether the object with that uid is known to be deleted. False also means that its state is unknown."""
         return uid in self._gone
 
     def forget_owner(self, uid: str) -> None:
@@ -163,9 +163,9 @@ class OwnershipGraph:
             yield from self._waiting(uid)
 
     def _is_well(self, owner: OwnerEdge, namespace: str) -> bool:
-        """Whether an owner is known, stays, and matches the reference: a reference to an object in another namespace, or with another name,
-        refers
-        to nothing (upstream addDependentToOwners).
+        """Return whether an owner is known, is not being deleted, and matches the reference.
+
+        A reference to an object in another namespace, or with another name, refers to nothing (upstream addDependentToOwners).
         """
         node = self._nodes.get(owner.uid)
         if node is None or node.waits:

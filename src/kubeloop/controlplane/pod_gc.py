@@ -31,17 +31,19 @@ _never = Predicate(lambda event: False)  # noqa: ARG005  # sweeps come by the cl
 
 
 class PodGarbageCollector(KeyController[Pod], predicates=[_never], reads=[Node], name="pod-garbage-collector"):
-    """Deletes, with no grace, pods that are bound to a missing node, terminating pods on nodes that are out of service, terminating pods
-    without a node, and the oldest ended pods beyond a threshold.
+    """Deletes orphaned and surplus pods, with a grace period of zero.
+
+    These are pods that are bound to a missing node, terminating pods on nodes that are out of service, terminating pods without a node, and
+    the oldest finished pods beyond a threshold.
 
     Guarantees:
-        A pod becomes Failed before it is deleted, unless it has ended. A node counts as missing only if the server itself says so after
-        the quarantine.
+        A pod becomes Failed before it is deleted, unless it has finished. A node counts as missing only if a read from the server, not only
+        the cache, confirms it after the quarantine.
 
     Args:
         period: Seconds between two sweeps.
         quarantine: Seconds for which a node must be missing.
-        threshold: Ended pods that are left alone; 0 leaves all.
+        threshold: The number of finished pods that are not deleted. 0: no finished pod is deleted.
     """
 
     def __init__(self, *, period: float = PERIOD, quarantine: float = QUARANTINE, threshold: int = THRESHOLD) -> None:

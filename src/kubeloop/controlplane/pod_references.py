@@ -34,7 +34,7 @@ class PodReference(NamedTuple):
 
 @dataclass(frozen=True)
 class MissingReferences:
-    """What keeps containers from starting: by volume, and by container, in the kubelet's words."""
+    """The missing objects that prevent containers from starting, by volume and by container, in the kubelet's words."""
 
     volumes: Mapping[str, str]
     containers: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""The status that a simulated kubelet gives a pod: what its containers do at a moment, and the phase and conditions that follow. No I/O.
+"""Computation of the status that a simulated kubelet reports: container states at a moment, and the resulting phase and conditions.
 
 Source: Kubernetes pkg/kubelet/kubelet_pods.go (getPhase, convertToAPIContainerStatuses), pkg/kubelet/status/generate.go.
 """
@@ -22,7 +22,7 @@ NOTHING_MISSING = MissingReferences({}, {})
 
 @dataclass(frozen=True)
 class PodAddresses:
-    """Where a pod runs: addresses of its node and of itself."""
+    """The IP addresses of a pod and of its node."""
 
     host: str
     pod: str
@@ -30,7 +30,10 @@ class PodAddresses:
 
 @dataclass(frozen=True)
 class Observation:
-    """A pod's status at a moment; ``seconds``: when it changes by itself, None: it does not."""
+    """A pod's status at a moment.
+
+    ``seconds`` is the time until the simulation changes the status, or None if it does not change.
+    """
 
     status: JSONObject
     seconds: float | None = None
@@ -148,7 +151,10 @@ def _main(pod: JSONObject, container: JSONObject, simulation: Simulation, now: d
 
 
 def _init(pod: JSONObject, container: JSONObject, simulation: Simulation, now: datetime, missing: MissingReferences) -> JSONObject:
-    """An init container ends at once; a sidecar (restartPolicy Always, KEP-753) runs beside the containers that follow."""
+    """Return the status of an init container.
+
+    An ordinary init container completes at once. A sidecar (restartPolicy Always, KEP-753) keeps running beside the later containers.
+    """
     name = container["name"]
     before = _before(pod, "initContainerStatuses", name)
     state = before.get("state") or {}
@@ -223,7 +229,7 @@ def _crashed(pod: JSONObject, container: JSONObject, started: str, ended: str, c
 
 
 def _stopped(status: JSONObject, now: datetime, *, code: int) -> JSONObject:
-    """Return the status of a container after it was asked to end; an ended container, or one never started, keeps its status."""
+    """Return the status of a container that was told to stop. The status of a container that has ended or never started stays."""
     started = (status["state"].get("running") or {}).get("startedAt")
     if started is None:
         return status

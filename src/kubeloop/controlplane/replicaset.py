@@ -58,7 +58,7 @@ class Expectations:
         self._of(owner).deleted[obj.metadata.uid] = (obj.metadata.namespace, obj.metadata.name)
 
     def met(self, owner: ObjectKey) -> bool:
-        """Whether the cache shows all writes for ``owner``, or has not for so long that it is trusted anyway."""
+        """Return whether the cache shows all writes for ``owner``, or has not for so long that it is trusted anyway."""
         expected = self._expected.get(owner)
         if expected is None:
             return True
@@ -248,7 +248,7 @@ async def in_growing_batches(action: Callable[[], Awaitable[None]], count: int) 
     a webhook refuses once and not five hundred times (slowStartBatch upstream).
 
     Raises:
-        Exception: the first failure.
+        Exception: The first failure.
     """
     size = 1
     while count > 0:

@@ -24,7 +24,7 @@ from kubeloop.meta import IntOrString
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The limits of a rollout around ``replicas``: how many more pods at once, how many unavailable."""
+    """The limits of a rollout: the maximum number of pods above ``replicas``, and of unavailable pods."""
 
     replicas: int
     surge: int
@@ -185,7 +185,7 @@ def split(deployment: Deployment, sets: Iterable[ReplicaSet]) -> tuple[ReplicaSe
 
 
 def revision(obj: Deployment | ReplicaSet) -> int:
-    """Return the revision number; 0 if there is none."""
+    """Return the revision number, or 0 if there is none."""
     text = obj.metadata.annotations.get(REVISION, "")
     return int(text) if text.isdigit() else 0
 

@@ -54,7 +54,7 @@ async def wait_settled(client: Client, nodes: Iterable[str] = (), *, timeout: fl
         timeout: Seconds.
 
     Raises:
-        DeadlineError: the cluster was not ready in time; the text names the missing parts.
+        DeadlineError: The cluster was not ready in time; the message names the missing parts.
     """
     namespaces = [one.metadata.name async for one in client.list(Namespace) if one.status.phase != "Terminating"]
     roles = [one.metadata.name async for one in client.list(ClusterRole) if one.aggregation_rule is not None]
@@ -158,14 +158,14 @@ async def run(
     ready: Callable[[Manager], None] | None = None,
     settled: Callable[[], None] | None = None,
 ) -> None:
-    """Run all built-in controllers until cancelled; then stop them gracefully, in ``grace`` seconds at most.
+    """Run all built-in controllers until the call is cancelled, and then stop them gracefully within ``grace`` seconds.
 
-    Signals are the caller's.
+    The caller handles signals.
 
     Args:
         config: How to reach the API server.
         sender: Carries requests to a server in this process; None: requests go over connections.
-        keys: The cluster's; without them nothing is signed.
+        keys: The keys of the cluster. None: certificates and tokens are not signed.
         nodes: Names of the simulated nodes.
         pod_delay: Seconds that a pod takes to start.
         grace: Seconds for a graceful stop; None: no limit.
@@ -173,7 +173,7 @@ async def run(
         settled: Called once, after their first work (see ``wait_settled``).
 
     Raises:
-        KubeloopError: the server does not let a controller work: credentials, certificate, permissions.
+        KubeloopError: The server does not let a controller work: credentials, certificate, permissions.
     """
     async with Client(Transport(config, sender=sender)) as client:
         authority = config.ca.read().decode("ascii") if config.ca is not None else ""

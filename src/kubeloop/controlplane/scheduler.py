@@ -65,7 +65,7 @@ def _refused_with_bound_claims(head: Head) -> list[ObjectKey]:  # noqa: ARG001  
 
 
 class _Refusal(NamedTuple):
-    """A waiting pod. ``claims``: names of its claims; ``unbound``: it waits for them, and only a change of them can help."""
+    """A pod that could not be scheduled. ``claims`` are the names of its claims; ``unbound`` says that only a change of them can help."""
 
     claims: frozenset[str]
     unbound: bool
@@ -87,7 +87,7 @@ class _AwaitedVolumes:
 
 @dataclass
 class _BindingFailures:
-    """Failures to bind the volumes of a pod. ``nodes``: the last failure of each node; ``retry_at`` is by the controller's clock."""
+    """Failures to bind the volumes of a pod. ``nodes`` has the last failure on each node; ``retry_at`` is by the controller's clock."""
 
     count: int = 0
     retry_at: float = 0.0
@@ -181,7 +181,7 @@ class Scheduler(
         return self._facts.of(head) if head is not None else PodFacts(msgspec.to_builtins(pod))
 
     def _cluster(self, desired: PodFacts) -> ClusterFacts:
-        """Return what the caches show, and the pods that were bound lately; volumes and claims only for a pod that has claims."""
+        """Return the cached state, including recently bound pods. It has volumes and claims only if the pod has claims."""
         nodes = {node.metadata.name: node_facts(node) for node in self.lister(Node).each()}
         pods = self.lister(Pod).heads()
         for head in pods:
@@ -286,7 +286,7 @@ class Scheduler(
         """Write a volume or claim, and record its version; a missing object is no error, because its deletion leads to another try.
 
         Raises:
-            Conflict: another client changed the object; the next reconcile schedules the pod by the new state.
+            Conflict: Another client changed the object; the next reconcile schedules the pod by the new state.
         """
         try:
             versions[changed.metadata.name] = _version_of(await self.client.update(changed))

@@ -168,7 +168,7 @@ class ClaimReference(NamedTuple):
 
 @dataclass(frozen=True)
 class ClaimFacts:
-    """A volume claim: what it asks of a volume, and how far its binding is.
+    """The properties of a volume claim that matter to scheduling: its requirements on a volume, and the state of its binding.
 
     ``owner`` is the uid of the claim's controller. ``volume_name`` is spec.volumeName, "" without one; ``selector`` is None if any volume
     will do. ``has_class`` is False for a claim that leaves the class open, which differs from the class "".
@@ -198,7 +198,7 @@ class ClaimFacts:
 
 @dataclass(frozen=True)
 class VolumeFacts:
-    """A persistent volume: what it offers, and to whom. ``node_terms`` is None if each node can use it."""
+    """The properties of a persistent volume that matter to scheduling. ``node_terms`` is None if every node can use the volume."""
 
     name: str
     labels: Mapping[str, str]

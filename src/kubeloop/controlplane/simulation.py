@@ -60,7 +60,7 @@ class Simulation:
         return cls((pod.get("spec") or {}).get("restartPolicy") or "Always", values, tuple(faults))
 
     def run_seconds(self, container: str) -> float:
-        """Return how long a container runs until it ends by itself; infinity: it does not."""
+        """Return the seconds after which a container ends by itself, or infinity if it does not."""
         default = _RUN if self.restart_policy != "Always" or self._value(EXIT_CODE, container, None) is not None else math.inf
         return self._value(RUN_SECONDS, container, default)
 
@@ -68,7 +68,7 @@ class Simulation:
         return self._value(EXIT_CODE, container, 0)
 
     def stop_seconds(self, container: str) -> float:
-        """Return how long a container takes to end when it is asked to."""
+        """Return the seconds that a container needs to end after it was told to stop."""
         return self._value(STOP_SECONDS, container, 0.0)
 
     def passes(self, probe: str, container: str) -> bool:

@@ -178,7 +178,7 @@ def template_hash(template: JSONObject, collision_count: int | None = None) -> s
 
 
 def same_template(left: JSONObject, right: JSONObject) -> bool:
-    """Whether two templates, as a server returns them, make the same pods; the hash label is ignored."""
+    """Return whether two templates, as a server returns them, make the same pods; the hash label is ignored."""
     return bool(_bare(left) == _bare(right))
 
 

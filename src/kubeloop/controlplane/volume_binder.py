@@ -1,6 +1,6 @@
 """Volume binder: binds claims to suitable persistent volumes, and releases the volumes of deleted claims.
 
-It makes no volumes: a claim for which there is none stays Pending, and an event says what the claim waits for.
+It does not create volumes: a claim without a suitable volume stays Pending, and an event says what the claim waits for.
 Source: Kubernetes pkg/controller/volume/persistentvolume (pv_controller.go).
 """
 
@@ -232,7 +232,7 @@ class PersistentVolumeBinder(
         return "WaitForPodScheduled", f"waiting for {'pod' if len(waiting) == 1 else 'pods'} {','.join(waiting)} to be scheduled"
 
     async def _request_volume(self, claim: PersistentVolumeClaim, class_name: str) -> None:
-        """Name the provisioner of the claim's class in its annotations, where external provisioners look for their work."""
+        """Write the provisioner of the class into the claim's annotations, from which external provisioners learn about the claim."""
         result = self.lister(StorageClass).get(class_name)
         error = _find_provisioner_fault(result.provisioner) if result else f'storageclass.storage.k8s.io "{class_name}" not found'
         if result is None or error:
@@ -254,7 +254,7 @@ class PersistentVolumeBinder(
         return result is not None and class_facts(result).delayed
 
     def _default_class(self) -> str:
-        """Return the name of the newest default class; "" without one."""
+        """Return the name of the newest default class, or "" if there is none."""
         marked = [
             one for one in self.lister(StorageClass).each() if any(one.metadata.annotations.get(key) == "true" for key in _DEFAULT_CLASS)
         ]
@@ -316,7 +316,7 @@ class PersistentVolumeBinder(
             self.events.warning(volume, reason, message)
 
     async def _find_volume(self, name: str) -> PersistentVolume | None:
-        """Return a volume; what the cache lacks is read from the server, as a claim that is Lost by mistake alarms people."""
+        """Return a volume. If the cache lacks it, it is read from the server, so that no claim becomes Lost by mistake."""
         result = self.lister(PersistentVolume).get(name)
         if result is not None:
             return result
@@ -419,7 +419,7 @@ def _capacity_of(volume: PersistentVolume) -> dict[str, Quantity]:
 
 
 def _find_provisioner_fault(provisioner: str) -> str:
-    """Return why no provisioner makes volumes for a class; "" if one of another program may."""
+    """Return the reason why no provisioner makes volumes for a class, or "" if an external provisioner may make them."""
     if not provisioner.startswith(_IN_TREE) or provisioner in _MIGRATED:
         return ""
     if provisioner == "kubernetes.io/host-path":
@@ -437,7 +437,7 @@ def _is_deleted_elsewhere(volume: PersistentVolume) -> bool:
 
 
 def _find_deleter_fault(volume: PersistentVolume) -> str:
-    """Return why a released volume cannot be deleted; "" if it can."""
+    """Return why a released volume cannot be deleted, or "" if it can."""
     if volume.spec.host_path is None:
         error = "no deletable volume plugin matched" if volume.spec.nfs is not None else "no volume plugin matched"
         return f'error getting deleter volume plugin for volume "{volume.metadata.name}": {error}'

@@ -1,4 +1,4 @@
-"""Matches of claims, volumes and nodes: which volume a claim gets, and which volumes a pod binds on a node. No I/O.
+"""Matching of claims, volumes and nodes: it selects the volume of a claim, and the volumes that a pod binds on a node. No I/O.
 
 The scheduler and the binder of volumes decide by the same functions, so that neither undoes what the other has done.
 Source: Kubernetes component-helpers storage/volume/pv_helpers.go, pkg/controller/volume/persistentvolume/index.go,
@@ -39,7 +39,7 @@ def is_reserved_for(volume: VolumeFacts, claim: ClaimFacts) -> bool:
 
 
 def find_volume(claim: ClaimFacts, volumes: Iterable[VolumeFacts], *, delayed: bool) -> VolumeFacts | None:
-    """Return the volume that a claim gets whatever node its pods run on; None if there is none yet.
+    """Return the volume that a claim gets independently of the node of its pods, or None if there is none yet.
 
     Volumes with the fewest access modes come first, then the one reserved for the claim, then the smallest. For a delayed claim only a
     volume that is reserved for it counts: the scheduler chooses among the others.
@@ -56,7 +56,7 @@ def find_volume(claim: ClaimFacts, volumes: Iterable[VolumeFacts], *, delayed: b
 
 
 def find_volume_on(claim: ClaimFacts, volumes: Iterable[VolumeFacts], node: NodeFacts, taken: Collection[str] = ()) -> VolumeFacts | None:
-    """Return the volume that a delayed claim gets on a node; None if there is none.
+    """Return the volume that a delayed claim gets on a node, or None if there is none.
 
     Args:
         claim: The claim.
@@ -98,7 +98,7 @@ def _suits(volume: VolumeFacts, claim: ClaimFacts) -> bool:
 
 
 def find_mismatch(volume: VolumeFacts, claim: ClaimFacts) -> str:
-    """Return why a claim that names the volume cannot have it; "" if it can."""
+    """Return why a claim that names the volume cannot have it, or "" if it can."""
     if volume.deleting:
         return f'the volume is marked for deletion "{volume.name}"'
     if volume.size.value() < claim.size.value():
@@ -139,10 +139,10 @@ def reserve_volume(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bo
 
 @dataclass
 class VolumePlan:
-    """What a pod needs of its volumes on one node, before it can run there.
+    """The volume operations that are necessary before a pod can run on a node.
 
-    ``bindings``: unbound claims and the volumes that they get. ``provisions``: claims for which a provisioner has to make a volume.
-    ``reasons``: why the pod cannot run there, in upstream's words.
+    ``bindings`` are unbound claims with the volumes that they get. ``provisions`` are claims for which a provisioner must create a volume.
+    ``reasons`` say, in upstream's words, why the pod cannot run on the node.
     """
 
     bindings: list[tuple[ClaimFacts, VolumeFacts]] = field(default_factory=list)
@@ -151,7 +151,7 @@ class VolumePlan:
 
 
 def find_volume_fault(pod: PodFacts, cluster: ClusterFacts) -> str:
-    """Return why the volumes of a pod, whose claims all exist, keep it from every node; "" if they do not."""
+    """Return the reason why a pod's volumes prevent it from running on any node, or "" if they do not. All its claims exist."""
     claims = _claims_of(pod, cluster)
     if any(not claim.bound and (claim.volume_name or not cluster.is_delayed(claim)) for claim in claims):
         return UNBOUND_CLAIMS

@@ -1,4 +1,4 @@
-"""Volumes and claims: claims in use and bound volumes outlive their deletion; pods get the claims of their ephemeral volumes.
+"""Controllers of volumes and claims: they protect claims in use and bound volumes from removal, and create ephemeral volume claims.
 
 The server's admission adds the finalizers that protect; controllers here remove them.
 Source: Kubernetes pkg/controller/volume/pvcprotection, pvprotection and ephemeral.
@@ -118,7 +118,7 @@ class EphemeralVolumeController(
         """Create a claim unless it is there.
 
         Raises:
-            KubeloopError: a claim of somebody else has the name, or the server refuses the claim.
+            KubeloopError: A claim of somebody else has the name, or the server refuses the claim.
         """
         namespace = pod.metadata.namespace
         result = self.lister(PersistentVolumeClaim).get(name, namespace)

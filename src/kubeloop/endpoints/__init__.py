@@ -1,4 +1,5 @@
-"""The HTTP side of a Kubernetes API without a server: request info, users, Status, negotiation, encoding, tables.
+"""The HTTP layer of a Kubernetes API, independent of a server: request info, users, Status, content negotiation, encoding, Tables.
 
-Nothing here imports ``kubeloop.apiserver``, so that a proxy in front of an API server can use it. Upstream: k8s.io/apiserver pkg/endpoints.
+This package does not import ``kubeloop.apiserver``, so that a proxy in front of an API server can use it. Upstream: k8s.io/apiserver
+pkg/endpoints.
 """

@@ -1,6 +1,6 @@
-"""The question that authorization answers, and its answers: may this user do that, and all that somebody may do.
+"""The interface of authorizers: users, the attributes of a request, decisions, and the rules that apply to a user.
 
-Decisions are synchronous: they come from memory, also inside the evaluation of an expression or an admission plug-in.
+Decisions are synchronous and use only data in memory, so that CEL expressions and admission plug-ins can request them too.
 Source: k8s.io/apiserver pkg/authorization/authorizer.
 """
 
@@ -20,7 +20,7 @@ from kubeloop.meta.selectors import FieldTerm, parse_field_selector
 from kubeloop.meta.strconv import go_quoted
 from kubeloop.types import JSONObject
 
-# Users as all stages of a request see them, and the groups of Kubernetes itself.
+# Users, as authentication produces them and all later stages of a request use them; and the built-in groups of Kubernetes.
 #
 # Source: Kubernetes documentation, "Authenticating" and "Using RBAC Authorization" (default groups).
 
@@ -41,7 +41,7 @@ class User:
 
 
 ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
-#: The server itself, where it writes objects.
+#: The identity under which the server itself writes objects.
 SYSTEM = User("system:apiserver", (MASTERS,))
 
 
@@ -49,7 +49,8 @@ SYSTEM = User("system:apiserver", (MASTERS,))
 class Proof:
     """The result of a successful authentication.
 
-    ``audiences`` are those of the token among the requested ones; ``annotations`` go into the audit log, ``warnings`` to the client.
+    ``audiences`` are the requested audiences that the token is valid for. ``annotations`` are added to the audit event, and ``warnings``
+    are sent to the client.
     """
 
     user: User
@@ -59,20 +60,20 @@ class Proof:
 
 
 def service_account(namespace: str, name: str, uid: str, extra: Mapping[str, tuple[str, ...]] | None = None) -> User:
-    """Return the user that a service account is.
+    """Return the user that represents a service account.
 
     Args:
         namespace: The namespace of the service account.
-        name: Its name.
-        uid: Its uid.
-        extra: Additional values, such as the pod that its token is bound to.
+        name: The name of the service account.
+        uid: The uid of the service account.
+        extra: Additional attributes, such as the pod that the token is bound to.
     """
     groups = "system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED
     return User(f"system:serviceaccount:{namespace}:{name}", groups, uid, extra or {})
 
 
 def authenticated(user: User) -> User:
-    """Return ``user`` as a member of system:authenticated, unless it is anonymous."""
+    """Return ``user`` with the group system:authenticated added, unless the user is anonymous."""
     if user.name == ANONYMOUS.name or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
     return User(user.name, (*user.groups, AUTHENTICATED), user.uid, user.extra)
@@ -81,8 +82,8 @@ def authenticated(user: User) -> User:
 class Access(msgspec.Struct, frozen=True):
     """The attributes of a request that authorizers decide on (upstream's authorizer.Attributes).
 
-    ``is_resource`` False: only ``verb`` and ``path`` are set. ``fields`` are the terms of the field selector that can be parsed: a missing
-    term widens the request, never narrows it.
+    If ``is_resource`` is false, only ``verb`` and ``path`` are set. ``fields`` are the terms of the field selector that can be parsed.
+    A term that is left out makes the request wider, never narrower.
     """
 
     user: User
@@ -99,7 +100,10 @@ class Access(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """The decision of an authorizer. Neither ``allowed`` nor ``denied`` means no opinion; a request with no other opinion is forbidden."""
+    """The decision of an authorizer.
+
+    If neither ``allowed`` nor ``denied`` is set, the authorizer has no opinion. A request is forbidden if no authorizer has an opinion.
+    """
 
     allowed: bool
     denied: bool = False
@@ -112,7 +116,10 @@ NO_OPINION = Decision(False)
 
 @dataclass(slots=True)
 class Rules:
-    """The rules of a user. ``incomplete``: an authorizer cannot list all its rules; ``error`` may give the reason."""
+    """The rules that apply to a user.
+
+    ``incomplete`` says that an authorizer cannot list all its rules; ``error`` may hold the reason.
+    """
 
     resources: list[JSONObject] = field(default_factory=list)
     paths: list[JSONObject] = field(default_factory=list)
@@ -121,19 +128,19 @@ class Rules:
 
 
 class Authorizer(Protocol):
-    """Decide from memory. Never raises."""
+    """The interface of authorizers. They decide from data in memory and never raise."""
 
     def authorize(self, access: Access) -> Decision: ...
 
     def rules(self, user: User, namespace: str) -> Rules:
-        """What ``user`` may do in ``namespace`` and outside of any."""
+        """Return the rules that allow actions of ``user`` in ``namespace`` and on objects without a namespace."""
 
     async def prepare(self, user: User) -> None:
-        """Load into memory what decisions about ``user`` need. The pipeline awaits this once before them."""
+        """Load the data that decisions about ``user`` need. The request pipeline awaits this once, before any decision."""
 
 
 def access_of(user: User, info: RequestInfo) -> Access:
-    """Return the attributes of a request of ``user``."""
+    """Return the attributes of a request that ``user`` sent."""
     if not info.is_resource:
         return Access(user, info.verb, path=info.path, is_resource=False)
     fields = parsed_fields(info.field_selector) if info.field_selector else ()
@@ -142,7 +149,7 @@ def access_of(user: User, info: RequestInfo) -> Access:
 
 
 def parsed_fields(text: str) -> tuple[FieldTerm, ...]:
-    """Return the terms of a field selector; no terms if it cannot be parsed."""
+    """Return the terms of a field selector, or no terms if the selector cannot be parsed."""
     try:
         return parse_field_selector(text).terms
     except ValueError:
@@ -156,7 +163,7 @@ def require(authorizer: Authorizer, access: Access) -> None:
     """Check that an authorizer allows a request.
 
     Raises:
-        Forbidden: It does not; the message is that of kube-apiserver.
+        Forbidden: The authorizer does not allow it. The message is that of kube-apiserver.
     """
     decision = authorizer.authorize(access)
     if not decision.allowed:
@@ -182,5 +189,5 @@ def _cannot(access: Access) -> str:
 
 
 def _harmless(text: str) -> str:
-    """What a browser would take for markup, escaped."""
+    """Escape the characters that a browser would interpret as markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

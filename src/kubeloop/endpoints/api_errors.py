@@ -1,6 +1,6 @@
-"""How the server says no: one function per Status that Kubernetes answers, with its texts.
+"""Error responses of the server: one function for each Status that Kubernetes returns, with the same messages.
 
-Source: k8s.io/apimachinery pkg/api/errors/errors.go, and recorded answers of kube-apiserver 1.36.
+Source: k8s.io/apimachinery pkg/api/errors/errors.go, and recorded responses of kube-apiserver 1.36.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from kubeloop.meta.strconv import go_quoted
 
 
 def refusal(code: int, reason: str, message: str, details: StatusDetails | None = None) -> ApiError:
-    """Return an error with a ``Status`` of the server.
+    """Return an error that carries a ``Status``.
 
     Args:
         code: HTTP status code.
         reason: Machine-readable reason, for example ``NotFound`` (metav1.StatusReason).
         message: Text for people.
-        details: The object concerned, and causes.
+        details: The object that the error is about, and the causes.
     """
     return ApiError.of(Status(code=code, reason=reason, message=message, details=details))
 
@@ -44,7 +44,7 @@ def forbidden(resource: GroupResource, name: str, why: str, causes: list[StatusC
     Args:
         resource: The resource of the object.
         name: The name of the object; empty if the request names none.
-        why: The reason, the end of the message.
+        why: The reason; it becomes the end of the message.
         causes: Causes in the details of the ``Status``.
     """
     subject = f'{resource} "{name}" is forbidden' if name else f"{resource} is forbidden"
@@ -60,7 +60,7 @@ def not_found(resource: GroupResource, name: str) -> ApiError:
 
 
 def no_such_resource() -> ApiError:
-    """A path below a served group that names nothing."""
+    """Return a 404 error for a path below a served group that matches no resource."""
     return refusal(404, "NotFound", "the server could not find the requested resource", StatusDetails())
 
 
@@ -69,23 +69,23 @@ def method_not_allowed() -> ApiError:
 
 
 def verb_not_supported(resource: GroupResource, verb: str) -> ApiError:
-    """The path takes the method, the kind has no such verb."""
+    """Return a 405 error for a path that accepts the HTTP method while the resource does not support the verb."""
     return refusal(405, "MethodNotAllowed", f'{verb} is not supported on resources of kind "{resource}"', about(resource))
 
 
 def not_acceptable(media_types: Sequence[str]) -> ApiError:
-    """The media type is known, the form (``as=``) or streaming is not."""
+    """Return a 406 error for an Accept header with a known media type whose form (``as=``) or stream is not supported."""
     return refusal(406, "NotAcceptable", f"only the following media types are accepted: {', '.join(media_types)}")
 
 
 def not_acceptable_at_all(media_types: Sequence[str]) -> ApiError:
-    """No clause of the Accept header names a media type of this server."""
+    """Return a 406 error for an Accept header that names no media type of this server."""
     text = f"406: Not Acceptable\n\nAvailable representations: {', '.join(media_types)}"
     return refusal(406, "NotAcceptable", text, StatusDetails())
 
 
 def unacceptable_form(message: str) -> ApiError:
-    """A list form asked for one object, or the other way round."""
+    """Return a 406 error for a request that asks for a list form of a single object, or the reverse."""
     return refusal(406, "NotAcceptable", message)
 
 
@@ -98,7 +98,7 @@ def conflict(resource: GroupResource, name: str, why: str) -> ApiError:
     return refusal(409, "Conflict", f'Operation cannot be fulfilled on {resource} "{name}": {why}', about(resource, name))
 
 
-#: Characters of all causes of a refusal together.
+#: Maximum number of characters of all causes of one error together.
 _CAUSES_SIZE = 1024 * 1024
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -120,14 +120,15 @@ def unsupported_media_type() -> ApiError:
 
 
 def unprocessable() -> ApiError:
-    """A JSON patch that cannot be applied: the server does not say why."""
+    """Return a 422 error for a JSON patch that cannot be applied. As upstream, it does not state the reason."""
     return refusal(422, "Invalid", "the server rejected our request due to an error in our request", StatusDetails())
 
 
 def invalid(kind: GroupKind, name: str, errors: Sequence[FieldError]) -> ApiError:
-    """Every error is a cause; the message shows equal ones once. Beyond 1 MiB of causes it only says how many more there are.
+    """Return a 422 error with all field errors as causes.
 
-    An error shows the value that it is about, so that errors of a list that each show the whole list would multiply a body by itself.
+    The message lists equal errors once. After 1 MiB of causes the message only states how many more errors there are: each error shows
+    the invalid value, so the errors of a long list could each repeat the whole list.
     """
     causes: list[StatusCause] = []
     texts: dict[str, None] = {}
@@ -147,17 +148,17 @@ def invalid(kind: GroupKind, name: str, errors: Sequence[FieldError]) -> ApiErro
 
 
 def invalid_options(kind: str, errors: Sequence[FieldError]) -> ApiError:
-    """Query parameters or a body of options (ListOptions, DeleteOptions ...) that make no sense."""
+    """Return a 422 error for invalid options (ListOptions, DeleteOptions ...) in query parameters or in a body."""
     return invalid(GroupKind("meta.k8s.io", kind), "", errors)
 
 
 def internal(message: str) -> ApiError:
-    """What upstream returns as a bare error: 500 without a reason."""
+    """Return a 500 error without a reason, which upstream sends for a plain Go error."""
     return refusal(500, "", message)
 
 
 def undefined_version(api_version: str) -> ApiError:
-    """A custom object is stored in a version that its definition no longer has."""
+    """Return a 500 error for a custom object that is stored in a version that its definition no longer has."""
     return internal(f"request to convert CR from an invalid group/version: {api_version}")
 
 
@@ -170,7 +171,7 @@ def internal_error(message: str) -> ApiError:
 
 
 def not_implemented(message: str) -> ApiError:
-    """Kubernetes does it, this server does not (yet): said plainly rather than pretended. HTTP 501."""
+    """Return a 501 error for a feature of Kubernetes that this server does not implement."""
     return refusal(501, "NotImplemented", f"kubeloop does not implement this: {message}")
 
 

@@ -1,7 +1,7 @@
-"""Objects as they are stored and sent: JSON that begins with kind, apiVersion and metadata, stored without resourceVersion.
+"""The JSON form in which objects are stored and sent. It begins with kind, apiVersion and metadata.
 
-The resourceVersion is the revision of the write and known only after it. Responses insert it by position, so that each object is encoded
-once for all reads.
+Objects are stored without resourceVersion, because that is the revision of the write and known only after the write. Responses insert the
+resourceVersion at a known position, so that an object is encoded once and not for each read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubeloop.meta.field_error import fits_int64, go_float, go_whole
 from kubeloop.types import JSONObject
 
 _ENCODER = msgspec.json.Encoder()
-#: Custom objects are Go maps in a kube-apiserver, whose keys are written in order at every level.
+#: In a kube-apiserver custom objects are Go maps, so their keys are sorted at every level.
 _SORTING_ENCODER = msgspec.json.Encoder(order="sorted")
 _DECODER = msgspec.json.Decoder()
 _METADATA = b'"metadata":{'
@@ -26,26 +26,26 @@ def encode(tree: object) -> bytes:
 
 
 def encode_sorted(tree: object) -> bytes:
-    """Return JSON with the keys of every object in order and with Go's numbers, as a kube-apiserver writes custom objects."""
+    """Return JSON with sorted keys at every level and numbers in Go's format, as a kube-apiserver writes custom objects."""
     return go_numbers(_SORTING_ENCODER.encode(tree))
 
 
-#: Searches that begin with a literal are several times as fast as searches that begin with a class of characters. They may also match
-#: a part of a text.
+#: This pattern begins with a literal, because such searches are several times faster than searches that begin with a character class.
+#: It may also match inside a string.
 _WHOLE_FLOAT = re.compile(rb"\.0[,\]}]")
-#: Makes each digit 0, and each character after a number a comma.
+#: Maps each digit to 0, and each character that may follow a number to a comma, so that one literal pattern matches all exponents.
 _ALIKE = bytes.maketrans(b"123456789]}", b"000000000,,")
 _EXPONENT = re.compile(rb"0e-?0+,")
 _TEXT_OR_FLOAT = re.compile(rb'"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?e-?[0-9]+|-?[0-9]+\.0(?=[,\]}])')
 
 
 def go_numbers(data: bytes) -> bytes:
-    """Return JSON of msgspec with floats as Go's encoding/json writes them: ``1000000.0`` becomes ``1000000``, and ``1e21`` ``1e+21``."""
+    """Return msgspec's JSON with floats in the format of Go's encoding/json: ``1000000.0`` becomes ``1000000``, and ``1e21`` ``1e+21``."""
     return _TEXT_OR_FLOAT.sub(_written_by_go, data) if _has_floats(data) else data
 
 
 def int64_numbers(data: bytes) -> bytes:
-    """Return JSON of msgspec with floats as integers where Go reads them as int64; the same object if nothing changes."""
+    """Return msgspec's JSON with those floats as integers that Go reads as int64. If nothing changes, ``data`` itself is returned."""
     if not _has_floats(data):
         return data
     changed = _TEXT_OR_FLOAT.sub(_read_by_go, data)
@@ -70,7 +70,7 @@ def _read_by_go(found: re.Match[bytes]) -> bytes:
 
 
 def sorted_keys(tree: Any) -> Any:
-    """Return a copy of a JSON tree with the keys of every object in order."""
+    """Return a copy of a JSON tree with sorted keys at every level."""
     return decode(encode_sorted(tree))
 
 
@@ -79,7 +79,7 @@ def decode(data: bytes) -> Any:
 
 
 def stored_form(obj: JSONObject, api_version: str, kind: str) -> bytes:
-    """Return the stored form of an object: without resourceVersion, kind and apiVersion first. ``obj`` stays unchanged."""
+    """Return the stored form of an object: kind and apiVersion come first, and resourceVersion is left out. ``obj`` is not changed."""
     metadata = {name: value for name, value in obj["metadata"].items() if name not in ("resourceVersion", "selfLink")}
     tree: JSONObject = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
     for name, value in obj.items():
@@ -89,35 +89,35 @@ def stored_form(obj: JSONObject, api_version: str, kind: str) -> bytes:
 
 
 def stored_head(kind: str, api_version: str) -> bytes:
-    """Return the start of the stored form of such an object."""
+    """Return the first bytes of the stored form of every object with this kind and apiVersion."""
     return b'{"kind":%b,"apiVersion":%b,' % (_ENCODER.encode(kind), _ENCODER.encode(api_version))
 
 
 def wire_form(value: bytes, revision: int) -> bytes:
-    """Return a stored value as clients see it, with its resourceVersion."""
+    """Return a stored value in the form that clients receive, with the resourceVersion inserted."""
     at = value.index(_METADATA) + len(_METADATA)
     return b'%b"resourceVersion":"%d",%b' % (value[:at], revision, value[at:])
 
 
 def list_item(value: bytes, revision: int) -> bytes:
-    """Return a stored value as an item of a typed list, which has kind and apiVersion only once."""
+    """Return a stored value as an item of a typed list: without kind and apiVersion, which only the list has, and with resourceVersion."""
     at = value.index(_METADATA)
     return b'{"metadata":{"resourceVersion":"%d",%b' % (revision, value[at + len(_METADATA) :])
 
 
 def object_form(value: bytes, revision: int) -> JSONObject:
-    """Return a stored value as a new tree, with its resourceVersion."""
+    """Return a stored value as a new JSON tree, with its resourceVersion."""
     obj: JSONObject = _DECODER.decode(value)
     obj["metadata"]["resourceVersion"] = str(revision)
     return obj
 
 
 def event_frame(type_: str, wire: bytes) -> bytes:
-    """Return one frame of a watch."""
+    """Return one line of a watch response: the event type and the encoded object."""
     return b'{"type":"%b","object":%b}\n' % (type_.encode(), wire)
 
 
-#: As the Go types ObjectMeta, OwnerReference and ManagedFieldsEntry declare them: the order in which a kube-apiserver writes them.
+#: Fields in the order of the Go types ObjectMeta, OwnerReference and ManagedFieldsEntry, in which a kube-apiserver writes them.
 _FIELDS = (
     "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
     "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers", "managedFields",
@@ -129,7 +129,7 @@ _ITEM_FIELDS = {
 
 
 def in_declared_order(metadata: JSONObject) -> JSONObject:
-    """Return metadata with its fields in the order of their Go type, and labels and annotations by key. The values are shared."""
+    """Return metadata with its fields in the order of the Go type, and with labels and annotations sorted by key. Values are not copied."""
     ordered = {field: metadata[field] for field in _FIELDS if field in metadata} | metadata
     for field in ("labels", "annotations"):
         if isinstance(value := ordered.get(field), dict):

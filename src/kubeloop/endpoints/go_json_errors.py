@@ -1,6 +1,6 @@
-"""Why a text is not JSON, in the words of Go's decoder: clients of Kubernetes see them in every 400 about a body.
+"""Error messages for malformed JSON in the words of Go's decoder, which a kube-apiserver sends in its 400 responses.
 
-Source: Go encoding/json scanner.go. Runs only after a parser refused the text.
+This scanner runs only after the real parser has rejected the text. Source: Go encoding/json scanner.go.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class _Fault(Exception):
 
 
 def json_fault(data: bytes) -> str:
-    """Return the error of Go's decoder for ``data``; empty if it is JSON."""
+    """Return the error message of Go's decoder for ``data``, or an empty text if the data is valid JSON."""
     try:
         _Scanner(data).document()
     except _Fault as fault:

@@ -1,6 +1,7 @@
 """The Prometheus text format, version 0.0.4.
 
-Own, as prometheus_client gives every counter a name that ends in ``_total``, which not all of Kubernetes' have.
+This is not prometheus_client's encoder, because that one appends ``_total`` to the name of every counter, and not all counters of
+Kubernetes have that suffix.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ Labels = Mapping[str, str]
 
 
 class Histogram:
-    """Counts of observations up to each of ``bounds``, and beyond."""
+    """A histogram: the number of observations up to each of ``bounds``, and of those above the last bound."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -26,7 +27,7 @@ class Histogram:
 
 
 class Exposition:
-    """A scrape's answer in the making; a metric's samples are added together."""
+    """A builder of the response to a scrape. Values that are added for the same sample are summed."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []

@@ -1,7 +1,7 @@
-"""Content negotiation: media type (JSON, YAML, protobuf) and form (object, Table, metadata only) of an answer.
+"""Content negotiation: the media type (JSON, YAML, protobuf) and form (object, Table, metadata only) of a response.
 
 Source: Kubernetes API concepts, "Alternate representations of resources"; k8s.io/apiserver pkg/endpoints/handlers/negotiation.
-CBOR is not served, as by default upstream: a client that accepts nothing else gets 406.
+CBOR is not served, which is also upstream's default: a client that accepts only CBOR gets 406.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ _FORMS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """``form`` is empty for plain objects; else Table, PartialObjectMetadata or PartialObjectMetadataList in ``version`` of meta.k8s.io."""
+    """The result of content negotiation.
+
+    ``form`` is empty for plain objects. Otherwise it is Table, PartialObjectMetadata or PartialObjectMetadataList, in ``version`` of the
+    group meta.k8s.io.
+    """
 
     media_type: str = JSON
     form: str = ""
@@ -41,8 +45,8 @@ def negotiate(header: str, verb: str = "get", *, custom: bool = False, tables: b
     Args:
         header: The Accept header of the request; empty accepts everything.
         verb: The verb of the request; lists and watches may be streams.
-        custom: Whether the object is a custom resource, which has no protobuf form. Its metadata has one.
-        tables: Whether the resource has a Table.
+        custom: Whether the object is a custom resource. Custom resources have no protobuf form, only their metadata has.
+        tables: Whether the resource can be returned as a Table.
 
     Raises:
         NotAcceptable: The server has none of the accepted media types.
@@ -61,20 +65,20 @@ def _negotiated(header: str, verb: str, *, custom: bool, tables: bool) -> Accept
 
 
 def check_streams(accepted: Accepted) -> None:
-    """For watches, once all else about them is known to be right.
+    """Check that the media type can be streamed. Watches call this after all other checks.
 
     Raises:
-        NotAcceptable: there are no streams of it.
+        NotAcceptable: The media type cannot be streamed.
     """
     if accepted.media_type == YAML:
         raise api_errors.not_acceptable(STREAM_MEDIA_TYPES)
 
 
 def negotiate_plain(header: str) -> Accepted:
-    """For what has one form only: discovery, Statuses.
+    """Return the media type of a response that has only one form, such as discovery documents and Statuses.
 
     Raises:
-        NotAcceptable: no clause fits.
+        NotAcceptable: No clause of the header accepts a media type of the server.
     """
     return _negotiated_plain(shortened(header))
 
@@ -88,17 +92,19 @@ def _negotiated_plain(header: str) -> Accepted:
 
 
 def check_route(header: str, produced: tuple[str, ...]) -> None:
-    """What upstream's router does with the header before any handler sees it: parameters and ranges of types mean nothing to it.
+    """Check the Accept header as upstream's router does before it calls a handler.
+
+    The router ignores parameters, and understands no ranges of types other than ``*/*``.
 
     Raises:
-        NotAcceptable: the header names no media type that the route produces.
+        NotAcceptable: The header names no media type that the route produces.
     """
     if header and not any(part.partition(";")[0].strip() in (*produced, "*/*") for part in header.split(",")):
         raise api_errors.not_acceptable_at_all(produced)
 
 
 def media_type_for_errors(header: str) -> str:
-    """Return the media type of a Status; empty for a client that accepts none of ours."""
+    """Return the media type for an error's Status, or an empty text if the client accepts no media type of this server."""
     found = _first(header, _plain)
     return found.media_type if found else ""
 

@@ -1,4 +1,4 @@
-"""What a request's method and path ask for: verb, group, version, resource, subresource, namespace, name.
+"""The meaning of a request's method and path: verb, group, version, resource, subresource, namespace, name.
 
 Source: k8s.io/apiserver pkg/endpoints/request/requestinfo.go (RequestInfoFactory.NewRequestInfo).
 """
@@ -25,11 +25,12 @@ _OF_NAMESPACE = frozenset({"status", "finalize"})
 
 
 class RequestInfo(msgspec.Struct, frozen=True):
-    """The verb, resource and object of a request. ``is_resource`` False: only ``verb`` (the lower-case method) and ``path`` are set.
+    """The verb, resource and object of a request.
 
-    ``name_in_path`` distinguishes ``/pods/x`` from ``/pods?fieldSelector=metadata.name=x``, whose ``name`` is set for authorization.
-    ``field_selector`` is the selector for authorization; empty where the path names the verb, because such a request may ignore it.
-    ``rest`` holds path segments after the subresource (``/pods/x/proxy/a/b``).
+    If ``is_resource`` is false, only ``verb`` (the HTTP method in lower case) and ``path`` are set.
+    ``name_in_path`` distinguishes ``/pods/x`` from ``/pods?fieldSelector=metadata.name=x``, where ``name`` is set only for authorization.
+    ``field_selector`` is the selector for authorization. It is empty if the path names the verb (``/api/v1/watch/pods``), because such a
+    request may ignore its selector. ``rest`` holds the path segments after the subresource (``/pods/x/proxy/a/b``).
     """
 
     verb: str
@@ -55,7 +56,7 @@ class RequestInfo(msgspec.Struct, frozen=True):
 
 
 def request_info(request: Request) -> RequestInfo:
-    """Parse method, path and query. Never fails: other requests are non-resource requests, which have no handler."""
+    """Parse the method, path and query of a request. Never fails: every path without a resource is a non-resource request."""
     path = request.path
     plain = RequestInfo(request.method.lower(), path)
     parts = path.strip("/").split("/")
@@ -101,13 +102,13 @@ def request_info(request: Request) -> RequestInfo:
 
 
 def _truth(request: Request, name: str) -> bool:
-    """A boolean parameter as upstream converts it: present and neither false nor 0 means true."""
+    """Return a boolean parameter as upstream converts it: true if the parameter is present and is neither ``false`` nor ``0``."""
     values = request.query.get(name)
     return values is not None and values[0].lower() not in ("false", "0")
 
 
 def _selected_name(request: Request) -> str:
-    """Return the name in the field selector; empty if there is none or a list parameter cannot be parsed."""
+    """Return the name that the field selector requires, or an empty text if it requires none or if a list parameter is malformed."""
     text = request.parameter("fieldSelector")
     if "metadata.name" not in text:
         return ""

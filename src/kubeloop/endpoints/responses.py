@@ -1,4 +1,4 @@
-"""Responses of an API server: Status, text, JSON, and their encoding as media type, indentation and compression follow the request."""
+"""Responses of an API server (Status, text, JSON), and their encoding: media type, indentation and compression follow the request."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ NO_SNIFFING = ("X-Content-Type-Options", "nosniff")
 
 
 def text(body: str, status: int = 200) -> Answer:
-    """Return a response of plain text, such as those of the health endpoints."""
+    """Return a plain-text response, such as those of the health endpoints."""
     return Answer(status, body=body.encode(), content_type="text/plain; charset=utf-8", headers=[NO_SNIFFING])
 
 
 def indented(tree: JSONObject) -> Answer:
-    """Return indented JSON, for endpoints without content negotiation."""
+    """Return a response of indented JSON, for endpoints without content negotiation."""
     return Answer(body=msgspec.json.format(msgspec.json.encode(tree), indent=2), content_type="application/json", verbatim=True)
 
 
 def not_found_page() -> Answer:
-    """Return Go's plain 404 page, kube-apiserver's response for paths without a handler."""
+    """Return Go's plain-text 404 page, which a kube-apiserver sends for paths without a handler."""
     return text("404 page not found\n", 404)
 
 
 def status_answer(status: Status) -> Answer:
-    """Return an answer with a Status, and Retry-After if its details name a delay."""
+    """Return a response with a Status as its body, and with a Retry-After header if the details of the Status name a delay."""
     answer = Answer(status.code or 500, object=status_object(status))
     if status.details and status.details.retry_after_seconds:
         answer.headers.append(("Retry-After", str(status.details.retry_after_seconds)))
@@ -48,7 +48,7 @@ def status_answer(status: Status) -> Answer:
 
 
 def status_object(status: Status) -> JSONObject:
-    """Return a Status as a JSON tree without an empty message, reason and details, as Go's omitempty does."""
+    """Return a Status as a JSON tree. An empty message, empty reason or empty details are left out, as by Go's omitempty."""
     tree: JSONObject = msgspec.to_builtins(status)
     for name in ("message", "reason", "details"):
         if not tree.get(name) and not (name == "details" and tree.get(name) == {}):
@@ -59,7 +59,7 @@ def status_object(status: Status) -> JSONObject:
 
 
 def success(details: StatusDetails | None = None, code: int = 0) -> Answer:
-    """Return a Status of success, such as the response to a completed deletion; ``code`` is 201 for a Binding."""
+    """Return a response with a Status of success, such as the response to a completed deletion. ``code`` is 201 for a Binding."""
     return Answer(code or 200, object=status_object(Status(status="Success", details=details, code=code)))
 
 
@@ -82,7 +82,7 @@ _HUMAN = ("curl", "Wget", "Mozilla/5.0")
 def finish(request: Request, answer: Answer) -> None:
     """Encode the body of a response, in place.
 
-    JSON ends with a newline unless it is indented, as Go's two ways to write it do.
+    JSON ends with a newline unless it is indented, as in upstream's two ways of writing JSON.
     A client that accepts no media type of the server gets indented JSON.
     """
     if answer.verbatim:
@@ -101,13 +101,13 @@ def finish(request: Request, answer: Answer) -> None:
 
 
 def gzipped(body: bytes) -> bytes:
-    """Compress a body at the fastest level, as upstream."""
+    """Compress a body with gzip at the fastest level, as upstream does."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     return packer.compress(body) + packer.flush()
 
 
 def _encoded(tree: JSONObject, media_type: str, accept: str) -> tuple[bytes, str]:
-    """Encode an object. An object without a protobuf form becomes JSON if the client accepts JSON too."""
+    """Encode an object as the media type. An object without a protobuf form is sent as JSON if the client also accepts JSON."""
     if media_type == YAML:
         from kubeloop.endpoints.yaml_body import dump_yaml
 
@@ -133,6 +133,6 @@ def _wants_indented(request: Request) -> bool:
 
 
 def _accepts_gzip(request: Request) -> bool:
-    """Return whether the client accepts gzip. Upstream accepts the bare word only, without a quality."""
+    """Return whether the client accepts gzip. As upstream, only the plain word ``gzip`` counts, not one with a quality value."""
     header = request.header("Accept-Encoding")
     return "gzip" in header and any(part.strip() == "gzip" for part in header.split(","))

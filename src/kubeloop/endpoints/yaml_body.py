@@ -1,4 +1,4 @@
-"""YAML bodies, read as Kubernetes reads them: the first document, YAML 1.1 booleans, dates as text, keys as strings."""
+"""YAML bodies, parsed as Kubernetes does: only the first document, YAML 1.1 booleans, dates as text, keys as strings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubeloop.schema.strict import RepeatedKeys
 
 
 class _Loader(Loader):
-    """Remembers repeated keys."""
+    """A YAML loader that records repeated keys."""
 
 
 def _construct_mapping(loader: Any, node: MappingNode) -> dict[str, Any]:
@@ -52,10 +52,10 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
 
 
 def parse_yaml(data: bytes) -> Any:
-    """The first document as a JSON tree; None for an empty one.
+    """Return the first document of a YAML text as a JSON tree, or None if the document is empty.
 
     Raises:
-        DecodeError: not YAML, or something that JSON cannot say; ``yaml: line N: ...``.
+        DecodeError: The text is not YAML, or holds a value that JSON cannot express. The message has the form ``yaml: line N: ...``.
     """
     scanner = loader = None
     try:
@@ -76,7 +76,7 @@ def parse_yaml(data: bytes) -> Any:
 
 
 def repeated_keys(data: bytes) -> list[tuple[int, str]]:
-    """Line (of the value, from 1) and quoted name of each key that its mapping has already, in the first document of valid YAML."""
+    """Return the repeated keys in the first document of a valid YAML text: the line of the value (from 1), and the quoted key."""
     loader = _Loader(data)
     try:
         root = loader.get_node() if loader.check_node() else None
@@ -115,5 +115,5 @@ def _where(fault: yaml.MarkedYAMLError) -> str:
 
 
 def dump_yaml(tree: dict[str, Any]) -> bytes:
-    """As the server answers: block style, keys sorted, folded at 80 columns."""
+    """Encode a tree as the server's YAML: block style, sorted keys, lines folded at 80 columns."""
     return write_yaml(tree, sort_keys=True, width=80).encode()

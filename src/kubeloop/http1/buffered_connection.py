@@ -1,4 +1,4 @@
-"""The bytes of one connection: buffers received bytes within limits; delays writing while the peer does not read."""
+"""The buffers of one connection: received bytes are buffered within limits, and writes wait while the peer does not read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _IN_A_TURN = 1024 * 1024
 
 
 class BufferedConnection(asyncio.Protocol):
-    """A connection with a read buffer. The server reads and removes bytes at its front; one task reads, one at a time writes."""
+    """A connection with a read buffer. The server consumes bytes from its front. One task reads, and one at a time writes."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()
@@ -49,7 +49,7 @@ class BufferedConnection(asyncio.Protocol):
             self._arrival.set_result(None)
 
     def eof_received(self) -> None:
-        """Handle the end of the peer's data. The transport closes by itself, which takes a moment; data written meanwhile is lost."""
+        """Handle the end of the peer's data. The transport closes itself, and data written until it is closed is lost."""
         self._over = True
 
     def pause_writing(self) -> None:
@@ -76,7 +76,7 @@ class BufferedConnection(asyncio.Protocol):
         """Wait until more bytes have arrived.
 
         Raises:
-            ConnectionEnded: the peer has disconnected.
+            ConnectionEnded: The peer has disconnected.
         """
         if self._reading_paused and self.transport is not None and not self.ended.done():
             self._reading_paused = False
@@ -98,10 +98,10 @@ class BufferedConnection(asyncio.Protocol):
         return taken
 
     async def write(self, *parts: bytes) -> None:
-        """Write, and return when more may be written.
+        """Write bytes, and return when more may be written.
 
         Raises:
-            ConnectionEnded: the peer has disconnected.
+            ConnectionEnded: The peer has disconnected.
         """
         if self._over or self.transport is None or self.transport.is_closing():
             raise ConnectionEnded
@@ -119,7 +119,7 @@ class BufferedConnection(asyncio.Protocol):
             raise ConnectionEnded
 
     async def _read_by_peer(self, writable: asyncio.Future[None]) -> None:
-        """Wait until the peer has read. A too slow peer is disconnected, because its unread data stays in memory."""
+        """Wait until the peer has read the written data. A peer that is too slow is disconnected, because its data stays in memory."""
         assert self.transport is not None
         patience = _STALL + self.transport.get_write_buffer_size() / _SLOWEST
         try:

@@ -39,17 +39,17 @@ class _State(enum.Enum):
 
 
 class ClientConnection(asyncio.Protocol):
-    """One connection. ``exchange`` sends a request and waits for the head; ``chunk`` returns the body until it is empty.
+    """A client's connection. ``exchange`` sends a request and waits for the head; ``chunk`` returns the body in parts, the last one empty.
 
     Guarantees
-        Bytes of a body arrive in order and once, whatever the chunks of the peer or the network; at most about ``READ_BUFFER`` bytes
-        are buffered, then the peer has to wait.
+        Bytes of a body arrive in order and once, regardless of how the peer or the network splits them. At most about ``READ_BUFFER`` bytes
+        are buffered; then the peer has to wait.
         ``reusable`` is True only after a complete response on a connection that both sides keep open, with nothing after the response.
 
-        After a change of protocol (``upgrade``) the body is all further data of the peer; ``write`` sends to it.
+        After an upgrade, ``chunk`` returns all further data of the peer, and ``write`` sends data to it.
 
     Not guaranteed
-        There is no pipelining: one exchange at a time, read by one task, written by one.
+        There is no pipelining: only one exchange runs at a time, with one reading and one writing task.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -118,7 +118,7 @@ class ClientConnection(asyncio.Protocol):
             Status and headers.
 
                 Raises:
-                    ConnectionEnded, ProtocolError, OSError: there was no response on this connection.
+                    ConnectionEnded, ProtocolError, OSError: There was no response on this connection.
         """
         if self._failure is not None:
             raise self._failure
@@ -158,10 +158,10 @@ class ClientConnection(asyncio.Protocol):
             self.transport.write(view[at : at + WRITE_SLICE])
 
     async def write(self, data: bytes) -> None:
-        """Send more data; return when the peer accepts still more.
+        """Send data, and return when the peer can accept more.
 
         Raises:
-            ConnectionEnded, ProtocolError, OSError: the connection has ended.
+            ConnectionEnded, ProtocolError, OSError: The connection has ended.
         """
         if self._failure is not None:
             raise self._failure
@@ -175,10 +175,10 @@ class ClientConnection(asyncio.Protocol):
                 self._writable = None
 
     async def chunk(self) -> bytes:
-        """Return the data received since the last call, or wait for more; empty at the end of the body.
+        """Return the data received since the last call, or wait for data. Return empty bytes at the end of the body.
 
         Raises:
-            ConnectionEnded, ProtocolError, OSError: the body is incomplete and will stay so.
+            ConnectionEnded, ProtocolError, OSError: The body is incomplete and will stay so.
         """
         while not self._parts:
             if self._complete:
@@ -259,7 +259,7 @@ class ClientConnection(asyncio.Protocol):
         return False  # then the transport closes itself
 
     def _said_goodbye(self) -> bool:
-        """False if an attacker may have cut the data: TLS sends close_notify first (RFC 9112, section 9.8)."""
+        """Return whether the peer ended the connection properly: without TLS close_notify it may be an attack (RFC 9112, section 9.8)."""
         secured = self.transport.get_extra_info("ssl_object") if self.transport is not None else None
         if secured is None:
             return True
@@ -306,7 +306,7 @@ class ClientConnection(asyncio.Protocol):
         self._state, self._complete = _State.IDLE, True
 
     def _consume(self, data: bytes, parts: list[memoryview]) -> None:
-        """Parse all available data; an incomplete rest stays in ``_rest``. Parts are views: they are copied once, joined."""
+        """Parse all available data. An incomplete rest stays in ``_rest``. Parts are views, which are copied once, when they are joined."""
         at, size = 0, len(data)
         view = memoryview(data)
         while at < size:
@@ -408,6 +408,6 @@ class ClientConnection(asyncio.Protocol):
 
 
 def _check_line(begun: bytes) -> None:
-    """Refuse a line that ends with half a line break: waiting for its end would never end."""
+    """Reject a line that ends with half a line break, because the other half would never arrive."""
     if b"\n" in begun:
         raise ProtocolError("a line ends with half a line break")

@@ -1,4 +1,4 @@
-"""Heads of messages as a client sees them: parses responses, encodes requests."""
+"""The heads of messages for clients: parsing of responses, encoding of requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXTENDED = re.compile(rb"([0-9A-Fa-f]+)[ \t]*(?:;[^\r\n\0]*)?")
 
 
 def may_begin_head(data: bytes) -> bool:
-    """False if no further bytes can turn the data into a head, so that waiting would never end."""
+    """Return whether the data can be the beginning of a response's head. If not, waiting for more bytes is useless."""
     return data.startswith(_VERSION[: len(data)]) and b"\n\n" not in data
 
 
@@ -27,7 +27,7 @@ def parse_head(head: bytes) -> tuple[int, int, Headers]:
     """Return status, minor version and fields of a response's head (without its empty line).
 
     Raises:
-        ProtocolError: the head is malformed, or of another version of HTTP.
+        ProtocolError: The head is malformed, or of another version of HTTP.
     """
     text = head.decode("latin-1")
     first, *lines = text.split("\r\n")
@@ -51,7 +51,7 @@ def chunk_size(line: bytes) -> int:
     """Return the size in a chunk's first line; extensions are skipped.
 
     Raises:
-        ProtocolError: the size is missing, or only int() would accept it (``0x10``, ``1_0``, ``+1``).
+        ProtocolError: The size is missing, or only int() would accept it (``0x10``, ``1_0``, ``+1``).
     """
     digits = line
     if not is_hexadecimal(line):  # other characters than digits; most lines have none, and each event of a watch has a line
@@ -63,10 +63,10 @@ def chunk_size(line: bytes) -> int:
 
 
 def content_length(text: str) -> int:
-    """Return the value of Content-Length; the same value several times counts as one (RFC 9110, section 8.6).
+    """Return the value of Content-Length. Repetitions of the same value are allowed (RFC 9110, section 8.6).
 
     Raises:
-        ProtocolError: the value is not a number, or there are several.
+        ProtocolError: The value is not a number, or there are several.
     """
     values = {value.strip(" \t") for value in text.split(",")}
     value = values.pop()
@@ -82,7 +82,7 @@ _OWN = frozenset(("host", "content-length", "transfer-encoding", "connection", "
 
 
 def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[str, str]], length: int | None, upgrade: str = "") -> bytes:
-    """Encode the head, empty line included.
+    """Encode the head of a request, including the empty line at its end.
 
     Args:
         method: The HTTP method.
@@ -93,7 +93,7 @@ def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[
         upgrade: The protocol to change to. Empty: none.
 
     Raises:
-        ValueError: the method, path or a header cannot be sent. Values are not shown: they may be secret.
+        ValueError: The method, path or a header cannot be sent. Values are not shown: they may be secret.
     """
     if TOKEN.fullmatch(method) is None or _TARGET.fullmatch(target) is None:
         asked = _shown(method, target)

@@ -23,7 +23,7 @@ from kubeloop.timing import Clock, SystemClock, TimeLimit
 
 
 def credentials(proxy: Proxy) -> Mapping[str, str]:
-    """Return the authentication header for the proxy; empty if its URL has no user."""
+    """Return the authentication header for the proxy, which is empty if the proxy's URL has no user."""
     if not proxy.url.username:
         return {}
     pair = f"{unquote(proxy.url.username)}:{unquote(proxy.url.password or '')}"
@@ -31,10 +31,10 @@ def credentials(proxy: Proxy) -> Mapping[str, str]:
 
 
 async def ask_for_tunnel(wire: ClientConnection, proxy: Proxy, target: str) -> None:
-    """Open a tunnel to ``target`` (``HOST:PORT``): later writes reach it.
+    """Open a tunnel through a proxy to ``target`` (``HOST:PORT``). Later writes reach the target.
 
     Raises:
-        ProxyRefusedError: the proxy refuses. ConnectionEnded, ProtocolError, OSError: no response.
+        ProxyRefusedError: The proxy refuses. ConnectionEnded, ProtocolError, OSError: no response.
     """
     lines = [
         f"CONNECT {target} HTTP/1.1",
@@ -62,7 +62,7 @@ BUFFER = 1 << 16
 
 
 class _Shared(threading.local):
-    """One buffer for all connections of a thread, because an event loop fills and empties it without other steps in between."""
+    """The read buffer of all connections of a thread. They can share it, because the event loop fills and empties it in one step."""
 
     def __init__(self) -> None:
         self.buffer = bytearray(BUFFER)
@@ -153,7 +153,7 @@ async def connect_through(sock: socket.socket, proxy: Proxy, host: str, port: in
         port: The server's port.
 
     Raises:
-        ProxyRefusedError: the proxy refuses. OSError, EOFError: the connection to it broke.
+        ProxyRefusedError: The proxy refuses. OSError, EOFError: the connection to it broke.
     """
     user, password = (unquote(part or "").encode() for part in (proxy.url.username, proxy.url.password))
     if len(user) > _MOST or len(password) > _MOST:
@@ -230,7 +230,7 @@ class Dialer:
         resolved: Callable[[float], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Make a dialer for one server.
+        """Create a dialer for one server.
 
         Args:
             server: The server's URL.
@@ -241,7 +241,7 @@ class Dialer:
             resolved: Called with the seconds of each name lookup.
 
         Raises:
-            ConfigError: the environment names an unusable proxy.
+            ConfigError: The environment names an unusable proxy.
         """
         self._server = urlsplit(server)
         self._secure = self._server.scheme == "https"
@@ -385,9 +385,9 @@ LIVENESS = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_
 
 
 def _watch_over(made: socket.socket) -> None:
-    """Let the kernel detect within 45 s that the peer is gone, also while a watch is silent.
+    """Configure the kernel to detect within 45 s that the peer is unreachable, even while a watch receives nothing.
 
-    As long as client-go's HTTP/2 health check takes: 30 s without a byte, 15 s for a reply (behaviour K154).
+    Client-go's HTTP/2 health check takes the same time: 30 s without a byte, and 15 s for a reply (behaviour K154).
     """
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in LIVENESS.items():

@@ -18,7 +18,7 @@ class PeerSilentError(Exception):
 
 
 class ProxyRefusedError(Exception):
-    """A proxy could not be reached or did not open a tunnel. The text names the proxy, the setting that names it, and the remedy."""
+    """A proxy could not be reached or did not open a tunnel. The message names the proxy, the setting that names it, and the remedy."""
 
 
 #: Errors of a connection that cannot be opened or breaks off. TimeoutError and ssl.SSLError are subclasses of OSError.

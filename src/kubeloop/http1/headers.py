@@ -15,7 +15,7 @@ MAX_DIGITS = 16
 
 
 def is_protocol_name(text: str) -> bool:
-    """Return True for the value of an Upgrade header: ``websocket``, ``SPDY/3.1`` (RFC 9110, section 7.8)."""
+    """Return whether a text is a valid protocol in an Upgrade header, such as ``websocket`` or ``SPDY/3.1`` (RFC 9110, section 7.8)."""
     return all(TOKEN.fullmatch(part) for part in text.split("/", 1))
 
 
@@ -41,7 +41,7 @@ class Headers(Mapping[str, str]):
         self._values.setdefault(name.lower(), []).append(value)
 
     def values_of(self, name: str) -> list[str]:
-        """Return each value as it was sent; empty if there is none."""
+        """Return each value as it was sent, or an empty list if there is none."""
         return list(self._values.get(name.lower(), ()))
 
     def __getitem__(self, name: str) -> str:

@@ -30,7 +30,7 @@ class RequestProgress:
         self._bytes = 0
 
     def begin(self, request: str) -> None:
-        """Start another request, or another try: forget the previous steps."""
+        """Start another request or attempt, and forget the previous steps."""
         self._started = self._clock.now()
         self._request = request
         self._steps.clear()

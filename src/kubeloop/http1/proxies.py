@@ -42,7 +42,7 @@ class Proxy(NamedTuple):
 
 
 def proxy_for(server: SplitResult, configured: str, source: str, environment: Mapping[str, str] | None = None) -> Proxy | None:
-    """Return the proxy for a server's URL; None for a direct connection.
+    """Return the proxy for a server's URL, or None for a direct connection.
 
     Args:
         server: The server's URL.
@@ -51,7 +51,7 @@ def proxy_for(server: SplitResult, configured: str, source: str, environment: Ma
         environment: Environment variables. None: those of the process.
 
     Raises:
-        ConfigError: the environment's proxy is unusable.
+        ConfigError: The environment's proxy is unusable.
     """
     if configured:
         return Proxy(urlsplit(configured), f"proxy-url in {source}")
@@ -68,7 +68,7 @@ def proxy_for(server: SplitResult, configured: str, source: str, environment: Ma
 
 
 def is_proxy_url(text: str) -> bool:
-    """True if it is a usable proxy URL: a scheme of ``SCHEMES`` and a host."""
+    """Return whether a URL is usable for a proxy: it has a scheme of ``SCHEMES`` and a host."""
     try:
         url = urlsplit(text)
         return url.scheme in SCHEMES and bool(url.hostname) and url.port != 0 and text.isprintable()
@@ -144,7 +144,7 @@ def _network(entry: str) -> IPv4Network | IPv6Network | None:
 
 
 def _split_port(entry: str) -> tuple[str, str]:
-    """Split host and port as Go's net.SplitHostPort; if that refuses, all is host, brackets and colons included."""
+    """Split host and port as Go's net.SplitHostPort does. A text that it rejects is returned as the host, brackets and colons included."""
     if entry.startswith("["):
         name, bracket, port = entry[1:].partition("]")
         if bracket and port.startswith(":") and ":" not in port[1:]:

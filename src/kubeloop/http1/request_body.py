@@ -1,4 +1,4 @@
-"""Reads a request's body, of known length or in chunks, and no byte beyond it.
+"""Reading of a request's body, of known length or in chunks. No byte beyond it is read.
 
 Errors have the words of Go's net/http/internal/chunked.
 """
@@ -19,7 +19,9 @@ _OVERHEAD = 16 * 1024
 
 
 class RequestBody:
-    """A request body. Use ``read`` or ``pieces``, not both. ``length`` None: chunked. ``invite``: the client waits for 100 Continue."""
+    """A request body. Use ``read`` or ``pieces``, not both.
+
+    If ``length`` is None, the body is chunked. ``invite`` says that the client waits for 100 Continue."""
 
     def __init__(self, wire: BufferedConnection, length: int | None, *, invite: bool) -> None:
         self._wire = wire
@@ -43,9 +45,9 @@ class RequestBody:
         """Return the whole body.
 
         Raises:
-            BodyTooLarge: it is longer than ``limit``.
-            BodyMalformed: its framing is invalid.
-            ConnectionEnded: the client disconnected.
+            BodyTooLarge: It is longer than ``limit``.
+            BodyMalformed: Its framing is invalid.
+            ConnectionEnded: The client disconnected.
         """
         if self._length is not None and self._length > limit:
             raise BodyTooLarge(limit)
@@ -64,7 +66,7 @@ class RequestBody:
             yield piece
 
     async def piece(self) -> bytes:
-        """Return the next bytes; empty at the end."""
+        """Return the next bytes, or empty bytes at the end of the body."""
         if self.complete:
             return b""
         if self.uninvited:
@@ -82,7 +84,7 @@ class RequestBody:
         return piece
 
     async def drain(self, limit: int) -> bool:
-        """Read and discard the remaining bytes; return whether the end came within ``limit`` bytes."""
+        """Read and discard the remaining bytes. Return whether the body ended within ``limit`` bytes."""
         while not self.complete:
             try:
                 limit -= len(await self.piece())
@@ -100,7 +102,7 @@ class RequestBody:
             raise
 
     async def _to_next_chunk(self) -> bool:
-        """Skip to the data of the next chunk; return False at the last chunk, whose trailers are skipped."""
+        """Skip to the data of the next chunk. Return False at the last chunk, whose trailers are skipped."""
         if self._begun:
             await self._separator()
         self._begun = True

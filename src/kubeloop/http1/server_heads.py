@@ -1,4 +1,4 @@
-"""Heads of messages as a server sees them: parses requests, encodes responses."""
+"""The heads of messages for servers: parsing of requests, encoding of responses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FRAMING = ("transfer-encoding", "content-length", "trailer")
 
 
 class RequestRefused(Exception):
-    """No request that can be answered; ``status`` is the status line's text, ``text`` the body. The connection ends."""
+    """The request is malformed, and the connection ends. ``status`` is the text of the status line, ``text`` the body of the response."""
 
     def __init__(self, status: str = "400 Bad Request", text: str | None = None) -> None:
         super().__init__(status)
@@ -57,7 +57,7 @@ TOO_LARGE = "431 Request Header Fields Too Large"
 
 @dataclass(slots=True)
 class RequestHead:
-    """A request's head. ``path`` is decoded. ``length`` None: the body is chunked. ``minor``: the x of HTTP/1.x."""
+    """The head of a request. ``path`` is decoded. ``length`` is None if the body is chunked. ``minor`` is the x of HTTP/1.x."""
 
     method: str
     path: str
@@ -78,12 +78,12 @@ class RequestHead:
 
     @property
     def is_asterisk_form(self) -> bool:
-        """Whether it is ``OPTIONS *``: about the server, not about a resource."""
+        """Whether the request is ``OPTIONS *``, which concerns the server and not a resource."""
         return self.method == "OPTIONS" and self.path == "*"
 
 
 def end_of_head(data: bytes | bytearray, start: int) -> int:
-    """Return the index where the body begins; -1 if the head is incomplete. The search begins at ``start``. A line may end without CR."""
+    """Return the index at which the body begins, or -1 if the head is incomplete. The search begins at ``start``. CR is optional."""
     found = -1
     for ending in (b"\n\r\n", b"\n\n"):
         at = data.find(ending, max(0, start - len(ending) + 1))
@@ -96,7 +96,7 @@ def parse_head(raw: bytes) -> RequestHead:
     """Parse the bytes before the body.
 
     Raises:
-        Refused: the head is malformed.
+        Refused: The head is malformed.
     """
     lines = [line.removesuffix("\r") for line in raw.decode("utf-8", "replace").split("\n")]
     method, version, path, query = _request_line(lines[0])
@@ -120,7 +120,7 @@ def parse_head(raw: bytes) -> RequestHead:
 
 
 def _request_line(line: str) -> tuple[str, str, str, str]:
-    """Return method, both digits of the version, path, query."""
+    """Return the method, both digits of the version, the path and the query."""
     method, one, rest = line.partition(" ")
     target, two, version = rest.partition(" ")
     found = _VERSION.fullmatch(version)
@@ -191,7 +191,7 @@ _REASONS = {one.value: one.phrase for one in HTTPStatus}
 
 
 def response_head(minor: int, status: int, fields: Iterable[tuple[str, str]]) -> bytes:
-    """Return status line and fields, including ``Date``; line breaks within a field become blanks, so that it cannot inject another."""
+    """Return the head of a response, including ``Date``. Line breaks in a field become blanks, so that a value cannot inject a field."""
     lines = [f"HTTP/1.{1 if minor else 0} {status} {_REASONS.get(status, f'status code {status}')}"]
     lines += [f"{name}: {value}" for name, value in fields]
     text = "\n".join(lines)
@@ -201,7 +201,7 @@ def response_head(minor: int, status: int, fields: Iterable[tuple[str, str]]) ->
 
 
 def has_body(status: int) -> bool:
-    """Whether responses with this status may have a body (RFC 9110, section 6.4.1)."""
+    """Return whether responses with this status may have a body (RFC 9110, section 6.4.1)."""
     return status >= 200 and status not in (204, 304)
 
 

@@ -1,4 +1,4 @@
-"""TCP connections: opens them to the first address that answers, and stops listening without losing one."""
+"""TCP sockets: connecting to the first address that responds, and stopping to listen without losing accepted connections."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def _looked_up(host: str, port: int, resolved: Callable[[float], None] | N
 
 
 async def _first(attempts: list[asyncio.Task[socket.socket]], seconds: float | None, clock: Clock) -> socket.socket | None:
-    """Return the first connected socket; None if all attempts failed, or ``seconds`` are over."""
+    """Return the first connected socket, or None if all attempts failed or ``seconds`` have passed."""
     running = {attempt for attempt in attempts if not attempt.done()}
     with contextlib.suppress(TimeoutError):  # the limit's: ``wait`` raises none
         async with TimeLimit(clock, seconds):
@@ -114,13 +114,13 @@ def _all_failed(errors: list[OSError]) -> OSError:
 
 
 def stop_accepting(server: asyncio.Server) -> None:
-    """Accept no further connection; the sockets stay open, so clients wait. Call ``server.close()`` a turn of the loop later."""
+    """Accept no further connections. The sockets stay open, so that clients wait. Call ``server.close()`` in the next turn of the loop."""
     for listening in server.sockets:
         asyncio.get_running_loop().remove_reader(listening.fileno())
 
 
 async def close_listening(server: asyncio.Server) -> None:
-    """Close the listening sockets; accepted connections stay, waiting ones are refused."""
+    """Close the listening sockets. Accepted connections stay open, and waiting ones are refused."""
     stop_accepting(server)
     # Not after the wait: a cancellation of the caller would leave the sockets open.
     asyncio.get_running_loop().call_soon(server.close)

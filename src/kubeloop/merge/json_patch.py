@@ -172,8 +172,8 @@ def _index(token: str, length: int) -> int:
     """Convert a token to an index of a list of that length.
 
     Raises:
-        ValueError: the token is not a number.
-        IndexError: the index is out of bounds.
+        ValueError: The token is not a number.
+        IndexError: The index is out of bounds.
     """
     index = int(token) if token.lstrip("+-").isdecimal() and token.isascii() else _no_number(token)
     if not -length <= index < length:

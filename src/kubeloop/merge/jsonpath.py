@@ -53,7 +53,7 @@ class JSONPath:
         """Return the values that each part (an expression in braces, or the text between) selects, in order.
 
         Raises:
-            JSONPathError: a member or index is missing (unless ``allow_missing``), or a value is not a list where a list is needed.
+            JSONPathError: A member or index is missing (unless ``allow_missing``), or a value is not a list where a list is needed.
         """
         return [_Search(self._allow_missing).follow([doc], part) for part in self._parts]
 
@@ -61,15 +61,15 @@ class JSONPath:
         """Return all selected values in one list.
 
         Raises:
-            JSONPathError: as ``find``.
+            JSONPathError: See ``find``.
         """
         return [value for part in self.find(doc) for value in part]
 
     def first(self, doc: JSON) -> JSON:
-        """Return the first selected value, None if there is none.
+        """Return the first selected value, or None if there is none.
 
         Raises:
-            JSONPathError: as ``find``.
+            JSONPathError: See ``find``.
         """
         return next(iter(self.values(doc)), None)
 
@@ -77,7 +77,7 @@ class JSONPath:
         """Format the selected values as ``kubectl -o jsonpath``: the values of an expression are separated by spaces.
 
         Raises:
-            JSONPathError: as ``find``.
+            JSONPathError: See ``find``.
         """
         return "".join(" ".join(map(self.text, part)) for part in self.find(doc))
 

@@ -29,7 +29,7 @@ class MemberNode:
 
 @dataclass(frozen=True, slots=True)
 class Wildcard:
-    """``.*``: all members or elements."""
+    """The step ``.*``, which selects all members or elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Recursive:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """``[start:stop:step]`` of a list, all of it for ``[*]``; ``single`` for ``[start]``."""
+    """The step ``[start:stop:step]``, which selects elements of a list; ``[*]`` selects all. ``single`` marks the form ``[start]``."""
 
     start: int | None = None
     stop: int | None = None
@@ -49,14 +49,14 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class UnionNode:
-    """``[0,2]``, ``['a','b']``: the results of several selectors, one after the other."""
+    """The step ``[0,2]`` or ``['a','b']``, which yields the results of several selectors one after the other."""
 
     members: tuple[tuple[Node, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FilterNode:
-    """``[?(left operator right)]``; an empty operator tests whether ``left`` exists."""
+    """The step ``[?(left operator right)]``, which filters elements. An empty operator tests whether ``left`` exists."""
 
     left: tuple[Node, ...]
     operator: str = ""
@@ -76,7 +76,7 @@ def parse(template: str, *, any_word: bool = False) -> tuple[tuple[Node, ...], .
     """Return the parts of a template: texts and expressions. With ``any_word`` a bare word is a text, whether or not it could be evaluated.
 
     Raises:
-        JSONPathError: the template is malformed.
+        JSONPathError: The template is malformed.
     """
     parts: list[tuple[Node, ...]] = []
     position = 0

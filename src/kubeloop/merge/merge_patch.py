@@ -51,7 +51,7 @@ def _without_nulls(value: JSON) -> JSON:
 
 
 def create_merge_patch(old: JSONObject, new: JSONObject) -> JSONObject:
-    """Return the smallest merge patch that turns ``old`` into ``new``; empty if they are equal.
+    """Return the smallest merge patch that turns ``old`` into ``new``, or an empty object if they are equal.
 
     Guarantees
         ``merge_patch(old, create_merge_patch(old, new))`` equals ``new`` if no object in ``new`` has a null member.

@@ -24,7 +24,7 @@ ELEMENT_ORDER = "$setElementOrder"
 
 
 def strategic_merge(doc: JSONObject, patch: JSON, schema: TypeSchema | None, schemas: Schemas) -> JSONObject:
-    """Return ``doc`` with ``patch`` merged in by ``schema`` (of the whole object); neither is changed, the result shares nothing with them.
+    """Return ``doc`` with a strategic merge patch applied. ``doc`` and ``patch`` stay unchanged, and the result shares nothing with them.
 
         Directives
             ``$patch: replace | delete`` in an object or list element, ``$retainKeys``, ``$deleteFromPrimitiveList/FIELD``,
@@ -45,7 +45,9 @@ def strategic_merge(doc: JSONObject, patch: JSON, schema: TypeSchema | None, sch
 
 
 def merge_in(doc: JSONObject, patch: JSON, schema: TypeSchema | None, schemas: Schemas) -> JSONObject:
-    """Return ``doc`` with ``patch`` merged in, as ``strategic_merge``, but consume ``patch``: an API server quotes the remainder in errors.
+    """Return ``doc`` with ``patch`` applied like ``strategic_merge``, but consume ``patch``.
+
+    After an error, ``patch`` holds the part that was not applied, which an API server quotes in its message.
 
     Args:
         doc: The object.
@@ -54,7 +56,7 @@ def merge_in(doc: JSONObject, patch: JSON, schema: TypeSchema | None, schemas: S
         schemas: The document of that schema, for references.
 
     Raises:
-        PatchError: as ``strategic_merge``.
+        PatchError: See ``strategic_merge``.
     """
     if schema is None:
         raise PatchError("strategic merge patch format is not supported", 400)

@@ -27,7 +27,7 @@ class StrategicDiff(NamedTuple):
 
 
 def create_strategic_patch(old: JSONObject, new: JSONObject, schema: TypeSchema, schemas: Schemas) -> StrategicDiff:
-    """Return the patch that turns ``old`` into ``new``; empty if they are equal.
+    """Return the patch that turns ``old`` into ``new``, or an empty object if they are equal.
 
         Guarantees
             ``strategic_merge(old, patch)`` equals ``new`` if no object in ``new`` has a null member that ``old`` has not.
@@ -40,7 +40,7 @@ def create_strategic_patch(old: JSONObject, new: JSONObject, schema: TypeSchema,
         schemas: The document of that schema, for references.
 
         Raises:
-            PatchError: a change lies in a field that the schema does not know.
+            PatchError: A change lies in a field that the schema does not know.
     """
     diff = _Diff()
     patch = diff.of_maps(old, new, PatchSchema(schema, schemas))

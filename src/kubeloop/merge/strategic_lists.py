@@ -38,7 +38,7 @@ def element_kind(*lists: list[JSON]) -> type:
 
 
 def items_equal(left: JSON, right: JSON, key: str) -> bool:
-    """Whether two scalars are equal, or two objects have the same merge key.
+    """Return whether two scalars are equal, or two objects have the same merge key.
 
     Raises:
         PatchError: 500, an element is not an object or lacks its merge key.
@@ -149,7 +149,10 @@ class _Places:
 
 
 class FieldMerge(NamedTuple):
-    """``strategy`` is "merge", "replace" or empty (maps merge, lists are replaced); ``key`` is the merge key of a list of objects."""
+    """The merge rule of a field.
+
+    ``strategy`` is "merge", "replace" or empty (maps are merged, lists replaced). ``key`` is the merge key of a list of objects.
+    """
 
     schema: PatchSchema
     strategy: str
@@ -190,12 +193,12 @@ class PatchSchema:
         return FieldMerge(PatchSchema(child, self._schemas), strategy, child.patch_merge_key)
 
     def retains(self, key: str) -> bool:
-        """Whether a patch of the field ``key`` lists the fields that stay (patch strategy retainKeys: one of several alternatives)."""
+        """Return whether the field ``key`` has the patch strategy retainKeys: the patch lists the keys that stay, as for unions."""
         child = self._node.properties.get(key)
         return child is not None and "retainKeys" in child.patch_strategy.split(",")
 
     def list_field(self, key: str) -> FieldMerge:
-        """Return how the list ``key`` merges; ``schema`` is that of its elements.
+        """Return the merge rule of the list ``key``. Its ``schema`` is the schema of the elements.
 
         Raises:
             PatchError: 500, there is no such field, or it is not a list of scalars or objects.

@@ -1,6 +1,6 @@
 """The error tree: every error that kubeloop raises on purpose is a ``KubeloopError``.
 
-``ApiError`` and its subclasses are responses of an API server, by reason; the text says what happened.
+``ApiError`` and its subclasses are error responses of an API server, one class for each reason; the message describes the error.
 Source of reasons and codes: k8s.io/apimachinery pkg/apis/meta/v1/types.go (StatusReason) and pkg/api/errors.
 """
 
@@ -27,7 +27,7 @@ class KubeloopError(Exception):
 
 
 class ConfigError(KubeloopError):
-    """A kubeconfig, a credential or a setting cannot be used; the text names the file and the field."""
+    """A kubeconfig, a credential or a setting cannot be used; the message names the file and the field."""
 
 
 class TransportError(KubeloopError, ConnectionError):
@@ -51,11 +51,11 @@ class NestedTooDeeply(DecodeError):
 
 
 class DeadlineError(KubeloopError, TimeoutError):
-    """A wait reached its deadline; the text names the unmet condition. Also a ``TimeoutError`` of Python."""
+    """A wait reached its deadline; the message names the unmet condition. Also a ``TimeoutError`` of Python."""
 
 
 class WaitFailed(KubeloopError):
-    """The awaited condition can no longer become true; the text says why."""
+    """The awaited condition can no longer become true; the message says why."""
 
 
 class IncompleteObject(KubeloopError):
@@ -69,7 +69,7 @@ class UnknownKind(KubeloopError, LookupError):
 class ApiError(KubeloopError):
     """An API server refused a request. ``status`` is its whole response; ``request`` describes the request (``get pods "web-0"``).
 
-    The text is one line: the server's reason and message, the request, and a hint if there is one. For requests about
+    The message is one line: the server's reason and message, the request, and a hint if there is one. For requests about
     Secrets it leaves out values that the message quotes; ``status`` contains them.
     """
 
@@ -115,7 +115,7 @@ class ApiError(KubeloopError):
 
     @property
     def _about_secret(self) -> bool:
-        """Whether the request concerns a Secret: servers quote values of the refused object, with a bad patch even the whole object."""
+        """Whether the request concerns a Secret. A server's message may quote values of a rejected object, or even the whole object."""
         details = self.status.details
         resource = (details.kind, details.group) if details else ("", "")
         return resource in (("Secret", ""), ("secrets", "")) or _OF_SECRETS.match(self.request) is not None
@@ -230,7 +230,7 @@ _PATH = re.compile(r'cannot (?P<verb>\S+) path "(?P<path>[^"]+)"')
 
 
 def hint_for(error: ApiError) -> str:
-    """Return a short hint; empty if there is none, or if the message contains it."""
+    """Return a short hint, or an empty text if there is none, or if the message contains it."""
     status = error.status
     match status.reason:
         case "Unauthorized":
@@ -253,7 +253,7 @@ def hint_for(error: ApiError) -> str:
 
 
 def refused_access(error: ApiError) -> tuple[str, str] | None:
-    """Return the verb, and the resource with its group or the path, that a Forbidden refuses; None if the message does not name them."""
+    """Return the verb, and the resource with its group or the path, that a Forbidden refuses, or None if the message does not name them."""
     match = _FORBIDDEN.search(error.status.message)
     if match is not None:
         return match["verb"], f"{match['resource']}.{match['group']}" if match["group"] else match["resource"]

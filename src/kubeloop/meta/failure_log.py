@@ -18,7 +18,7 @@ _PACKAGES = tuple(f"{_STANDARD_LIBRARY}{name}{os.sep}" for name in ("site-packag
 
 
 def is_internal(trace: TracebackType) -> bool:
-    """Whether the frame belongs to kubeloop or to Python's standard library, such as asyncio."""
+    """Return whether the frame belongs to kubeloop or to Python's standard library, such as asyncio."""
     if str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0] == "kubeloop":
         return True
     file = trace.tb_frame.f_code.co_filename
@@ -46,7 +46,7 @@ def user_frame(error: BaseException) -> TracebackType | None:
 def shortened(error: KubeloopError) -> KubeloopError:
     """Return the error with only user frames in its traceback, so that callers of a long-running method see their own line.
 
-    An error that passed through no user frame below has no traceback then; its text says what happened.
+    An error that did not pass through a user frame below has no traceback; its message describes the failure.
     """
     frames = []
     trace = error.__traceback__

@@ -24,7 +24,7 @@ class GroupVersion(NamedTuple):
         """Read an ``apiVersion`` such as ``v1`` or ``apps/v1``.
 
         Raises:
-            ValueError: more than one slash, or nothing at all.
+            ValueError: More than one slash, or nothing at all.
         """
         group, slash, version = api_version.rpartition("/")
         if "/" in group or not version or (slash and not group):
@@ -151,7 +151,7 @@ class ObjectKey(NamedTuple):
         """Parse ``namespace/name`` or ``name``.
 
         Raises:
-            ValueError: more than one slash (client-go's SplitMetaNamespaceKey).
+            ValueError: More than one slash (client-go's SplitMetaNamespaceKey).
         """
         parts = text.split("/")
         if len(parts) > 2:
@@ -179,8 +179,8 @@ def require_group_version(api_version: object) -> GroupVersion:
     """Return group and version of an ``api_version``.
 
     Raises:
-        TypeError: the value is not a text, as after a decorator without arguments.
-        ValueError: the group or the version is missing, or no server would accept it.
+        TypeError: The value is not a text, as after a decorator without arguments.
+        ValueError: The group or the version is missing, or no server would accept it.
     """
     if not isinstance(api_version, str):
         raise TypeError(
@@ -211,7 +211,7 @@ def require_labels(description: str, names: Sequence[str]) -> None:
 
     Raises:
         TypeError: ``names`` is a text or not a sequence of texts.
-        ValueError: a name contains other characters than lower case letters, digits and hyphens.
+        ValueError: A name contains other characters than lower case letters, digits and hyphens.
     """
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         wanted = f'a tuple of names, such as ("{names}",)' if isinstance(names, str) else "text"
@@ -226,7 +226,7 @@ def require_kind_name(kind: str) -> None:
     """Refuse a kind that no server would accept.
 
     Raises:
-        ValueError: the kind is not letters, digits and hyphens, beginning with a letter, at most 63.
+        ValueError: The kind is not letters, digits and hyphens, beginning with a letter, at most 63.
     """
     if not _LABEL.fullmatch(kind.lower()) or not kind.isascii():
         suggestion = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", kind)).lstrip("0123456789") or "Foo"

@@ -50,7 +50,7 @@ class Requirement(msgspec.Struct, frozen=True):
         """Validate and return a requirement.
 
         Raises:
-            ValueError: the key, the number of values or a value is invalid; the message is Kubernetes'.
+            ValueError: The key, the number of values or a value is invalid; the message is Kubernetes'.
         """
         errors = [invalid("key", key, "; ".join(wrong))] if (wrong := names.qualified_name(key)) else []
         errors += _wrong_values(operator, values)
@@ -120,7 +120,7 @@ def _is_int64(value: int) -> bool:
 
 
 def aggregate(errors: list[FieldError]) -> str:
-    """Format one fault as it is, several in brackets, equal ones once (k8s.io/apimachinery pkg/util/errors)."""
+    """Join error messages: one is unchanged, several are in brackets, equal ones appear once (k8s.io/apimachinery pkg/util/errors)."""
     texts = list(dict.fromkeys(map(str, errors)))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
@@ -166,7 +166,7 @@ def parse_requirements(text: str) -> list[Requirement]:
     """Return the requirements in the order of the text.
 
     Raises:
-        ValueError: the text is malformed; the message is Kubernetes'.
+        ValueError: The text is malformed; the message is Kubernetes'.
     """
     return _Parser(_scan(text)).parse()
 
@@ -193,7 +193,7 @@ def _scan(text: str) -> list[tuple[_Token, str]]:
 
 
 def _special(text: str, at: int) -> tuple[_Token, str, int]:
-    """Return the longest operator here; if there is none, all following signs."""
+    """Return the longest operator at a position, or all following special characters if they form no operator."""
     best: tuple[_Token, str] | None = None
     taken = ""
     while at < len(text) and text[at] in _SPECIAL:

@@ -51,7 +51,7 @@ def missing_name(package: str, name: str) -> AttributeError | ImportError:
 
 
 def _nearest(package: str, name: str) -> str:
-    """Return the most similar name, one of the package's own if possible; empty if none is similar."""
+    """Return the most similar name, one of the package's own if possible, or an empty text if none is similar."""
     own = [other for other, found in _promised().items() if package in found]
     for names in (own, [*_promised(), *_models()]):
         near = difflib.get_close_matches(name, (other for other in names if other[0].isupper() == name[0].isupper()), n=1, cutoff=0.75)

@@ -109,7 +109,7 @@ class Model(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, repr_omit_d
         """Build an instance from a tree with wire names.
 
         Raises:
-            DecodeError: the tree has another kind, or a field of another type; the text names it.
+            DecodeError: The tree has another kind, or a field of another type; the message names it.
         """
         from kubeloop.codec.texts import from_tree
 
@@ -126,7 +126,7 @@ class Model(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, repr_omit_d
         """Build an instance from one YAML (or JSON) document.
 
         Raises:
-            DecodeError: the text is not YAML, has several documents, or as ``from_dict``.
+            DecodeError: The text is not YAML, has several documents, or as ``from_dict``.
         """
         from kubeloop.codec.texts import from_yaml
 
@@ -150,7 +150,7 @@ def replace(obj: M, /, **changes: Any) -> M:
     """Return a copy with other values of some fields, as ``copy.replace`` of Python 3.13; unknown fields of a read object are preserved.
 
     Raises:
-        TypeError: the model has no such field.
+        TypeError: The model has no such field.
     """
     twin: M = obj.__replace__(**changes)
     return twin

@@ -84,7 +84,7 @@ class Quantity:
 
     @staticmethod
     def int64_scale(text: str) -> int | None:
-        """Return the power of ten of upstream's int64 representation of a valid text; None if 64 bits are too few."""
+        """Return the power of ten of upstream's int64 representation of a valid text, or None if 64 bits are too few."""
         match = _GRAMMAR.fullmatch(text)
         if match is None:
             return None
@@ -224,14 +224,17 @@ def _parse(text: str) -> Quantity:
 
 
 def _fits_upstreams_integers(form: QuantityFormat, whole: str, fraction: str, exponent: int) -> bool:
-    """Whether upstream parses the text without big numbers, which decides two visible results: texts printed as written, and errors."""
+    """Return whether upstream parses the text as int64, without its arbitrary-precision type.
+
+    This affects whether the quantity is printed as it was written, and which texts are errors.
+    """
     if form is QuantityFormat.BINARY:
         return not fraction and 15 - len(whole) - exponent * 3 // 10 - 1 >= 0
     return 18 - len(whole) - len(fraction) >= 0 and exponent - len(fraction) >= -9
 
 
 def _looks_canonical(form: QuantityFormat, digits_text: str, scale: int, digits: int) -> bool:
-    """Whether the text is printed as it was written (``1.500``, ``1Ki``), though canonical form would be another."""
+    """Return whether the text is printed as it was written (``1.500``, ``1Ki``), although its canonical form differs."""
     if form is QuantityFormat.BINARY:
         return bool(digits & 7)
     return scale % 3 == 0 and not digits_text.endswith("000") and not digits_text.startswith("0")

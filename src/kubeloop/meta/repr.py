@@ -1,4 +1,4 @@
-"""How models present themselves to people: ``repr``, and the documentation that ``help()`` shows. Loaded when one is requested."""
+"""The ``repr`` of models, and their documentation for ``help()``. This module is loaded on demand."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class KindInfo(msgspec.Struct, frozen=True):
         """The resource as in URLs.
 
         Raises:
-            UnknownKind: only a server knows the plural.
+            UnknownKind: Only a server knows the plural.
         """
         if self.plural is None:
             raise UnknownKind(f"the plural of {self.gvk} is not known here; give it, or ask a server (client.mapping)")
@@ -138,7 +138,7 @@ def carry_source(obj: Resource, twin: Resource) -> None:
 
 
 def source_of(obj: Resource) -> DocumentSource | None:
-    """Return the source that ``obj`` was read from; None for an object made here.
+    """Return the source that ``obj`` was read from, or None for an object that was constructed in this program.
 
     A copy made by ``msgspec.structs.replace`` is recognised by its metadata, which must still have the same name and version.
     """
@@ -172,7 +172,7 @@ def kind_info(cls: type[Resource] | Resource) -> KindInfo:
     """Return the facts about the kind of a class or of an object's class.
 
     Raises:
-        UnknownKind: the class has no kind: decorate it with ``@custom_resource``.
+        UnknownKind: The class has no kind: decorate it with ``@custom_resource``.
     """
     info: KindInfo | None = getattr(cls, "__kind_info__", None)
     if info is None:
@@ -206,8 +206,8 @@ def custom_resource(
         A class decorator.
 
         Raises:
-            ValueError: no server would accept a name; raised at the decorator.
-            TypeError: the class is not a ``Resource``, or an argument has another type.
+            ValueError: No server would accept a name; raised at the decorator.
+            TypeError: The class is not a ``Resource``, or an argument has another type.
     """
     group_version = require_group_version(api_version)
     require_labels("plural", (plural,))
@@ -256,12 +256,12 @@ class Scheme:
         """Register ``cls`` in place of any class of the same kind.
 
         Raises:
-            UnknownKind: the class has no kind.
+            UnknownKind: The class has no kind.
         """
         self._classes[kind_info(cls).gvk] = cls
 
     def find(self, gvk: GroupVersionKind) -> type[Resource] | None:
-        """Return the class of a kind; None if the kind is unknown."""
+        """Return the class of a kind, or None if the kind is unknown."""
         found = self._classes.get(gvk)
         if found is None:
             found = next((cls for finder in self._finders if (cls := finder(gvk)) is not None), None)
@@ -273,7 +273,7 @@ class Scheme:
         """Return the class of a kind.
 
         Raises:
-            UnknownKind: the kind is unknown.
+            UnknownKind: The kind is unknown.
         """
         found = self.find(gvk)
         if found is None:

@@ -20,7 +20,7 @@ from kubeloop.meta.model import Model
 
 
 class LabelSelectorRequirement(Model):
-    """``operator`` is In, NotIn, Exists or DoesNotExist; the last two take no values.
+    """A requirement on one label. ``operator`` is In, NotIn, Exists or DoesNotExist; the last two take no values.
 
     >>> requirement = LabelSelectorRequirement(key="tier", operator="In", values=["front", "back"])
     >>> str(selector_from(LabelSelector(match_expressions=[requirement])))
@@ -71,7 +71,7 @@ class Selector(msgspec.Struct, frozen=True):
     nothing: bool = False
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Whether the labels meet all requirements. None counts as no labels."""
+        """Return whether the labels meet all requirements. None counts as no labels."""
         if self.nothing:
             return False
         present = labels or {}
@@ -82,7 +82,7 @@ class Selector(msgspec.Struct, frozen=True):
         return not self.nothing and not self.requirements
 
     def exact_value(self, key: str) -> str | None:
-        """Return the only value that ``key`` may have; None if the selector allows several."""
+        """Return the only value that ``key`` may have, or None if the selector allows several."""
         for requirement in self.requirements:
             if requirement.key == key:
                 pins = requirement.operator in (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN) and len(requirement.values) == 1
@@ -102,7 +102,7 @@ def parse_label_selector(text: str) -> Selector:
     """Parse ``app=web,tier in (a,b),!old``. Empty text selects everything.
 
     Raises:
-        ValueError: the text is malformed; the message is Kubernetes'.
+        ValueError: The text is malformed; the message is Kubernetes'.
     """
     return Selector(_sorted(parse_requirements(text)))
 
@@ -111,7 +111,7 @@ def selector_from(source: LabelSelector | Mapping[str, Any] | None) -> Selector:
     """Convert a LabelSelector, typed or as a tree: None selects nothing, an empty one everything.
 
     Raises:
-        ValueError: an operator is unknown, or a requirement is invalid; the message is Kubernetes'.
+        ValueError: An operator is unknown, or a requirement is invalid; the message is Kubernetes'.
     """
     if source is None:
         return NOTHING
@@ -155,7 +155,7 @@ class FieldTerm(msgspec.Struct, frozen=True):
     value: str
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Whether the fields meet the comparison. A missing field counts as empty text."""
+        """Return whether the fields meet the comparison. A missing field counts as empty text."""
         return (fields.get(self.field, "") == self.value) is (self.operator is FieldOperator.EQUALS)
 
     def __str__(self) -> str:
@@ -188,7 +188,7 @@ class FieldSelector(msgspec.Struct, frozen=True):
         return FieldSelector(tuple(FieldTerm(field, operator, value) for (field, value), operator in changed if field or value))
 
     def exact_value(self, field: str) -> str | None:
-        """Return the value that ``field`` must have; None if the selector allows several."""
+        """Return the value that ``field`` must have, or None if the selector allows several."""
         return next((term.value for term in self.terms if term.field == field and term.operator is FieldOperator.EQUALS), None)
 
     @property
@@ -203,7 +203,7 @@ def parse_field_selector(text: str) -> FieldSelector:
     """Parse ``metadata.name=web-0,status.phase!=Running``; ``\\,``, ``\\=`` and ``\\\\`` are escapes in values.
 
     Raises:
-        ValueError: the text is malformed; the message is Kubernetes'.
+        ValueError: The text is malformed; the message is Kubernetes'.
     """
     terms = []
     for part in sorted(_split_terms(text)):

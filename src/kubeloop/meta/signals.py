@@ -1,4 +1,4 @@
-"""Signal handlers in an event loop, also on systems whose loops have none (Windows)."""
+"""Signal handlers of an event loop. They work on Windows too, where event loops do not support them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def on_signal(number: signal.Signals, act: Callable[[], object]) -> Callable[[],
         A function that restores the previous handler.
 
     Raises:
-        ValueError, RuntimeError: this is not the main thread, or the signal cannot be handled.
+        ValueError, RuntimeError: This is not the main thread, or the signal cannot be handled.
     """
     loop, before = asyncio.get_running_loop(), signal.getsignal(number)
     removes = True

@@ -15,12 +15,12 @@ _LONGEST = 20
 
 
 def is_digits(text: str) -> bool:
-    """Whether the text is one or more of the digits 0 to 9."""
+    """Return whether the text is one or more of the digits 0 to 9."""
     return text.isascii() and text.isdigit()
 
 
 def decimal(text: str, *, bits: int = 64, signed: bool = True) -> int | None:
-    """Return the number; None if the text is no number or does not fit. Source: Go, strconv.ParseInt and ParseUint in base 10."""
+    """Return the number, or None if the text is not a number or does not fit. Source: Go, strconv.ParseInt and ParseUint in base 10."""
     digits = text[1:] if signed and text[:1] in ("+", "-") else text
     if not is_digits(digits) or len(digits.lstrip("0")) > _LONGEST:
         return None

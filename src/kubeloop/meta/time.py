@@ -21,7 +21,7 @@ def parse_time(text: str) -> datetime:
     """Parse an RFC 3339 time of any precision (digits beyond a microsecond are rounded).
 
     Raises:
-        ValueError: the text is not RFC 3339, or has no offset.
+        ValueError: The text is not RFC 3339, or has no offset.
     """
     try:
         moment = msgspec.convert(text, datetime)
@@ -38,7 +38,7 @@ def format_time(moment: datetime) -> str:
     """Format as a Time: UTC, whole seconds (the rest is truncated, as upstream does).
 
     Raises:
-        ValueError: the datetime is naive; its offset is unknown.
+        ValueError: The datetime is naive; its offset is unknown.
     """
     return _utc(moment).strftime("%Y-%m-%dT%H:%M:%SZ") if moment.year >= 1000 else _utc(moment).isoformat(timespec="seconds")[:19] + "Z"
 
@@ -47,7 +47,7 @@ def format_micro_time(moment: datetime) -> str:
     """Format as a MicroTime: UTC, exactly six digits.
 
     Raises:
-        ValueError: the datetime is naive; its offset is unknown.
+        ValueError: The datetime is naive; its offset is unknown.
     """
     return _utc(moment).isoformat(timespec="microseconds")[:26] + "Z"
 

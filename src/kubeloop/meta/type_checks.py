@@ -12,7 +12,7 @@ def require_kind(value: object) -> None:
     """Refuse a value that is not a class of objects.
 
     Raises:
-        TypeError: the text describes the value, and says what to pass.
+        TypeError: The text describes the value, and says what to pass.
     """
     if isinstance(value, type):
         if issubclass(value, Resource) and value is not Unstructured:
@@ -38,7 +38,7 @@ def require_object(value: object) -> None:
     """Refuse a value that is not an object of some kind.
 
     Raises:
-        TypeError: the text describes the value, and says what to pass.
+        TypeError: The text describes the value, and says what to pass.
     """
     if isinstance(value, Resource):
         return
@@ -116,7 +116,7 @@ def _place(namespace: object, name: object) -> str:
 
 
 def _name(given: object) -> str:
-    """Return a kind or a name as it is; "" for anything else."""
+    """Return a kind or name unchanged, or "" for any other value."""
     return str(given) if isinstance(given, str) and len(given) <= _LONGEST_NAME and given.isprintable() else ""
 
 

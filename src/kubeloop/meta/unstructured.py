@@ -30,7 +30,8 @@ class Unstructured(Resource):
         The same arguments give the same class, so that informers and mappings are shared.
 
     Not guaranteed
-        The identity of ``obj["metadata"]`` or of lists inside ``obj.metadata`` after changes made on the other side: read them again.
+        After a change through one view, references to ``obj["metadata"]`` or to lists inside ``obj.metadata`` are outdated: read them
+        again.
     """
 
     content: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -70,7 +71,7 @@ class Unstructured(Resource):
         """Wrap a tree (not copied). On ``Unstructured`` itself the tree's ``apiVersion`` and ``kind`` choose the class.
 
         Raises:
-            DecodeError: the tree has no kind, or not this class's.
+            DecodeError: The tree has no kind, or not this class's.
         """
         api_version, kind = content.get("apiVersion"), content.get("kind")
         target: type[Any] = cls
@@ -94,7 +95,7 @@ class Unstructured(Resource):
         """Build an object of a known kind from JSON; the tree is made at the first access to the object.
 
         Raises:
-            DecodeError: the text is not an object, its metadata is not an object, or it has another kind. The first access raises errors
+            DecodeError: The text is not an object, its metadata is not an object, or it has another kind. The first access raises errors
             that
                 only a full decode finds (text that is not UTF-8).
         """

@@ -1,5 +1,5 @@
-"""Reverse proxying of HTTP/1.1: requests, upgrades and tunnels to a backend, of the API server and of any other proxy.
+"""Reverse proxying of HTTP/1.1 requests, upgrades and tunnels to a backend, for the API server and for other proxies.
 
-Nothing here imports ``kubeloop.apiserver``. ``http`` proxies plain requests, ``upgrade`` upgrades and tunnels; ``stream_translator``
-serves WebSockets for backends that speak only SPDY.
+This package does not import ``kubeloop.apiserver``. ``http`` proxies plain requests. ``upgrade`` proxies upgrades and tunnels.
+``stream_translator`` serves WebSocket clients on behalf of backends that speak only SPDY.
 """

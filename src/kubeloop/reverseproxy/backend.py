@@ -1,4 +1,4 @@
-"""Addresses of backends, connections to them, and the texts of their errors, in the words of Go's HTTP client.
+"""Addresses of backends, connections to them, and messages for their errors, in the words of Go's HTTP client.
 
 A backend is a kubelet, a server behind an APIService, the target of a ``/proxy`` request, or the API server behind a proxy.
 """
@@ -28,7 +28,7 @@ _UNKNOWN_AUTHORITY = (18, 19, 20, 21)
 #: Characters that Go does not escape in a path.
 PATH_SAFE = "/$&+,:;=@-_.~"
 
-#: Errors of a backend's connection that are no defect of this program.
+#: Errors of a backend's connection that are not defects of this program.
 BACKEND_ERRORS = (OSError, ConnectionEnded, ProtocolError)
 
 
@@ -51,7 +51,7 @@ class Backend:
 
     @property
     def authority(self) -> str:
-        """Host and port, as the Host header has them."""
+        """Host and port in the form of the Host header."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
@@ -103,7 +103,7 @@ class BackendStream:
 
 
 def error_text(error: BaseException, backend: Backend) -> str:
-    """Return why a backend sent no response, in the words of Go's net package where it has any."""
+    """Return the reason why a backend sent no response, in the words of Go's net package if it has a message for the error."""
     dialled = f"dial tcp {backend.authority}"
     if isinstance(error, DestinationNotAllowed):
         return f"{dialled}: {error}"
@@ -131,25 +131,28 @@ def error_text(error: BaseException, backend: Backend) -> str:
 
 
 def request_head(method: str, target: str, headers: list[tuple[str, str]]) -> bytes:
-    """Return the head of a request. The headers must come from this package's own parser, or be made here."""
+    """Return the request line and headers as bytes.
+
+    The headers are not checked: they must come from the project's HTTP parser or be built by this package.
+    """
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
     return "\r\n".join([*lines, "", ""]).encode("utf-8", "surrogateescape")
 
 
 def encode_query(parameters: Iterable[tuple[str, str]]) -> str:
-    """Return a query sorted by name, as Go's url.Values.Encode does."""
+    """Return an encoded query string, sorted by parameter name as Go's url.Values.Encode sorts it."""
     ordered = sorted(parameters, key=lambda pair: pair[0])
     return "&".join(f"{quote_plus(name, safe='-_.~')}={quote_plus(value, safe='-_.~')}" for name, value in ordered)
 
 
 def complete_response(status: int, body: bytes, content_type: str, headers: list[tuple[str, str]]) -> StreamingResponse:
-    """Return a backend's complete response, which the server neither encodes nor compresses again.
+    """Return a response with a backend's complete body, which the server neither encodes nor compresses again.
 
     Args:
         status: HTTP status code.
         body: The whole body.
         content_type: Its media type.
-        headers: Headers of the backend; ``Content-Length`` and ``Content-Type`` among them are replaced.
+        headers: Headers of the backend; ``Content-Length`` and ``Content-Type`` are replaced.
     """
 
     async def once() -> AsyncIterator[bytes]:

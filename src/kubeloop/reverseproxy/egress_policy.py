@@ -1,6 +1,7 @@
-"""The policy on addresses that this server dials for its users: webhooks and servers behind APIServices.
+"""The policy on the addresses that this server dials on behalf of its users: webhooks and servers behind APIServices.
 
-Source: OWASP, "Server-Side Request Forgery Prevention": a user who may create such objects must not reach this machine's network by them.
+A user who may create such objects must not reach the network of this machine through them. Source: OWASP, "Server-Side Request Forgery
+Prevention".
 """
 
 from __future__ import annotations
@@ -20,32 +21,31 @@ class DestinationNotAllowed(OSError):
 
 
 class EgressPolicy:
-    """Allows loopback addresses; all addresses if ``anywhere``.
+    """Allows connections to loopback addresses, or to all addresses if ``anywhere`` is true.
 
     Guarantees
-        The checked address is the dialled address: a name is resolved once, and the connection goes to one of its loopback addresses.
+        The dialled address is the checked one: a name is resolved once, and the connection goes to one of its loopback addresses.
 
     Not guaranteed
-        Protection of other services on this machine's loopback addresses.
+        Other services on the loopback addresses of this machine are not protected.
     """
 
     def __init__(self, *, anywhere: bool = False) -> None:
         self.anywhere = anywhere
 
     async def open(self, host: str, port: int, tls: ssl.SSLContext | None, server_name: str) -> ClientConnection:
-        """Open a connection.
+        """Open a connection to an allowed address of a host.
 
         Args:
             host: A name or an address.
-            port: Its port.
-            tls: None for plain TCP.
+            port: The port.
+            tls: The TLS settings. None: plain TCP.
             server_name: The name that the certificate must be valid for.
-
 
         Raises:
             DestinationNotAllowed: The host has no loopback address.
-            OSError: The connection failed; also its subclasses for TLS and timeouts.
-            ValueError: The name or port is impossible.
+            OSError: The connection failed. Failures of TLS and timeouts are subclasses.
+            ValueError: The name or port is malformed.
         """
         from kubeloop.http1.dial import open_wire  # not loaded before the first call
 
@@ -66,8 +66,8 @@ class EgressPolicy:
         """Return the loopback addresses of a host, IPv4 first.
 
         Raises:
-            DestinationNotAllowed: It has none.
-            OSError: Its name is unknown.
+            DestinationNotAllowed: The host has no loopback address.
+            OSError: The host's name cannot be resolved.
         """
         try:
             ipaddress.ip_address(host)
@@ -84,7 +84,7 @@ class EgressPolicy:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether an address is a loopback address, also for an IPv4 address in IPv6 form."""
+    """Return whether an address is a loopback address. An IPv4-mapped IPv6 address is treated as its IPv4 address."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     mapped = getattr(ip, "ipv4_mapped", None)
     return bool((mapped if mapped is not None else ip).is_loopback)

@@ -1,4 +1,4 @@
-"""Links of a proxied HTML page, changed to lead through the proxy.
+"""Rewriting of the links in a proxied HTML page, so that they lead through the proxy.
 
 Source: k8s.io/apimachinery pkg/util/proxy/transport.go; attributes with URLs: HTML 4 index of attributes.
 """
@@ -14,10 +14,10 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from kubeloop.reverseproxy.backend import PATH_SAFE, Backend
 
-# Start tags of an HTML page with their positions, in linear time for any input.
+# A scanner for the start tags of an HTML page that takes linear time for any input.
 #
-# The standard library's parser takes quadratic time on hostile pages and raises on others, and a pod's pages are untrusted. Source:
-# HTML Living Standard, section 13.2.5 (tokenization), as far as start tags need it.
+# The pages of a pod are untrusted, and the standard library's parser takes quadratic time on some hostile pages and raises on others.
+# Source: HTML Living Standard, section 13.2.5 (tokenization), reduced to the parts that concern start tags.
 
 
 _NAME = re.compile(r"[^\s/>]+")
@@ -34,7 +34,11 @@ _RAW = {
 
 @dataclass(frozen=True, slots=True)
 class StartTag:
-    """``name`` and attributes' names are in lower case, values unescaped. ``closed``: it ends in a slash."""
+    """A start tag of an HTML page.
+
+    The tag's name and the names of attributes are in lower case; the values of attributes are unescaped. ``start`` and ``end`` are
+    positions in the page. ``closed`` says whether the tag ends with a slash.
+    """
 
     start: int
     end: int
@@ -44,7 +48,10 @@ class StartTag:
 
 
 def start_tags(text: str) -> Iterator[StartTag]:
-    """Yield start tags in order. An unfinished tag, comment or quote ends the search, so that no text is scanned twice."""
+    """Yield the start tags of a page in order.
+
+    The search ends at an unfinished tag, comment or quote, so that no text is scanned twice.
+    """
     at = 0
     while (at := text.find("<", at)) >= 0:
         after = text[at + 1 : at + 2]
@@ -72,7 +79,7 @@ def start_tags(text: str) -> Iterator[StartTag]:
 
 
 def _tag(text: str, start: int) -> StartTag | None:
-    """Parse the start tag at a position. Returns None if it is unfinished."""
+    """Return the start tag at a position, or None if the tag is unfinished."""
     name = _NAME.match(text, start + 1)
     assert name is not None
     attributes: list[tuple[str, str]] = []
@@ -100,7 +107,7 @@ def _tag(text: str, start: int) -> StartTag | None:
 
 
 def _value(text: str, at: int) -> tuple[str, int] | None:
-    """Return an attribute's value and its end; None if its quote is unfinished."""
+    """Return the attribute value at a position, and the position after it. Return None if its closing quote is missing."""
     quote = text[at : at + 1]
     if quote in ('"', "'"):
         end = text.find(quote, at + 1)
@@ -146,7 +153,8 @@ _ATTRIBUTES: dict[str, frozenset[str]] = {
 class Links:
     """Maps links of a backend's responses to paths of this server.
 
-    ``prefix`` is the path of this server that stands for the backend's root; ``uri`` is the requested path, in canonical form.
+    ``prefix`` is the path on this server that corresponds to the root path of the backend. ``uri`` is the requested path in canonical
+    form. ``authority`` is the backend's host and port.
     """
 
     prefix: str
@@ -155,7 +163,7 @@ class Links:
 
     @classmethod
     def through(cls, path: str, backend: Backend) -> Links:
-        """Return the links for a request of ``path`` (decoded) that is proxied to ``backend``."""
+        """Return the mapping for a request that is proxied to ``backend``. ``path`` is the decoded path of the request."""
         suffix = unquote(backend.path)
         if path.endswith("/") and not suffix.endswith("/"):
             suffix += "/"
@@ -164,7 +172,10 @@ class Links:
         return cls(prefix, f"{uri}/" if backend.path.endswith("/") and uri != "/" else uri, backend.authority)
 
     def rewritten(self, link: str, host: str) -> str:
-        """Return the link that leads a client through this server; ``host`` is the Host header of its request."""
+        """Return a link of the backend's response, changed to lead through this server. Links to other hosts stay unchanged.
+
+        ``host`` is the Host header of the client's request.
+        """
         try:
             parts = urlsplit(link)
         except ValueError:
@@ -180,7 +191,7 @@ class Links:
         return urlunsplit(("", "", quote(path, safe=PATH_SAFE, errors="surrogateescape"), parts.query, parts.fragment))
 
     def page(self, text: str, host: str) -> str:
-        """Return a page with all its links rewritten, and all else unchanged."""
+        """Return an HTML page with its links rewritten and everything else unchanged. ``host`` is as for ``rewritten``."""
         parts: list[str] = []
         copied = 0
         for tag in start_tags(text):

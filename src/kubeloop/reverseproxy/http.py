@@ -1,4 +1,4 @@
-"""Plain HTTP requests proxied to a backend, and its responses: headers, redirects and links are changed to lead through the proxy.
+"""Proxying of plain HTTP requests to a backend. Headers, redirects and links in responses are changed to lead through the proxy.
 
 Source: RFC 9110 section 7.6 (message forwarding); k8s.io/apimachinery pkg/util/proxy (upgradeaware.go, transport.go).
 """
@@ -52,7 +52,7 @@ async def proxy_request(
     credentials: bool = False,
     same_paths: bool = False,
 ) -> Reply:
-    """Proxy a request, and return the backend's response while it streams.
+    """Proxy a request. The returned response streams the backend's body.
 
     Args:
         request: The client's request.
@@ -61,16 +61,16 @@ async def proxy_request(
         redirects: Whether the backend may redirect clients; if not, they get 502 (CVE-2022-3172).
         credentials: Forward the client's credentials, see ``forwarded_headers``.
         same_paths: The backend serves the path of the request, as an API server behind a proxy does. Links, redirects and CORS headers of
-            the response then stay unchanged; otherwise links and redirects are changed to lead through the proxy.
+            the response then stay unchanged. Otherwise links and redirects are changed to lead through the proxy.
 
     Returns:
-        The response. Its ``chunks`` raise ``Aborted`` if the backend breaks off.
+        The response. Its ``chunks`` raise ``Aborted`` if the connection to the backend breaks.
 
     Raises:
-        ServiceUnavailable: There is no response.
+        ServiceUnavailable: The backend sent no response.
     """
     if not same_paths and not backend.path and request.method in ("GET", "HEAD"):
-        # Relative links on the page would miss the last part of the path otherwise (kubernetes issue 4958).
+        # Without the trailing slash, relative links on the page would lose the last segment of the path (kubernetes issue 4958).
         query = f"?{backend.query}" if backend.query else ""
         location = quote(request.path, safe=PATH_SAFE, errors="surrogateescape") + "/" + query
         return Answer(301, body=b"", headers=[("Location", location)])
@@ -121,7 +121,7 @@ def _body(request: Request) -> AsyncIterator[bytes] | None:
 
 
 async def _chunked(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Encode a body as chunks (RFC 9112, section 7.1)."""
+    """Encode a body with chunked transfer coding (RFC 9112, section 7.1)."""
     async for part in parts:
         if part:
             yield b"%x\r\n%b\r\n" % (len(part), part)
@@ -143,7 +143,7 @@ async def _response(wire: ClientConnection, status: int, headers: Headers, links
 
 
 def _without_body(status: int, headers: list[tuple[str, str]]) -> Answer:
-    """Return a response to HEAD, or one whose status allows no body."""
+    """Return a response without a body, for HEAD requests and for statuses that do not allow a body."""
     content_type = next((value for name, value in headers if name == "Content-Type"), "")
     rest = [(name, value) for name, value in headers if name != "Content-Type"]
     return Answer(status, body=b"", content_type=content_type, headers=rest)
@@ -158,7 +158,10 @@ def _stream(wire: ClientConnection, status: int, headers: list[tuple[str, str]],
 async def _page(
     wire: ClientConnection, status: int, headers: Headers, passed: list[tuple[str, str]], links: Links, request: Request
 ) -> Reply:
-    """Return an HTML page whose links lead through this server."""
+    """Return an HTML page whose links lead through this server.
+
+    A page that is too large or has an unknown content encoding is streamed unchanged.
+    """
     coding = headers.get("Content-Encoding", "").strip().lower()
     if coding not in ("", "gzip"):
         return _stream(wire, status, passed)
@@ -180,10 +183,10 @@ async def _page(
 
 
 def _unpacked(page: bytes) -> bytes:
-    """Decompress a page.
+    """Decompress a gzip page.
 
     Raises:
-        ApiError: 500 without a reason: it is not gzip, or larger than ``_PAGE``.
+        ApiError: 500 without a reason, because the page is not valid gzip or is larger than ``_PAGE``.
     """
     unpacker = zlib.decompressobj(31)
     try:
@@ -196,7 +199,10 @@ def _unpacked(page: bytes) -> bytes:
 
 
 async def _chunks(wire: ClientConnection, begun: bytes) -> AsyncIterator[bytes]:
-    """Yield the body. Raises Aborted if the backend breaks off, so that no client mistakes a part of the body for all of it."""
+    """Yield the body of a response, beginning with ``begun``, the part that was already read.
+
+    Raises Aborted if the connection to the backend breaks, so that clients do not mistake a part of the body for the whole.
+    """
     try:
         if begun:
             yield begun

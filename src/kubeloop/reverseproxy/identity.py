@@ -26,14 +26,14 @@ HeaderLines = list[tuple[str, str]]
 _IN_NAMES: Final = "!#$&'*+-.^_`|~"
 _BEARER_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."
 
-#: The certificate's common name, which extension servers may ask for (--requestheader-allowed-names).
+#: The certificate's common name, which extension servers may require (--requestheader-allowed-names).
 NAME: Final = "front-proxy-client"
 
 
 class ProxyIdentity:
-    """A client certificate for ``front-proxy-client`` and its authority, both created at the first access.
+    """The proxy's client certificate for ``front-proxy-client``, and the authority that signs it. Both are created at the first access.
 
-    The authority issues nothing else: a client with a certificate of it may act as any user.
+    The authority signs no other certificate, because a client with a certificate of this authority may act as any user.
     """
 
     def __init__(self, authority: CertificateAuthority | None = None) -> None:
@@ -41,7 +41,7 @@ class ProxyIdentity:
 
     @property
     def authority(self) -> bytes:
-        """PEM, for extension servers to trust; public."""
+        """The authority's public certificate in PEM, which extension servers have to trust."""
         return self._authority.certificate
 
     @cached_property
@@ -49,7 +49,10 @@ class ProxyIdentity:
         return self._authority.issue(NAME, client=True)
 
     def present(self, context: ssl.SSLContext) -> None:
-        """Load the certificate into a TLS context. The key is in a file of mode 0600 meanwhile, because ssl reads only files."""
+        """Load the certificate into a TLS context.
+
+        The key is written to a temporary file of mode 0600 for the duration of the call, because ``ssl`` reads keys only from files.
+        """
         own = self.certificate
         with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:
             path = Path(folder, "pair.pem")
@@ -63,7 +66,10 @@ class ProxyIdentity:
 
 
 def identity_headers(user: User) -> HeaderLines:
-    """Return the headers that name a user to a backend. Characters that no header name may hold are escaped in names of extras."""
+    """Return the X-Remote-* headers that name a user to a backend.
+
+    The keys of ``user.extra`` become header names, so characters that header names do not allow are percent-encoded.
+    """
     lines = [("X-Remote-User", user.name)]
     if user.uid:
         lines.append(("X-Remote-Uid", user.uid))
@@ -77,12 +83,12 @@ def identity_headers(user: User) -> HeaderLines:
 
 
 def header_rewriter(user: User, backend: Backend, audit_id: str) -> Callable[[HeaderLines], HeaderLines]:
-    """Return a rewrite of a client's headers that replaces its own claims of identity by the authenticated user.
+    """Return a function that rewrites a client's headers: it replaces the identity that the client claims by the authenticated user.
 
     Args:
         user: The authenticated user.
         backend: The destination.
-        audit_id: The audit ID of the request; empty to forward the client's.
+        audit_id: The audit ID of the request. Empty: the client's Audit-Id header is forwarded.
     """
     own = [("Audit-Id", audit_id)] if audit_id else []
 
@@ -96,11 +102,11 @@ def header_rewriter(user: User, backend: Backend, audit_id: str) -> Callable[[He
 
 
 def _without_token(protocols: str) -> str:
-    """Return a WebSocket's offered protocols without the bearer token that browsers may send among them."""
+    """Return the offered subprotocols of a WebSocket without the subprotocol with which browsers send a bearer token."""
     offered = (one.strip() for one in protocols.split(","))
     return ", ".join(one for one in offered if not one.startswith(_BEARER_PROTOCOL))
 
 
 def _one_line(value: str) -> str:
-    """Replace control characters, among them line breaks, which would begin further headers."""
+    """Replace control characters by spaces, because a line break in a value would begin another header."""
     return "".join(one if one == "\t" or (one >= " " and one != "\x7f") else " " for one in value)

@@ -1,4 +1,6 @@
-"""exec and attach by WebSocket (v5.channel.k8s.io) for kubelets that speak only SPDY: channels become streams and back.
+"""Translation of exec and attach between WebSocket clients (v5.channel.k8s.io) and kubelets that speak only SPDY.
+
+Each channel of the WebSocket corresponds to one SPDY stream.
 
 Source: KEP-4006; k8s.io/apiserver pkg/util/proxy (stream translator), k8s.io/client-go tools/remotecommand (protocols v1 to v5).
 """
@@ -29,34 +31,34 @@ _LOG = logging.getLogger("kubeloop.reverseproxy")
 V5 = "v5.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 
-#: Protocols inside the streams, the preferred ones first; from v4 on the error stream has a Status.
+#: Protocols of the streams, the preferred ones first. Since v4 the error stream carries a Status.
 _PROTOCOLS = (V5, "v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
 _WITH_STATUS = _PROTOCOLS[:2]
 _WITH_RESIZE = _PROTOCOLS[:3]
-#: Seconds between pings, so that proxies in between do not close the connection of a silent command.
+#: Seconds between pings. Pings prevent proxies on the way from closing the connection of a command without output.
 _PING_PERIOD = 5.0
 #: Maximum bytes of an error stream.
 _ERROR_SIZE = 1 << 20
-#: Timeout in seconds of opening all streams.
+#: Timeout in seconds for opening all streams.
 _OPEN_TIME = 30.0
 _NON_ZERO = "NonZeroExitCode"
 _EXIT_CODE = "ExitCode"
 
 
 def translate(place: Backend, names: frozenset[str]) -> SocketTakeover:
-    """Return a WebSocket for the client whose channels become SPDY streams to a kubelet.
+    """Return a WebSocket response whose channels are forwarded as SPDY streams to a kubelet.
 
-    The client's handshake succeeds before the kubelet is called; a refusal of the kubelet goes to the error channel.
+    The client's handshake succeeds before the kubelet is called. If the kubelet refuses, the error channel carries the refusal.
 
     Args:
         place: The kubelet, with the path and query of the command.
-        names: The kubelet's parameters that are set, among ``input``, ``output``, ``error`` and ``tty``.
+        names: The query parameters of the kubelet that are set: any of ``input``, ``output``, ``error`` and ``tty``.
     """
     return SocketTakeover(lambda socket: _Translation(socket, place, names).run(), protocols=(V5,))
 
 
 class _Translation:
-    """One command. All its tasks and connections have ended when ``run`` returns."""
+    """The translation of one command. All its tasks and connections have ended when ``run`` returns."""
 
     def __init__(self, socket: Socket, place: Backend, names: frozenset[str]) -> None:
         self._socket = socket
@@ -102,7 +104,7 @@ class _Translation:
         return wire, received.get(STREAM_PROTOCOL, "")
 
     async def _until_client_ends(self, command: Coroutine[Any, Any, Status]) -> Status | None:
-        """Return the Status of the command; None if the client disconnects before."""
+        """Return the Status of the command, or None if the client disconnects before the command ends."""
         self._streams: dict[int, SpdyStream] = {}
         self._opened = asyncio.Event()
         work = asyncio.ensure_future(command)
@@ -149,7 +151,7 @@ class _Translation:
             return  # the error stream has the reason
 
     async def _close_with_peer(self, stdin: SpdyStream) -> None:
-        """Close the input stream after the command has closed it."""
+        """Close the stdin stream once the kubelet has closed its side of it."""
         try:
             while await stdin.read():
                 pass
@@ -158,7 +160,7 @@ class _Translation:
             return
 
     async def _from_client(self) -> None:
-        """Forward input, terminal sizes and ends of channels, until the client disconnects."""
+        """Forward the client's input, terminal sizes and closed channels to the kubelet, until the client disconnects."""
         while (message := await self._socket.receive()) is not None:
             data = message.encode() if isinstance(message, str) else message
             if not data:
@@ -204,8 +206,8 @@ async def _pings(connection: SpdyConnection) -> None:
 async def _read_all(errors: SpdyStream) -> bytes:
     """Return the content of the error stream.
 
-    A reset is an end: a kubelet resets its streams once the command has ended (apimachinery httpstream/spdy, Close), and Go's reader of a
-    stream that was reset gets EOF. A kubelet that dies sends nothing, which kube-apiserver treats as success.
+    A reset counts as the end of the stream: a kubelet resets its streams when the command has ended (apimachinery httpstream/spdy, Close),
+    and Go's reader of a reset stream gets EOF. A kubelet that dies sends nothing, which kube-apiserver treats as success.
     """
     content = bytearray()
     with contextlib.suppress(StreamReset):
@@ -216,7 +218,7 @@ async def _read_all(errors: SpdyStream) -> bytes:
 
 
 def _outcome(message: bytes, protocol: str) -> Status:
-    """Return the Status for the client from the content of the error stream."""
+    """Return the Status for the client that corresponds to the content of the error stream."""
     if not message:
         return Status(status="Success")
     text = message.decode("utf-8", "replace")
@@ -253,7 +255,7 @@ def _exit_status(tree: dict[str, Any]) -> Status:
 
 
 def _words(body: bytes) -> str:
-    """Return the message of a refusal, which is a Status or plain text."""
+    """Return the message of a refusal. The body is a Status or plain text."""
     try:
         tree = json.loads(body)
         if isinstance(tree, dict) and tree.get("kind") == "Status":

@@ -1,4 +1,6 @@
-"""Upgrade requests (exec, attach, port-forward, WebSockets) proxied to a backend: after 101, bytes pass in both directions unread.
+"""Proxying of upgrade requests (exec, attach, port-forward, WebSockets) to a backend.
+
+After the backend's 101 response, bytes pass in both directions unchanged.
 
 Source: k8s.io/apimachinery pkg/util/proxy/upgradeaware.go; RFC 9110 section 7.8.
 """
@@ -21,7 +23,7 @@ from kubeloop.tasks import end_tasks
 
 _LOG = logging.getLogger("kubeloop.reverseproxy")
 
-#: Maximum seconds and bytes of a backend's refusal to change the protocol.
+#: Limits for reading the body of a backend's refusal to upgrade: seconds and bytes.
 _REFUSAL_TIME = 10.0
 _REFUSAL_SIZE = 1 << 20
 #: Headers that identify the client to this server: a backend must not see or trust them.
@@ -48,7 +50,7 @@ def is_websocket(request: Request) -> bool:
 
 
 def subprotocols(request: Request) -> list[str]:
-    """Return the subprotocols that a WebSocket client offers, the preferred ones first."""
+    """Return the subprotocols that a WebSocket client offers, in the client's order of preference."""
     return [one.strip() for one in request.header("Sec-WebSocket-Protocol").split(",") if one.strip()]
 
 
@@ -71,7 +73,10 @@ def forwarded_headers(request: Request, *, without: Iterable[str] = (), credenti
 
 
 class BackendUnreachable(Exception):
-    """The backend could not be reached or sent no response. ``why`` is Go's text; ``connected`` says whether there was a connection."""
+    """The backend could not be reached or sent no response.
+
+    ``why`` is the message in the words of Go. ``connected`` says whether a connection existed before the failure.
+    """
 
     def __init__(self, why: str, *, connected: bool) -> None:
         super().__init__(why)
@@ -86,15 +91,15 @@ async def proxy_upgrade(request: Request, backend: Backend, rewrite: Rewrite = u
         request: The client's request.
         backend: The destination.
         rewrite: Changes the headers that the backend gets.
-        credentials: Forward the client's credentials, see ``forwarded_headers``.
+        credentials: Whether to forward the client's credentials, see ``forwarded_headers``.
 
     Returns:
-        A change of protocol, or the backend's refusal (status 400 and above).
+        The upgraded connection, or the backend's refusal (status 400 and above).
 
     Raises:
-        ApiError: 500 without a reason: no response, or neither a change of protocol nor a refusal.
+        ApiError: 500 without a reason: the backend sent no response, or its response is neither an upgrade nor a refusal.
     """
-    # Without a body: the backend must never read what the client sends as anything but the protocol that it agreed to.
+    # The forwarded request has no body, so that the backend reads the client's bytes only as the protocol that it agreed to.
     headers = forwarded_headers(request, without=("content-length", "transfer-encoding"), credentials=credentials)
     if request.method in ("POST", "PUT", "PATCH"):
         headers.append(("Content-Length", "0"))
@@ -108,10 +113,10 @@ async def proxy_upgrade(request: Request, backend: Backend, rewrite: Rewrite = u
 async def open_upgrade(
     backend: Backend, method: str, headers: list[tuple[str, str]]
 ) -> StreamingResponse | tuple[ClientConnection, Headers]:
-    """Return the connection after 101, with the backend's headers; or its refusal (400 and above).
+    """Request an upgrade. Return the connection and the headers of the 101 response, or the backend's refusal (status 400 and above).
 
     Raises:
-        ApiError: As ``proxy_upgrade``.
+        ApiError: See ``proxy_upgrade``.
     """
     try:
         return await request_upgrade(backend, method, headers)
@@ -122,11 +127,11 @@ async def open_upgrade(
 async def request_upgrade(
     backend: Backend, method: str, headers: list[tuple[str, str]]
 ) -> StreamingResponse | tuple[ClientConnection, Headers]:
-    """Do what ``open_upgrade`` does, for callers with their own text for an unreachable backend.
+    """Request an upgrade like ``open_upgrade``, for callers that have their own error message for an unreachable backend.
 
     Raises:
-        BackendUnreachable: There is no response.
-        ApiError: 500: The response is neither a change of protocol nor a refusal.
+        BackendUnreachable: The backend sent no response.
+        ApiError: 500: The response is neither an upgrade nor a refusal.
     """
     wire = None
     try:
@@ -147,12 +152,12 @@ async def request_upgrade(
 
 
 def header_lines(headers: Headers) -> list[tuple[str, str]]:
-    """Return each header line, with its name in the usual case."""
+    """Return the header lines, with names in the usual capitalization (``Content-Type``)."""
     return [("-".join(part.capitalize() for part in name.split("-")), value) for name in headers for value in headers.values_of(name)]
 
 
 async def relay(client: Duplex, wire: ClientConnection) -> None:
-    """Copy bytes in both directions until one side ends."""
+    """Copy bytes in both directions until one side closes the connection."""
     directions = [asyncio.ensure_future(_to_backend(client, wire)), asyncio.ensure_future(_to_client(client, wire))]
     try:
         await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
@@ -196,7 +201,7 @@ def _abort(wire: ClientConnection | None) -> None:
         wire.abort()
 
 
-# Port-forward by WebSocket for backends that speak only SPDY: the WebSocket's messages carry SPDY bytes, which pass unchanged.
+# Port-forward over WebSocket for backends that speak only SPDY: the messages of the WebSocket carry SPDY bytes, which pass unchanged.
 #
 # Source: KEP-4006; k8s.io/apiserver pkg/util/proxy (tunnelling handler).
 
@@ -207,15 +212,15 @@ _WEBSOCKET_HEADERS = ("sec-websocket-protocol", "sec-websocket-key", "sec-websoc
 
 
 def is_tunnel(request: Request) -> bool:
-    """Return whether a WebSocket request asks for a tunnel of SPDY."""
+    """Return whether a WebSocket request asks for a tunnel that carries SPDY."""
     return bool(_tunnelled(request))
 
 
 async def proxy_tunnel(request: Request, backend: Backend) -> Reply:
-    """Return the client's WebSocket after the backend has accepted SPDY, or the backend's refusal.
+    """Tunnel SPDY through a WebSocket. Return the WebSocket once the backend has accepted SPDY, or the backend's refusal.
 
     Raises:
-        ApiError: As ``proxy_upgrade``.
+        ApiError: See ``proxy_upgrade``.
     """
     headers = forwarded_headers(request, without=(*_WEBSOCKET_HEADERS, "upgrade", STREAM_PROTOCOL.lower(), "content-length"))
     headers += [("Upgrade", PROTOCOL), ("Content-Length", "0"), *((STREAM_PROTOCOL, one) for one in _tunnelled(request))]
@@ -237,7 +242,7 @@ def _tunnelled(request: Request) -> list[str]:
 
 
 class _SocketBytes:
-    """The bytes within a WebSocket's binary messages."""
+    """A WebSocket as a ``Duplex``: the stream of the bytes in its binary messages."""
 
     def __init__(self, socket: Socket) -> None:
         self._socket = socket
@@ -246,7 +251,7 @@ class _SocketBytes:
         while True:
             message = await self._socket.receive()
             if not isinstance(message, bytes):
-                return b""  # the end, or text, which is no part of a tunnel
+                return b""  # the WebSocket is closed, or sent a text message, which a tunnel does not allow
             if message:
                 return message
 

@@ -30,7 +30,7 @@ def converted(obj: Mapping[str, Any], gvk: GroupVersionKind) -> JSONObject:
         empty values stay, because ``conform`` handles them as in any body. The kind is not checked.
 
     Raises:
-        DecodeError: a value has the wrong type; reports the first in the order of the type's fields, in the words of Go's converter.
+        DecodeError: A value has the wrong type; reports the first in the order of the type's fields, in the words of Go's converter.
         KeyError: ``gvk`` is not a built-in kind.
     """
     index = wire_types().kind(gvk)

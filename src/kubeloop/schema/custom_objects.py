@@ -23,7 +23,7 @@ _META: Final = frozenset(("apiVersion", "kind", "metadata"))
 
 
 def prune(obj: dict[str, Any], schema: TypeSchema) -> list[str]:
-    """Remove unknown fields of a custom object, in place; return their paths (``spec.ports[0].junk``), sorted.
+    """Remove unknown fields of a custom object in place, and return their sorted paths (``spec.ports[0].junk``).
 
     apiVersion, kind and metadata stay at the root and in embedded resources; the fields inside metadata are not checked.
     """
@@ -63,7 +63,7 @@ def _prune(value: Any, schema: TypeSchema | None, path: str, removed: list[str])
 
 
 def _prune_known(value: Any, schema: TypeSchema | None, path: str, removed: list[str]) -> None:
-    """Below preserve-unknown-fields: specified fields are pruned by their own schema, other fields stay."""
+    """Prune an object with preserve-unknown-fields: specified fields are pruned by their schemas, and other fields stay."""
     if schema is None:
         return
     if isinstance(value, list):

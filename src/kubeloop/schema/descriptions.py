@@ -71,7 +71,7 @@ def texts_of(document: Any, name: str) -> Texts:
     """Return the descriptions in an OpenAPI document, version 2 or 3. ``name`` names the document in errors.
 
     Raises:
-        ConfigError: the document is not OpenAPI, or none of its definitions has a description.
+        ConfigError: The document is not OpenAPI, or none of its definitions has a description.
     """
     if not isinstance(document, dict):
         raise ConfigError(f"{name}: expected an OpenAPI document, a JSON object, found {type(document).__name__}; {_SAVE}")
@@ -109,7 +109,7 @@ def save(texts: Texts, path: Path) -> None:
     """Write texts atomically to a file that only the user can read.
 
     Raises:
-        ConfigError: the file cannot be written.
+        ConfigError: The file cannot be written.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ def load(path: Path) -> Texts:
     """Return the texts that ``save`` wrote; empty if none were imported.
 
     Raises:
-        ConfigError: the file has another format.
+        ConfigError: The file has another format.
     """
     try:
         data = path.read_bytes()

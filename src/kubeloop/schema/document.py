@@ -22,7 +22,7 @@ PATHS = "kubernetes-paths.json.gz"
 
 
 class SubresourceInfo(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """``status``, ``scale`` ...: its own kind (``autoscaling/v1 Scale`` for scale) and its verbs.
+    """A subresource such as ``status`` or ``scale``: its kind (``autoscaling/v1 Scale`` for scale) and its verbs.
 
     >>> deployments = next(info for info in builtin().resources() if info.gvr.resource == "deployments")
     >>> deployments.subresource("scale").kind.kind
@@ -191,7 +191,7 @@ def _read(name: str) -> bytes:
 
 @cache
 def builtin() -> Schemas:
-    """Return the schemas of Kubernetes' own kinds; read once per process."""
+    """Return the schemas of the built-in kinds. They are read once per process."""
     return Schemas.decode(_read(DOCUMENT))
 
 
@@ -212,7 +212,7 @@ def openapi_paths_of(document: str) -> dict[str, Any]:
     """Return a new tree of the paths of one OpenAPI v3 document.
 
     Raises:
-        KeyError: a default server has no such document.
+        KeyError: A default server has no such document.
     """
     tree: dict[str, Any] = msgspec.json.decode(_paths()[document])
     return tree

@@ -17,14 +17,14 @@ _LETTERS: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 
 class FieldPathError(ValueError):
-    """The path is malformed or leads to no field; the text is Kubernetes' message."""
+    """The path is malformed or leads to no field. The message is that of Kubernetes."""
 
 
 def normalise(path: str, schema: TypeSchema) -> str:
     """Return the path as field errors print it: ``spec.names[a.b]``.
 
     Raises:
-        FieldPathError: the path does not lead to a field of the schema.
+        FieldPathError: The path does not lead to a field of the schema.
     """
     pieces = iter(_PIECE.findall(path))
     shown = ""

@@ -193,13 +193,13 @@ _NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
 def is_recognised(type_: str, format_: str) -> bool:
-    """Whether a schema of this type may use the format; otherwise the format is ignored (and Kubernetes warns when the CRD is written)."""
+    """Return whether a schema of this type may use the format. If not, the format is ignored, and Kubernetes warns at CRD writes."""
     if type_ in ("", "string"):
         return format_.replace("-", "") in _CHECKS
     return format_ in _NUMBERS.get(type_, ())
 
 
 def matches(format_: str, text: str) -> bool:
-    """Whether ``text`` has the format; true for unknown formats."""
+    """Return whether ``text`` has the format; true for unknown formats."""
     check = _CHECKS.get(format_.replace("-", ""))
     return check is None or check(text)

@@ -59,7 +59,7 @@ class InternalTypes:
         return self._names[name]
 
     def at(self, kind: GroupKind, path: str) -> int | None:
-        """Return the type of the field at a path as messages write it (``spec.ports[0]``); None if there is none."""
+        """Return the type of the field at a path in the form of messages (``spec.ports[0]``), or None if the field is unknown."""
         found = self._kinds.get(f"{kind.group}/{kind.kind}")
         prefix = ""
         for name, _ in _STEP.findall(path):
@@ -83,7 +83,7 @@ class InternalTypes:
         ``sent``: the same part of the request's body, which distinguishes an empty list or map from a missing one.
 
         Raises:
-            UnlikeType: a value does not have its declared type.
+            UnlikeType: A value does not have its declared type.
         """
         return self._shown(index, tree, sent, {})
 

@@ -119,7 +119,7 @@ class TypeSchema(
 
     @property
     def is_object(self) -> bool:
-        """Whether it has fields by name and is not a map of free keys."""
+        """Whether the type is an object with named fields, not a map with arbitrary keys."""
         return bool(self.properties)
 
     @property

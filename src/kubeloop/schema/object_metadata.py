@@ -24,20 +24,20 @@ _UNKNOWN: Final = "unknown field "
 
 @dataclass(frozen=True, slots=True)
 class ConformedMetadata:
-    """``unknown`` are the paths of removed fields, from ``metadata`` on, sorted, as Go reads a map."""
+    """Metadata in the form of Go's type. ``unknown`` are the sorted paths of removed fields, relative to the object (``metadata.x``)."""
 
     metadata: dict[str, Any]
     unknown: list[str]
 
 
 def conform_metadata(metadata: Any, *, drop_malformed: bool = False) -> ConformedMetadata:
-    """Return a new tree in the form of Go's type; null and no value give an empty one.
+    """Return metadata as a new tree in the form of Go's type. Null and missing metadata give an empty tree.
 
     ``drop_malformed`` leaves out fields of the wrong type, as for stored objects.
 
     Raises:
-        DecodeError: a field has another type; the text is Go's, with names from ObjectMeta on. A value that is not a map is always
-        malformed.
+        DecodeError: A field has the wrong type. The message is that of Go, with names that begin at ObjectMeta. A value that is not a
+            map is an error even with ``drop_malformed``.
     """
     try:
         return _conform(metadata)
@@ -91,7 +91,7 @@ def coerce_metadata(value: Any, schema: TypeSchema, path: str = "", *, drop_malf
         drop_malformed: Remove malformed fields, too, instead of raising an error.
 
         Raises:
-            DecodeError: apiVersion or kind is not a string, or a field of metadata has another type.
+            DecodeError: ApiVersion or kind is not a string, or a field of metadata has another type.
     """
     unknown: list[str] = []
     _coerce(value, schema, path, unknown, drop_malformed)

@@ -63,14 +63,14 @@ class LinearPattern:
         """Compile a pattern in Python's syntax.
 
         Raises:
-            TooLarge: the pattern is too large.
+            TooLarge: The pattern is too large.
         """
         self._steps = _Compiler(translated).run()
         self._known: dict[tuple[tuple[int, ...], str, str], tuple[bool, tuple[int, ...]]] = {}
         self._places = 0
 
     def is_in(self, text: str) -> bool:
-        """Whether the pattern matches anywhere."""
+        """Return whether the pattern matches anywhere."""
         threads: tuple[int, ...] = ()
         before = ""
         for character in text:
@@ -110,7 +110,7 @@ class LinearPattern:
         return best
 
     def _advance(self, threads: tuple[int, ...], before: str, character: str) -> tuple[bool, tuple[int, ...]]:
-        """Whether a match ends before ``character`` (empty: the end of the text), and the positions of all threads after it."""
+        """Return whether a match ends before ``character`` (empty: the end of the text), and the positions of all threads after it."""
         key = threads, before, character
         known = self._known.get(key)
         if known is not None:
@@ -304,7 +304,7 @@ class GoPattern:
                 raise PatternError("expression too large", pattern) from None
 
     def is_in(self, text: str) -> bool:
-        """Whether the pattern matches anywhere."""
+        """Return whether the pattern matches anywhere."""
         return self._simple.search(text) is not None if self._linear is None else self._linear.is_in(text)
 
     def matches(self, text: str) -> Iterator[str]:
@@ -331,7 +331,7 @@ def go_pattern(pattern: str) -> GoPattern:
     """Return the compiled pattern; short patterns are cached.
 
     Raises:
-        PatternError: the pattern is not in Go's syntax; the text is Go's.
+        PatternError: The pattern is not in Go's syntax; the text is Go's.
     """
     return _kept(pattern) if len(pattern) <= _LONGEST else GoPattern(pattern)
 

@@ -40,7 +40,7 @@ _SCRIPTS: Final = {"Greek": "GREEK", "Latin": "LATIN", "Cyrillic": "CYRILLIC", "
 
 
 class PatternError(ValueError):
-    """Go would not compile the pattern; the text is Go's message."""
+    """Go would not compile the pattern. The message is that of Go."""
 
     def __init__(self, what: str, piece: str = "") -> None:
         super().__init__(f"error parsing regexp: {what}: `{piece}`")
@@ -50,7 +50,7 @@ def compile_go(pattern: str) -> re.Pattern[str]:
     """Return a pattern that finds the same as Go's ``regexp.MustCompile(pattern)``; call ``search``.
 
     Raises:
-        PatternError: the pattern is not in Go's syntax.
+        PatternError: The pattern is not in Go's syntax.
     """
     translated = _Translator(pattern).run()
     try:

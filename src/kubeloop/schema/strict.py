@@ -54,8 +54,8 @@ def parse_json(data: bytes) -> Any:
     As in Go, invalid Unicode inside a text becomes U+FFFD, whether bytes or half of a surrogate pair.
 
     Raises:
-        ValueError: the data is not JSON.
-        RecursionError: the data nests too deeply.
+        ValueError: The data is not JSON.
+        RecursionError: The data nests too deeply.
     """
     if b"\\ud" in data or b"\\uD" in data:
         data = _ESCAPE.sub(_paired, data)
@@ -102,17 +102,18 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def conform(obj: Mapping[str, Any], gvk: GroupVersionKind) -> Conformed:
-    """Return ``obj`` as a typed server would store and write it: a new tree; ``obj`` is unchanged.
+    """Return a copy of ``obj`` in the form in which a typed server stores and writes it. ``obj`` is unchanged.
 
     Guarantees
-        Known fields only, in Go's order, maps by key; nulls, empty lists and maps, and zero values left out where Go leaves them out,
-        and written where Go writes them (``status: {}``); quantities canonical, times in UTC. Conforming twice changes nothing.
+        The result has only known fields, in Go's order, and maps sorted by key. Nulls, empty lists and maps, and zero values are left out
+        where Go omits them, and written where Go writes them (``status: {}``). Quantities are canonical, times in UTC. Conforming the
+        result again changes nothing.
 
     Not guaranteed
-        Defaults and validity.
+        Defaults are not set, and validity is not checked.
 
     Raises:
-        DecodeError: a value has the wrong type; the text is Go's, for use after ``Pod in version "v1" cannot be handled as a Pod:``.
+        DecodeError: A value has the wrong type; the text is Go's, for use after ``Pod in version "v1" cannot be handled as a Pod:``.
         KeyError: ``gvk`` is not a built-in kind.
     """
     index = wire_types().kind(gvk)
@@ -129,7 +130,7 @@ def read(index: int, value: Any) -> Any:
     """Convert ``value`` to one type (``wire_types``).
 
     Raises:
-        DecodeError: the value has the wrong type; the text is Go's and names no field.
+        DecodeError: The value has the wrong type. The message is that of Go, and names no field.
     """
     state = _State()
     result = decoder(index)(value, state)
@@ -143,10 +144,10 @@ def is_builtin(gvk: GroupVersionKind) -> bool:
 
 
 def zero(gvk: GroupVersionKind, name: str) -> Any:
-    """Return Go's output for an empty field of a kind (``status`` of a Deployment: ``{}``); None if it is left out or null.
+    """Return Go's output for an empty field of a kind (``status`` of a Deployment: ``{}``), or None if it is left out or null.
 
     Raises:
-        KeyError: the kind or the field does not exist.
+        KeyError: The kind or the field does not exist.
     """
     index = wire_types().kind(gvk)
     if index is None:
@@ -327,7 +328,7 @@ def _read_fields(
 
 
 def _drops_zero(one: WireField) -> bool:
-    """Whether a given zero of this field is left out: Go cannot distinguish it from an absent one."""
+    """Return whether a given zero of this field is left out: Go cannot distinguish it from an absent one."""
     return (one.omitempty and _category(one) in _FALSY) or (one.omitzero and _category(one) != "pointer")
 
 

@@ -63,7 +63,7 @@ def whole(value: Any) -> Any:
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether ``value`` is a number that fits Go's ``kind`` without loss."""
+    """Return whether ``value`` is a number that fits Go's ``kind`` without loss."""
     bits = _INT_BITS[kind]
     if type(value) is not int:
         return False
@@ -85,7 +85,7 @@ def decode_base64(text: str) -> str:
     """Return ``text`` as Go writes it after decoding.
 
     Raises:
-        DecodeError: the text is not base64; gives the offset that Go reports.
+        DecodeError: The text is not base64; gives the offset that Go reports.
     """
     try:
         return base64.b64encode(base64.b64decode(text, validate=True)).decode()
@@ -201,7 +201,7 @@ def decode_time(text: str, micro: bool) -> str:
     """Return a Time (seconds) or MicroTime in UTC as Kubernetes writes it.
 
     Raises:
-        DecodeError: the text is not RFC 3339; the message is Go's.
+        DecodeError: The text is not RFC 3339; the message is Go's.
     """
     return _remembered_time(text, micro) if len(text) <= _SHORT_TIME else _decode_time(text, micro)
 

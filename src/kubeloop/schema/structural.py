@@ -82,7 +82,7 @@ def as_resource(schema: TypeSchema) -> TypeSchema:
 
 
 def has_rules(schema: TypeSchema) -> bool:
-    """Whether the schema or a part of it has CEL rules (``x-kubernetes-validations``)."""
+    """Return whether the schema or a part of it has CEL rules (``x-kubernetes-validations``)."""
     below = [*schema.properties.values(), *schema.all_of, *(one for one in (schema.items, schema.values) if one is not None)]
     return bool(schema.validations) or any(map(has_rules, below))
 

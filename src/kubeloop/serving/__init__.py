@@ -1,1 +1,1 @@
-"""Serving: the common parts of kubeloop's HTTP endpoints - TLS listener, requests, responses, negotiation, graceful shutdown."""
+"""The common parts of kubeloop's HTTP servers: TLS listener, requests, responses, content negotiation, graceful shutdown."""

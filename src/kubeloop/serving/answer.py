@@ -1,7 +1,7 @@
 """Responses: the return values of handlers, before they are encoded.
 
 ``Answer`` has a JSON object (encoded as negotiated) or finished bytes; ``StreamingResponse`` is a stream (a watch, a log);
-``Hijack`` and ``SocketTakeover`` change the protocol, to anything and to WebSocket.
+``Hijack`` upgrades the connection to any protocol, and ``SocketTakeover`` to a WebSocket.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Answer:
     """A complete response.
 
     Exactly one of ``object`` and ``body`` is set: ``object`` (a JSON tree) is encoded in the media type that the request
-    negotiated (JSON or YAML) when ``content_type`` is empty; ``body`` is sent as it is, under ``content_type``.
+    negotiated (JSON or YAML) when ``content_type`` is empty; ``body`` is sent unchanged, with ``content_type``.
     ``headers`` may repeat a name (Warning).
     """
 
@@ -34,14 +34,14 @@ class Answer:
 
 
 class Aborted(Exception):
-    """The body of a ``StreamingResponse`` is incomplete; its ``chunks`` raise it to cut the connection."""
+    """Raised by the ``chunks`` of a ``StreamingResponse`` whose body stays incomplete, so that the connection is cut."""
 
 
 @dataclass(slots=True)
 class StreamingResponse:
     """A streamed response: ``chunks`` yields whole frames; it is closed (``aclose``) when the client disconnects or the server stops.
 
-    It is sent chunked, unless ``headers`` have a Content-Length. ``close`` is called once at the end in any case.
+    It is sent chunked, unless ``headers`` have a Content-Length. ``close`` is always called once at the end.
     """
 
     chunks: AsyncIterator[bytes]
@@ -52,21 +52,21 @@ class StreamingResponse:
 
 
 class Duplex(Protocol):
-    """A byte stream in both directions. One task reads, one writes."""
+    """A byte stream in both directions. At most one task may read, and one may write, at a time."""
 
     async def read(self) -> bytes:
-        """Return the bytes received since the last call, or wait for the next; empty at the end of the peer's stream."""
+        """Return the bytes received since the last call, or wait for bytes. Return empty bytes at the end of the peer's stream."""
 
     async def write(self, data: bytes) -> None:
-        """Write, and return when more may be written. Raises OSError when the peer has disconnected."""
+        """Write bytes, and return when more may be written. Raises OSError if the peer has disconnected."""
 
 
 @dataclass(slots=True)
 class Hijack:
-    """A response 101 with ``headers``; ``serve`` uses the connection until it returns, and then the connection ends (RFC 9110, section
-    7.8).
+    """A 101 response with ``headers``, after which ``serve`` uses the connection (RFC 9110, section 7.8).
 
-    ``close`` is called at the end in any case, also if the client disconnected before ``serve`` could begin.
+    The connection is closed when ``serve`` returns. ``close`` is always called at the end, even if the client disconnected before ``serve``
+    began.
     """
 
     serve: Callable[[Duplex], Awaitable[None]]
@@ -79,10 +79,10 @@ class Socket(Protocol):
 
     @property
     def protocol(self) -> str:
-        """The negotiated subprotocol; empty if none."""
+        """The negotiated subprotocol, or an empty text if there is none."""
 
     async def receive(self) -> bytes | str | None:
-        """Return the next message; None when the peer has ended."""
+        """Return the next message, or None once the peer has closed the WebSocket."""
 
     async def send(self, message: bytes | str) -> None:
         """Send a message. Raises OSError when the peer has disconnected."""
@@ -90,7 +90,9 @@ class Socket(Protocol):
 
 @dataclass(slots=True)
 class SocketTakeover:
-    """A WebSocket with the first of the client's subprotocols that is among ``protocols``; ``serve`` and ``close`` as in ``Hijack``.
+    """A response that upgrades to a WebSocket. For ``serve`` and ``close`` see ``Hijack``.
+
+    The subprotocol is the first of the client's subprotocols that is among ``protocols``.
 
     When ``serve`` returns, the socket is closed with 1000 (normal).
     """

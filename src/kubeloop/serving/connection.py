@@ -1,4 +1,4 @@
-"""One connection: serves its requests one after the other, each before the next is read."""
+"""A server's connection. Its requests are served one after the other; each is completed before the next is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from kubeloop.serving.request import Request
 
 
 def peer_chain(connection: ssl.SSLObject | None) -> tuple[bytes, ...]:
-    """Return the peer's certificate chain, DER, as far as Python provides it (3.13). Empty: the peer sent no certificate."""
+    """Return the peer's certificate chain in DER, or an empty tuple if the peer sent no certificate.
+
+    Python 3.13 and later provide the whole chain, earlier versions only the peer's own certificate.
+    """
     own = connection.getpeercert(binary_form=True) if connection is not None else None
     if own is None:
         return ()
@@ -46,13 +49,13 @@ Keeper = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 
 
 class ServerConnection(BufferedConnection):
-    """Answers requests by ``handler``.
+    """Serves the requests of one connection with ``handler``.
 
     Guarantees
-        A disconnecting client cancels the handler. Requests never mix: ambiguous framing ends the connection.
+        If the client disconnects, the handler is cancelled. Ambiguous framing ends the connection, so that no request is misread as two.
 
     Not guaranteed
-        Concurrent requests: pipelined requests wait, unread after 256 KiB.
+        Requests of one connection do not run concurrently: pipelined requests wait, and at most 256 KiB of them are read ahead.
     """
 
     def __init__(self, handler: Handler, keep: Keeper, opened: Callable[[ServerConnection], None]) -> None:
@@ -81,13 +84,13 @@ class ServerConnection(BufferedConnection):
             self.task.cancel()
 
     def finish(self) -> None:
-        """End after the current response; at once if there is none."""
+        """End the connection after the current response, or at once if there is none."""
         self._ending = True
         if self._waiting and self.transport is not None:
             self.transport.close()
 
     def abort(self) -> None:
-        """End at once."""
+        """Close the connection at once."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -115,11 +118,11 @@ class ServerConnection(BufferedConnection):
                 self.transport.close()
 
     async def _head(self) -> RequestHead | None:
-        """Return the head of the next request; None if none arrives in time.
+        """Return the head of the next request, or None if none arrives in time.
 
         Raises:
-            RequestRefused: the request is malformed.
-            ConnectionEnded: the client disconnected.
+            RequestRefused: The request is malformed.
+            ConnectionEnded: The client disconnected.
         """
         seen = 0
         breaks = 4 if self._posted else 0  # old clients send a superfluous line break after a form (RFC 9112, section 2.2)
@@ -151,7 +154,7 @@ class ServerConnection(BufferedConnection):
         return parse_head(self.take(end))
 
     async def _exchange(self, head: RequestHead) -> bool:
-        """Serve one request; return whether another may follow."""
+        """Serve one request. Return whether another one may follow."""
         if head.is_asterisk_form:
             await self.write(response_head(head.minor, 200, [("Content-Length", "0")]))
             return head.keep
@@ -206,7 +209,7 @@ class ServerConnection(BufferedConnection):
             await self.write(start)
 
     async def _stream(self, head: RequestHead, frames: StreamingResponse, *, keep: bool) -> bool:
-        """Send a stream; return whether the connection can be reused."""
+        """Send a streaming response. Return whether the connection can be reused."""
         fields = [*frames.headers]
         if frames.content_type:
             fields.append(("Content-Type", frames.content_type))
@@ -262,7 +265,7 @@ class ServerConnection(BufferedConnection):
         return False
 
     async def _linger(self) -> None:
-        """Discard received bytes for a moment."""
+        """Discard received bytes for a moment, so that the client can read the response before the connection is closed."""
         loop = asyncio.get_running_loop()
         end = loop.time() + _LINGER
         with contextlib.suppress(TimeoutError, ConnectionEnded):
@@ -286,7 +289,7 @@ _READ_SIZE = 64 * 1024
 
 
 class _Bytes:
-    """A connection as a ``Duplex``, after a change of protocol."""
+    """An upgraded connection as a ``Duplex``."""
 
     def __init__(self, wire: BufferedConnection) -> None:
         self._wire = wire

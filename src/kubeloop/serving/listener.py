@@ -38,7 +38,7 @@ class Listener:
     """
 
     def __init__(self, handler: Handler, context: ssl.SSLContext | None, *, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Create the listener; ``bind`` opens its address.
+        """Create the listener. ``bind`` opens its address.
 
         Args:
             handler: Returns the reply to each request.
@@ -85,7 +85,7 @@ class Listener:
         await self._server.start_serving()
 
     def abort(self) -> None:
-        """Break all connections at once and stop listening, as when the process dies. Call ``close`` afterwards."""
+        """Cut all connections at once and stop listening, as if the process had died. Call ``close`` afterwards."""
         if self._server is not None:
             stop_accepting(self._server)
             asyncio.get_running_loop().call_soon(self._server.close)
@@ -97,9 +97,8 @@ class Listener:
     async def close(self, *, grace: float = _GRACE, spread: float = 0.0) -> None:
         """Stop listening, end streams, finish running requests.
 
-        ``grace``: seconds for running requests, which are broken off afterwards. ``spread``: seconds over which streams are ended, so that
-        not
-        all of their clients reconnect at once; 0: at once.
+        ``grace`` is the number of seconds for running requests, which are aborted afterwards. Streams are ended over a period of ``spread``
+        seconds, so that not all clients reconnect at the same time; 0 ends all streams at once.
 
         Raises:
             asyncio.CancelledError: The caller was cancelled, which ends the wait that it hit; everything is closed.
@@ -161,13 +160,13 @@ class Listener:
             await asyncio.sleep(0)  # closes their sockets
 
     async def _over(self, seconds: float) -> None:
-        """Wait until all connections are over, or for that many seconds."""
+        """Wait until all connections have ended, but at most for that many seconds."""
         waiting = [part for one in self._connections for part in (one.ended, one.task) if part is not None and not part.done()]
         if waiting:
             await asyncio.wait(waiting, timeout=seconds)
 
     async def _until_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run the work of a stream; cancellation by the listener's end is not an error."""
+        """Run the work of a stream. A cancellation by the listener's end does not count as an error."""
         pump = asyncio.ensure_future(work)
         self._streams.add(pump)
         try:
@@ -182,7 +181,7 @@ class Listener:
 
 
 def host_and_port(host: str, port: int) -> str:
-    """Format an address for a URL: IPv6 addresses in brackets."""
+    """Format an address for a URL, with IPv6 addresses in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -221,7 +220,9 @@ Contexts = Mapping[str, ssl.SSLContext]
 
 
 class RotatingContext:
-    """Provides contexts made by ``make``, at once and whenever the result of ``mark`` changes; ``mark`` is called for each connection.
+    """A pair of TLS contexts that is rebuilt when its sources change.
+
+    ``make`` builds the contexts, first at once and then whenever the result of ``mark`` changes. ``mark`` is called for each connection.
 
     If ``make`` fails, the previous contexts stay in use, and the error is logged.
 

@@ -1,6 +1,7 @@
-"""Parses Accept and Content-Type headers: the media types that a client wants, in order.
+"""Parsing of Accept and Content-Type headers: the media types that a client accepts, in order of preference.
 
-Source: RFC 9110 section 12.5.1; github.com/munnerz/goautoneg and Go's mime.ParseMediaType, also for malformed headers.
+Malformed headers are treated as upstream's parsers treat them. Source: RFC 9110 section 12.5.1; github.com/munnerz/goautoneg and Go's
+mime.ParseMediaType.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _LONGEST: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One alternative of an Accept header, as written; only ``q`` is not a parameter."""
+    """One alternative of an Accept header. ``parameters`` are all its parameters except ``q``."""
 
     media_type: str
     parameters: tuple[tuple[str, str], ...] = ()
@@ -25,18 +26,20 @@ class Clause:
         return next((value for key, value in self.parameters if key == name), "")
 
     def accepts(self, media_type: str) -> bool:
-        """Whether the clause accepts ``media_type`` (type/subtype), also by a wildcard."""
+        """Return whether the clause accepts ``media_type`` (type/subtype), exactly or through a wildcard."""
         kind, _, subtype = self.media_type.partition("/")
         return self.media_type in (media_type, "*/*") or (subtype == "*" and media_type.startswith(f"{kind}/"))
 
 
 def shortened(header: str) -> str:
-    """Return the part of a header that is parsed."""
+    """Return the part of a header that is parsed, which has a limited length."""
     return header if len(header) <= _LONGEST else header[:_LONGEST]
 
 
 def parse_accept(header: str) -> tuple[Clause, ...]:
-    """Return the well-formed clauses, the most wanted first; a type precedes a wildcard whatever their qualities. A malformed quality is 0.
+    """Return the well-formed clauses, the preferred ones first.
+
+    A concrete type comes before a wildcard regardless of their quality values. A malformed quality value counts as 0.
 
     Not guaranteed
         Clauses beyond the first 2,048 characters are ignored. Upstream reads them all.
@@ -92,7 +95,7 @@ def _clause(text: str) -> Clause | None:
 
 
 def content_media_type(header: str) -> str | None:
-    """Return the media type of a Content-Type, in lower case; None for a malformed header."""
+    """Return the media type of a Content-Type header in lower case, or None if the header is malformed."""
     media_type, *parameters = header.split(";")
     media_type = media_type.strip().lower()
     if not media_type or any(not part or not _is_token(part) for part in media_type.split("/", 1)):

@@ -1,4 +1,4 @@
-"""The request object of handlers: independent of the HTTP implementation."""
+"""The request object that handlers get. It is independent of the HTTP implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that become a WebSocket: the opening handshake, whole messages in both directions, the closing handshake (RFC 6455).
+"""WebSocket connections: the opening handshake, whole messages in both directions, the closing handshake (RFC 6455).
 
 The ``websockets`` library's protocol without I/O encodes and decodes frames. Imported at the first WebSocket.
 """
@@ -39,7 +39,7 @@ _SILENT.disabled = True
 
 
 class _Messages:
-    """A wire as a ``Socket``. Pings are answered while a task reads."""
+    """An upgraded connection as a ``Socket``. Pings are answered while a task reads."""
 
     def __init__(self, wire: BufferedConnection, protocol: str) -> None:
         self.protocol = protocol
@@ -68,7 +68,7 @@ class _Messages:
         await self._flush()
 
     async def close(self) -> None:
-        """Send a closing frame, and wait a moment for the client's."""
+        """Send a close frame, and wait a moment for the client's close frame."""
         if self._frames.state is State.OPEN:
             self._frames.send_close(_NORMAL)
             await self._flush()
@@ -141,7 +141,7 @@ async def over_socket(
 
 
 def _fault(headers: Mapping[str, str]) -> str:
-    """Return the fault of a handshake (RFC 6455, section 4.2.1); empty if there is none."""
+    """Return the error in a handshake (RFC 6455, section 4.2.1), or an empty text if it is valid."""
     if headers.get("Sec-WebSocket-Version", "").strip() != "13":
         return "the WebSocket version is not 13\n"
     try:

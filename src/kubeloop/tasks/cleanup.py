@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 async def wait_all(*futures: asyncio.Future[Any] | None) -> None:
-    """Return when all futures are done, also when the caller is cancelled meanwhile; nothing is cancelled here.
+    """Wait until all futures are done, even if the caller is cancelled during the wait. The futures are not cancelled.
 
-    For work that must not be left behind: the end of tasks that were cancelled already, or of a thread, which cannot be cancelled.
+    This is for work that must not be left running: tasks that were already cancelled, or a thread, which cannot be cancelled.
 
     Args:
         futures: None is left out, so that an attribute that was never assigned can be given.
@@ -37,7 +37,7 @@ async def wait_all(*futures: asyncio.Future[Any] | None) -> None:
 
 
 async def wait_within(clock: Clock, seconds: float | None, *futures: asyncio.Future[Any]) -> bool:
-    """Wait until all futures are done, for ``seconds`` at most (None: without a limit). Nothing is cancelled.
+    """Wait until all futures are done, but at most ``seconds`` (None: no limit). The futures are not cancelled.
 
     Returns:
         Whether all of them are done.
@@ -82,10 +82,10 @@ async def end_tasks(
     expected: tuple[type[Exception], ...] = (),
     logger: logging.Logger | logging.LoggerAdapter[Any] | None = None,
 ) -> None:
-    """Cancel the tasks and return when all of them have ended, also when the caller is cancelled meanwhile.
+    """Cancel the tasks and wait until all of them have ended, even if the caller is cancelled during the wait.
 
-    ``await task`` under ``suppress(CancelledError)`` does not do this: it also suppresses the cancellation of the caller. Nor does
-    ``gather`` with ``return_exceptions``: it drops what the tasks failed with.
+    ``await task`` under ``suppress(CancelledError)`` is not equivalent, because it also suppresses the cancellation of the caller. Nor is
+    ``gather`` with ``return_exceptions``, because it drops the exceptions of the tasks.
 
     Args:
         tasks: None is left out, so that an attribute that was never assigned can be given.
@@ -128,7 +128,7 @@ async def end_tasks(
 
 
 async def close_all(*steps: Callable[[], Awaitable[object]]) -> None:
-    """Run every step in order, whatever the steps before it raise.
+    """Run every step in order, even if earlier steps raise.
 
     A cancellation of the caller interrupts the step that runs, which must leave its part closed all the same; the others follow.
 
@@ -151,7 +151,7 @@ async def close_all(*steps: Callable[[], Awaitable[object]]) -> None:
 
 
 def raise_errors(message: str, errors: Sequence[Exception]) -> None:
-    """Raise the error; a group of them when there are several; nothing when there is none."""
+    """Raise the only error, or an exception group if there are several. Do nothing if there are none."""
     if len(errors) == 1:
         raise errors[0]
     if errors:

@@ -23,7 +23,7 @@ class SupervisedTask:
     """One background task. Its work reports failures of single objects, after which it continues, with ``failed`` and ``recovered``."""
 
     def __init__(self, supervisor: Supervisor, name: str, work: Work, restart: Backoff) -> None:
-        """``Supervisor.start`` creates it.
+        """Create an instance. Programs call ``Supervisor.start`` instead.
 
         Args:
             supervisor: Counts and logs failures.
@@ -50,7 +50,7 @@ class SupervisedTask:
 
     @property
     def done(self) -> bool:
-        """Whether the work has returned, or was stopped; a task that awaits its restart is not done."""
+        """Whether the work has returned or was stopped. A task that waits for its restart is not done."""
         return self._task.done()
 
     def failed(self, error: BaseException, part: str = "") -> None:
@@ -112,7 +112,7 @@ class Supervisor:
         After ``stop``, none of the tasks runs. The caller's own cancellation passes through.
 
     Not guaranteed:
-        The restart of a task that returns: it is done.
+        A task that returns is done, and is not restarted.
 
     Example:
         >>> async with Supervisor(clock, logger) as tasks:
@@ -150,7 +150,7 @@ class Supervisor:
         return task
 
     def healthy(self, name: str) -> bool:
-        """Whether all tasks of this name work."""
+        """Return whether all tasks of this name work."""
         return all(task.healthy for task in self._tasks if task.name == name)
 
     def count_failure(self, name: str, part: str, error: BaseException) -> None:

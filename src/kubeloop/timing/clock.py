@@ -36,7 +36,7 @@ class Clock(Protocol):
         """Call ``callback`` on the running loop after ``seconds``. A late timer costs nothing while it waits, unlike a task.
 
         Raises:
-            RuntimeError: no event loop is running (system clock).
+            RuntimeError: No event loop is running (system clock).
         """
 
 

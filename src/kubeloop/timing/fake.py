@@ -39,7 +39,7 @@ class FakeClock:
         exactly at its time. A sleeper that sleeps again wakes within the same ``advance`` if its time has come.
 
     Not guaranteed
-        Work that waits for real I/O may be unfinished when ``advance`` returns: it only turns the loop a few times per timer.
+        Work that waits for real I/O may be unfinished when ``advance`` returns, because it runs only a few turns of the loop per timer.
     """
 
     def __init__(self, wall: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:

@@ -14,8 +14,8 @@ class Backoff:
     >>> [backoff.next() for _ in range(4)]
     [0.5, 1.0, 2.0, 3.0]
 
-    Each delay, also the cap, is extended by a random part of up to ``jitter`` times itself (1.0: between one and two times as long), so
-    that clients which failed together do not return together. After ``reset_after`` seconds without a call to ``next`` the delays start
+    Each delay, including the cap, is extended by a random part of up to ``jitter`` times itself (1.0: between one and two times as long),
+    so that clients which failed together do not return together. After ``reset_after`` seconds without a call to ``next`` the delays start
     over; None never resets. Times are in seconds. The defaults are client-go's for a reflector: 0.8 s doubling to 30 s, reset after 2 min.
 
     Raises:

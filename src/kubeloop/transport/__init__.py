@@ -1,4 +1,7 @@
-"""HTTP to one cluster: pooled connections, credentials, retries, errors as exceptions, streams. It knows no kinds."""
+"""HTTP requests to one cluster: pooled connections, credentials, retries, errors as exceptions, streams.
+
+This package works with bytes and does not depend on the types of Kubernetes kinds.
+"""
 
 from kubeloop.transport.answer import Response, ServerWarning, WarningHandler, ignore_warnings, log_once, once_each
 from kubeloop.transport.hooks import Hook, Outcome, SentRequest

@@ -41,7 +41,7 @@ _TEXT_LIMIT = 2048
 
 
 def retry_after(headers: Mapping[str, str]) -> int | None:
-    """Return the seconds of a ``Retry-After`` header; None if there is none or it is a date (client-go accepts whole seconds only)."""
+    """Return the seconds of a ``Retry-After`` header, or None if there is none or it is a date (client-go accepts whole seconds only)."""
     value = headers.get("Retry-After", "").strip()
     # More digits are no sensible time (and int() refuses thousands of them).
     return int(value) if value.isdecimal() and value.isascii() and len(value) < 10 else None
@@ -65,7 +65,7 @@ _BY_CODE = {
 
 
 def error_of(status: int, headers: Mapping[str, str], body: bytes, method: str, request: str) -> ApiError:
-    """Return the exception for a response: from the Status in the body, else from the code and the text.
+    """Return the exception for an error response. It is built from the Status in the body, or else from the status code and the text.
 
     Args:
         status: The HTTP status.
@@ -111,7 +111,7 @@ def _status_for(status: int, headers: Mapping[str, str], body: bytes, method: st
 
 
 def _text(body: bytes, media_type: str) -> str:
-    """Return the body as one line for people; tags of an HTML page are left out."""
+    """Return the body as one line for people. The tags of an HTML page are removed."""
     text = body[:_TEXT_LIMIT].decode("utf-8", "replace")
     if "html" in media_type or text.lstrip()[:1] == "<":
         text = re.sub(r"(?s)<(script|style)\b.*?</\1>|<[^>]*>", " ", text)
@@ -130,7 +130,7 @@ _WARNING = re.compile(r'299 (\S+) "((?:[^"\\]|\\.)*)"')
 
 
 class ServerWarning(msgspec.Struct, frozen=True):
-    """One warning of one response. ``request`` describes the request (``create pods "web-0"``).
+    """A warning in a response. ``request`` describes the request, for example ``create pods "web-0"``.
 
     Example:
         >>> ServerWarning("v1 ComponentStatus is deprecated in v1.19+", request="list componentstatuses").text
@@ -143,13 +143,16 @@ class ServerWarning(msgspec.Struct, frozen=True):
 
 
 class WarningHandler(Protocol):
-    """Called once with each warning of each response, before the response is returned; also for streams and errors."""
+    """The interface of functions that receive warnings.
+
+    The function is called once for each warning of each response, including streams and errors, before the response is returned.
+    """
 
     def __call__(self, warning: ServerWarning, /) -> None: ...
 
 
 def warnings_in(values: Iterable[str], request: str) -> tuple[ServerWarning, ...]:
-    """Return the warnings of ``Warning`` headers with code 299; others are left out."""
+    """Return the warnings in ``Warning`` headers with code 299. Headers with other codes are ignored."""
     return tuple(
         ServerWarning(re.sub(r"\\(.)", r"\1", text), agent, request) for value in values for agent, text in _WARNING.findall(value) if text
     )
@@ -160,7 +163,7 @@ def ignore_warnings(_: ServerWarning, /) -> None:
 
 
 def once_each(handler: Callable[[ServerWarning], None]) -> WarningHandler:
-    """Return a handler that passes each text on once; after ``REMEMBERED`` texts no new one."""
+    """Return a handler that forwards each warning text only once. After ``REMEMBERED`` different texts it forwards no new ones."""
     heard: set[str] = set()
 
     def hear(warning: ServerWarning, /) -> None:

@@ -1,4 +1,4 @@
-"""The connections of a transport: opened on demand, reused while idle, replaced when TLS certificates change."""
+"""The connection pool of a transport: connections are opened on demand, reused, and replaced when TLS certificates change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _GZIP = zlib.MAX_WBITS | 16
 
 
 class UnpackError(Exception):
-    """The response cannot be decompressed; the text says why, for people."""
+    """The response cannot be decompressed. The message gives the reason."""
 
 
 class TooLargeError(UnpackError):
@@ -38,10 +38,10 @@ class TooLargeError(UnpackError):
 
 
 class BodyDecompressor:
-    """Decompresses one body. It never holds more than ``limit`` bytes plus the last chunk.
+    """Decompresses the body of one response. It holds at most ``limit`` bytes plus the last chunk.
 
     Raises:
-        UnpackError: the encoding was not requested.
+        UnpackError: The encoding was not requested.
     """
 
     def __init__(self, coding: str, limit: int) -> None:
@@ -54,10 +54,10 @@ class BodyDecompressor:
         self._began = False
 
     def feed(self, data: bytes) -> None:
-        """Add the next chunk.
+        """Decompress the next chunk.
 
         Raises:
-            UnpackError: the data is not gzip, or ``TooLargeError``.
+            UnpackError: The data is not gzip, or ``TooLargeError``.
         """
         self._began = self._began or bool(data)
         while data:
@@ -74,10 +74,10 @@ class BodyDecompressor:
             data = self._unpack.unused_data if self._unpack.eof else self._unpack.unconsumed_tail
 
     def finish(self) -> bytes:
-        """Return the whole text; empty if there was no data.
+        """Return the whole decompressed body, or empty bytes if there was no data.
 
         Raises:
-            UnpackError: the data is incomplete.
+            UnpackError: The data is incomplete.
         """
         if self._began and not self._unpack.eof:
             raise UnpackError("the answer cannot be unpacked: it ends in the middle of its gzip stream")
@@ -93,7 +93,10 @@ _TURNS = 3
 
 
 class PooledAnswer:
-    """The head of a response with an unread body. Call ``close``; after the whole body was read it returns the connection to the pool."""
+    """The head of a response with an unread body.
+
+    The caller must call ``close``. If the whole body was read, ``close`` returns the connection to the pool.
+    """
 
     def __init__(self, pool: Connections, wire: ClientConnection, status: int, headers: Headers, request: OutgoingRequest) -> None:
         """Create the response.
@@ -116,7 +119,7 @@ class PooledAnswer:
         """Return the whole body, decompressed.
 
         Raises:
-            TransportError: the connection broke, the body is larger than ``limit`` bytes, or its compression was not requested.
+            TransportError: The connection broke, the body is larger than ``limit`` bytes, or its compression was not requested.
         """
         coding = self.headers.get("Content-Encoding", "").strip().lower() or "identity"
         patience = self._request.patience
@@ -138,7 +141,7 @@ class PooledAnswer:
             raise TransportError(f"{self._pool.config.server}: {error} ({self._request.asked})") from error
 
     async def chunk(self, patience: float | None = None) -> bytes:
-        """Return the data received since the last call, or wait for more; empty at the end."""
+        """Return the data received since the last call, or wait for data. Return empty bytes at the end of the body."""
         if self._wire is None:
             if self._complete:
                 return b""
@@ -156,7 +159,7 @@ class PooledAnswer:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send data in the new protocol."""
+        """Send data over the upgraded connection."""
         if self._wire is None:
             raise TransportError(f"{self._pool.config.server}: this connection was left and takes nothing more ({self._request.asked})")
         try:
@@ -165,9 +168,7 @@ class PooledAnswer:
             raise self._pool.failure(error, self._request.asked) from error
 
     def close(self) -> None:
-        """Return the connection to the pool, or close it if the body was not read completely, so that leaving a watch frees its socket at
-        once.
-        """
+        """Return the connection to the pool, or close it if the body was not read completely, so that leaving a watch frees its socket."""
         wire, self._wire = self._wire, None
         if wire is not None:
             self._complete = wire.complete
@@ -175,20 +176,20 @@ class PooledAnswer:
 
 
 class Connections:
-    """All connections of one transport; each serves one request at a time. For one event loop.
+    """The connection pool of one transport. For one event loop.
 
-    There is one per concurrent request and stream; ``Transport`` limits the requests. Idle ones are closed after
-    ``IDLE_TIMEOUT`` when the next request comes, or when the server closes them.
+    Each connection serves one request or stream at a time, and ``Transport`` limits the number of concurrent requests. A connection that
+    was idle for ``IDLE_TIMEOUT`` is closed at the next request, or when the server closes it.
     """
 
     def __init__(self, config: ClusterConfig, authenticator: RequestAuthenticator, clock: Clock, figures: RequestCounters) -> None:
-        """Create an empty pool; ``send`` opens connections.
+        """Create an empty pool. ``send`` opens connections on demand.
 
         Args:
             config: Address, TLS and credentials of the server.
             authenticator: Adds credentials to requests.
             clock: Measures idle times and limits.
-            figures: Counts requests, lookups and reloads of certificates.
+            figures: Counts requests, DNS lookups and reloads of certificates.
         """
         self.config = config
         self._authenticator = authenticator
@@ -214,11 +215,11 @@ class Connections:
         bytes(READ_BUFFER)
 
     async def send(self, request: OutgoingRequest) -> PooledAnswer:
-        """Send a request and return its response as soon as the head is there.
+        """Send a request and return its response as soon as the head has arrived.
 
         Raises:
-            TransportError: there was no response.
-            ValueError: a header or the target is malformed (``request_head``).
+            TransportError: There was no response.
+            ValueError: A header or the target is malformed (``request_head``).
         """
         method, body, upgrade = request.method, request.body, request.upgrade
         length = len(body or b"") if body is not None or method in ("POST", "PUT", "PATCH") else None
@@ -262,7 +263,7 @@ class Connections:
             self._drop(wire)
 
     async def close(self) -> None:
-        """Close all connections, used or idle, and wait until they are closed."""
+        """Close all connections, including those in use, and wait until they are closed."""
         self._closed = True
         wires = list(self._all)
         for wire in wires:
@@ -292,7 +293,7 @@ class Connections:
         return None
 
     async def _still_open(self, wire: ClientConnection) -> ClientConnection | None:
-        """Return the connection if it is still usable, else another idle one or None."""
+        """Return the connection if it is still usable, or else another idle connection, or None if there is none."""
         candidate: ClientConnection | None = wire
         try:
             while candidate is not None and _has_news(candidate):
@@ -319,17 +320,17 @@ class Connections:
         return tls
 
     def _use(self, tls: ssl.SSLContext) -> None:
-        """Drop idle connections made with outdated TLS settings; connections in use end with their request."""
+        """Use new TLS settings. Idle connections with the old settings are closed now, connections in use after their request."""
         self._tls = tls
         while self._idle:
             self._drop(self._idle.pop())
 
 
 def _has_news(wire: ClientConnection) -> bool:
-    """True if the kernel has data of an idle connection that the event loop has not read: most likely its end.
+    """Return whether the kernel has data of an idle connection that the event loop has not read: most likely the end of the connection.
 
-    After a long computation the loop still treats connections as open that the server has closed, and it would be unknown whether a
-    failed write on one of them was executed.
+    After a long computation the event loop may not have noticed that the server closed a connection. If a write request failed on such a
+    connection, it would be unknown whether the server executed it.
     """
     made: socket.socket | None = wire.transport.get_extra_info("socket") if wire.transport is not None else None
     if made is None or made.fileno() < 0 or not hasattr(select, "poll"):

@@ -1,4 +1,4 @@
-"""Errors of requests, and the decision whether another try follows."""
+"""Errors of requests, and the decision whether a request is retried."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ class IncompleteAnswerError(TransportError):
 
 
 class RetryDecision(msgspec.Struct, frozen=True):
-    """Decision for another try, not before ``after`` seconds."""
+    """The decision to retry a request, after a delay of at least ``after`` seconds."""
 
     after: float
     why: str
 
 
 def after_answer(status: int, headers: Mapping[str, str]) -> RetryDecision | None:
-    """Decide for every method: the server states that it did nothing, and when to retry. Otherwise there is no retry."""
+    """Return the decision to retry after an error response, or None.
+
+    A request of any method is retried after 429 or 5xx with ``Retry-After``: the server states that it did nothing, and when to retry.
+    """
     if status != 429 and status < 500:
         return None
     seconds = retry_after(headers)
@@ -45,18 +48,20 @@ def after_answer(status: int, headers: Mapping[str, str]) -> RetryDecision | Non
 
 
 def after_failure(error: TransportError, method: str, *, whole: bool, tries: int) -> RetryDecision | None:
-    """Decide for reads only: a write may have been executed. A stream (``whole`` False) may have returned data to its caller already.
+    """Return the decision to retry after a failed connection, or None.
 
-    The first retry is immediate: most likely the server just closed an idle connection, and then Go's HTTP library repeats by itself.
+    Only reads are retried, because a write may have been executed. Streams (``whole`` is false) are not retried either, because they may
+    have returned data to the caller. The first retry is immediate: most likely the server closed an idle connection, and in that case Go's
+    HTTP library retries too.
 
     Args:
         error: The failure.
         method: The HTTP method.
-        whole: Whether the complete response was awaited.
-        tries: The number of previous retries.
+        whole: Whether the caller awaits the complete response; false for streams.
+        tries: The number of attempts that have been made, from 1.
 
     Returns:
-        The decision; None: do not retry.
+        The decision, or None if the request is not retried.
     """
     if not whole or method != "GET" or not isinstance(error, IncompleteAnswerError):
         return None
@@ -68,7 +73,7 @@ _HOSTNAME_MISMATCH, _IP_MISMATCH, _NOT_YET_VALID, _EXPIRED = 62, 64, 9, 10
 
 
 def failure_of(error: BaseException, config: ClusterConfig, request: str) -> TransportError:
-    """Return the error to raise for ``error``."""
+    """Return the error to raise for an exception of a connection."""
     where = f'{config.server} (cluster "{config.name}")'
     if isinstance(error, ssl.SSLError):
         return _tls_failure(error, config, where)
@@ -102,7 +107,7 @@ def failure_of(error: BaseException, config: ClusterConfig, request: str) -> Tra
 
 
 def secure_address(config: ClusterConfig) -> str:
-    """Return the advice for a TLS server that is addressed without TLS."""
+    """Return the hint for a TLS server that was addressed without TLS."""
     return f"if the server speaks TLS, as API servers do, server in {config.source} should begin with https://"
 
 

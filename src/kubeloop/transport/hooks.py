@@ -1,4 +1,4 @@
-"""Hooks: a program's code that sees each try of a request before it is sent, and its outcome. It may add headers."""
+"""Hooks: a program's code that is called before each attempt of a request and with its outcome. Hooks may add headers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _USER = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#@]*@")
 
 
 class SentRequest(msgspec.Struct):
-    """One try. A hook may ``add`` headers in ``sending``; ``notes`` is free for the hook's data until the response.
+    """One attempt of a request. A hook may ``add`` headers in ``sending``, and store its own data in ``notes`` until the response.
 
-    ``path`` is relative to the server's, without a query. ``verb`` is Kubernetes' (``list``, ``watch``, ``create``), or the HTTP
-    method if the path names no resource. ``attempt`` is 0 for the first try.
+    ``path`` is relative to the server's address, without a query. ``verb`` is that of Kubernetes (``list``, ``watch``, ``create``), or the
+    HTTP method if the path names no resource. ``attempt`` is 0 for the first attempt.
 
     Example:
         >>> request = SentRequest("GET", "https://api/version", "/version", "GET", "GET /version", [("Accept", "text/plain")])
@@ -39,12 +39,12 @@ class SentRequest(msgspec.Struct):
     notes: dict[str, Any] = {}
 
     def add(self, name: str, value: str) -> None:
-        """Add a header, replacing another of that name."""
+        """Set a header. It replaces an existing header of that name."""
         self.headers[:] = [one for one in self.headers if one[0].lower() != name.lower()]
         self.headers.append((name, value))
 
     def get(self, name: str) -> str | None:
-        """Return a header's first value."""
+        """Return the first value of a header, or None if the request does not have it."""
         return next((value for key, value in self.headers if key.lower() == name.lower()), None)
 
     def __repr__(self) -> str:
@@ -52,7 +52,7 @@ class SentRequest(msgspec.Struct):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The outcome of a try: a response (``status``), or ``error``. ``size`` is that of the body in bytes, None for a stream.
+    """The outcome of an attempt: a response (``status``) or an ``error``. ``size`` is the length of the body in bytes, None for a stream.
 
     Example:
         >>> Outcome(0.25, status=200, size=17)
@@ -74,9 +74,9 @@ class Hook:
     """The base class of hooks. Override its methods. Both run in the event loop, so they must not block.
 
     Guarantees
-        For each ``sending`` that returns, ``answered`` is called once: after the complete response; for streams and changes of protocol
-        after the head; also for a try that was refused, broken or cancelled.
-        An exception of ``sending`` ends the call before anything is sent; an exception of ``answered`` ends it too.
+        For each ``sending`` that returns, ``answered`` is called once: after the complete response, or for streams and protocol upgrades
+        after the head. It is also called for attempts that were rejected, broken or cancelled.
+        An exception of ``sending`` ends the call before the request is sent; an exception of ``answered`` ends it too.
 
     Example:
         >>> from kubeloop.transport import Transport
@@ -90,10 +90,10 @@ class Hook:
     """
 
     def sending(self, request: SentRequest) -> None:
-        """Called before each try, when its headers are complete."""
+        """Called before each attempt, when its headers are complete."""
 
     def answered(self, request: SentRequest, outcome: Outcome) -> None:
-        """Called after each try."""
+        """Called after each attempt."""
 
 
 def without_secrets(url: str) -> str:
@@ -102,7 +102,7 @@ def without_secrets(url: str) -> str:
 
 
 def shown(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return headers for logs: the kind of credentials is shown, their value is not (client-go transport/round_trippers.go, maskValue)."""
+    """Return headers for logs. Credentials are masked except for their scheme (client-go transport/round_trippers.go, maskValue)."""
     return [(name, _masked(value) if name.lower() in SECRET_HEADERS else value) for name, value in headers]
 
 

@@ -1,6 +1,6 @@
-"""``InProcessSender`` hands requests to a server's handler in the same event loop, without socket, TLS and HTTP. Bodies stay bytes.
+"""``InProcessSender`` passes requests to a server's handler in the same event loop, without sockets, TLS and HTTP. Bodies stay bytes.
 
-A buffer of about 1 MiB lies between the two ends of a stream, as with sockets: the server waits for a slow reader, other streams do not.
+Each stream has a buffer of about 1 MiB, as a socket has: the server waits for a slow reader of a stream, without delaying other streams.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _ENOUGH = 1 << 20
 class InProcessSender:
     """Sends the requests of a ``Transport`` to a server in this process, as ``user`` in ``groups``.
 
-    ``handler`` returns the server's handler; it is called for each request, so that a server may restart. ``end_streams`` and ``close`` end
-    all tasks of the sender::
+    ``handler`` returns the server's handler. It is called for each request, so that the server may be restarted in between.
+    ``end_streams`` and ``close`` end all tasks of the sender::
 
         sender = InProcessSender(lambda: api.handler, "kubeloop-admin", ("system:masters",))
         transport = Transport(config, sender=sender)
@@ -79,7 +79,7 @@ class InProcessSender:
         return _Whole(reply, request)
 
     async def end_streams(self, *, broken: bool = False) -> None:
-        """End open streams, in order or as after the server's death."""
+        """End all open streams: regularly, or (``broken``) as if the server had died."""
         for one in list(self._streams):
             await one.end(TransportError("the server ended the connection in the middle") if broken else None)
 
@@ -143,7 +143,7 @@ class _Whole:
 
 
 class _Streamed:
-    """A stream's head, and a buffer between server and client."""
+    """The head of a streaming response, and the buffer between server and client."""
 
     def __init__(self, reply: StreamingResponse, request: OutgoingRequest, gone: Callable[[_Streamed], None]) -> None:
         self.status = reply.status
@@ -196,7 +196,7 @@ class _Streamed:
         self._leave(TransportError("this answer was left before its end and cannot be read on"))
 
     async def end(self, fault: TransportError | None) -> None:
-        """Wait until the server has closed the stream."""
+        """End the stream with an error or, if ``fault`` is None, regularly, and wait until the server has closed it."""
         self._leave(fault)
         await wait_all(self._pump)
 
@@ -235,7 +235,7 @@ class _Streamed:
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Cancel the task if necessary, and wait for its end."""
+    """Cancel the task if it is running, and wait until it has ended."""
     task.cancel()
     await wait_all(task)
 
@@ -260,6 +260,6 @@ def _headers(fields: list[tuple[str, str]], content_type: str) -> Headers:
 
 
 def _certificate(user: str, groups: Iterable[str]) -> dict[str, Any]:
-    """Return a certificate in the form of ``ssl.SSLSocket.getpeercert``."""
+    """Return the client's certificate in the form of ``ssl.SSLSocket.getpeercert``."""
     subject = ((("commonName", user),), *((("organizationName", group),) for group in groups))
     return {"subject": subject, "notBefore": "Jan  1 00:00:00 2000 GMT", "notAfter": "Jan  1 00:00:00 2100 GMT"}

@@ -1,4 +1,4 @@
-"""Limits of a transport's requests: how many at once, and pauses after failures."""
+"""Limits of a transport's requests: the number of concurrent requests, and pauses after failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MIN_REQUESTS = 10
 
 
 class InFlightLimiter:
-    """``async with limiter: ...`` is one request. For one event loop."""
+    """Limits the number of concurrent requests. Each request runs within ``async with limiter: ...``. For one event loop."""
 
     def __init__(self, most: int = MAX_REQUESTS, least: int = MIN_REQUESTS) -> None:
         self._most = most
@@ -36,7 +36,7 @@ class InFlightLimiter:
 
     @property
     def window(self) -> int:
-        """The present maximum of concurrent requests."""
+        """The current maximum number of concurrent requests."""
         return int(self._window)
 
     @property
@@ -44,7 +44,7 @@ class InFlightLimiter:
         return sum(not one.done() for one in self._waiting)
 
     def refused(self) -> None:
-        """Record a 429 of the server."""
+        """Record that the server returned 429."""
         self._window = max(self._window / 2, float(self._least))
 
     def answered(self) -> None:
@@ -90,7 +90,7 @@ _BASE, _LONGEST = "KUBE_CLIENT_BACKOFF_BASE", "KUBE_CLIENT_BACKOFF_DURATION"
 
 
 class FailureBackoff:
-    """The back-off from one server. ``base`` and ``longest`` are in seconds."""
+    """The back-off for requests to one server after failures. ``base`` and ``longest`` are in seconds."""
 
     def __init__(self, base: float, longest: float, clock: Clock) -> None:
         self._base = base
@@ -101,7 +101,9 @@ class FailureBackoff:
 
     @classmethod
     def from_environment(cls, clock: Clock, environment: Mapping[str, str] | None = None) -> Self | None:
-        """Return the back-off of KUBE_CLIENT_BACKOFF_BASE and KUBE_CLIENT_BACKOFF_DURATION (whole seconds, both); None if they are not set.
+        """Return the back-off that KUBE_CLIENT_BACKOFF_BASE and KUBE_CLIENT_BACKOFF_DURATION configure, or None if they are not set.
+
+        Both variables are in whole seconds.
 
         Raises:
             ConfigError: a variable is not a whole number of seconds.
@@ -121,7 +123,7 @@ class FailureBackoff:
         return 0.0 if self._clock.now() - self._failed_at > 2 * self._longest else self._pause
 
     def outcome(self, status: int | None) -> None:
-        """Record an outcome. ``status`` None: no response, which is no sign of an overloaded server (as in client-go)."""
+        """Record the status of a response. None means no response; as in client-go, that does not count as an overloaded server."""
         if status is not None and (status == 429 or status >= 500):
             self._pause = min((self.pause() * 2) or self._base, self._longest)
             self._failed_at = self._clock.now()

@@ -1,7 +1,7 @@
-"""Executes one call to the server, from the rate limiter to a response below 400, with all its tries.
+"""Execution of one call to the server with all its attempts, from the rate limiter to a response below 400.
 
-Order of each try, as in client-go (behaviour K144): rate limiter, back-off, request, counters; of each further try: pause, limiter,
-request.
+The first attempt passes the rate limiter, then the back-off, then the request is sent and counted. Each later attempt starts with a pause,
+and then passes the rate limiter. This is client-go's order (behaviour K144).
 """
 
 from __future__ import annotations
@@ -62,7 +62,11 @@ class TransportOptions(msgspec.Struct, kw_only=True):
 
 
 class RequestCall(msgspec.Struct):
-    """One call. ``whole``: the response is read to its end, and the request may be repeated. ``free``: no limiter delays its first try."""
+    """One call to the server.
+
+    ``whole`` says that the response is read to its end, so that the request may be repeated. ``free`` says that no limiter delays the first
+    attempt.
+    """
 
     method: str
     path: str
@@ -86,16 +90,16 @@ class RequestCall(msgspec.Struct):
 
     @property
     def asked(self) -> str:
-        """The request in words, built on demand, which is rare."""
+        """A description of the request for messages, built on demand."""
         return describe(self.method, self.path, self.query)
 
     @property
     def words(self) -> str:
-        """The request and its number of tries, for messages."""
+        """A description of the request with the number of attempts, for messages."""
         return f"{self.asked}, tried {self.tries} times" if self.tries > 1 else self.asked
 
     def remaining(self, now: float) -> float | None:
-        """Return the seconds to the deadline; None: there is none."""
+        """Return the seconds until the deadline, or None if the call has no deadline."""
         return None if self.ends is None else self.ends - now
 
 
@@ -104,10 +108,10 @@ class RequestExecutor:
 
     Args:
         config: Address and credentials of the server.
-        clock: Measures deadlines and pauses between tries.
+        clock: Measures deadlines and pauses between attempts.
         authenticator: Adds credentials to requests, and renews them after a 401.
         manners: Limits, retries, hooks and metrics.
-        sender: Returns the sender of requests, or raises TransportError after ``close``.
+        sender: Returns the object that sends requests, or raises TransportError after ``close``.
     """
 
     def __init__(
@@ -134,18 +138,18 @@ class RequestExecutor:
         self._pauses: set[asyncio.Future[None]] = set()
 
     def end(self) -> None:
-        """Wake calls that wait for their next try; they fail because the transport is closed."""
+        """Wake the calls that wait for their next attempt. They fail because the transport is closed."""
         self._ended = True
         for pause in self._pauses:
             if not pause.done():
                 pause.set_result(None)
 
     async def make(self, call: RequestCall) -> tuple[ResponseHead, bytes]:
-        """Return a response below 400, with its body if ``call.whole``. The caller closes it.
+        """Execute a call. Return a response below 400, with its body if ``call.whole`` is set. The caller closes the response.
 
         Raises:
-            ApiError, TransportError, ValueError: as ``Transport.request``.
-            DeadlineError: a wait would exceed the call's deadline.
+            ApiError, TransportError, ValueError: As ``Transport.request``.
+            DeadlineError: A wait would exceed the call's deadline.
         """
         again: RetryDecision | None = None
         with log_context(cluster=self._config.name, method=call.method, path=call.path):
@@ -176,7 +180,7 @@ class RequestExecutor:
         return call.retry and call.tries <= self._manners.max_retries
 
     async def _hold_back(self, call: RequestCall, again: RetryDecision | None) -> None:
-        """Wait until the next try is allowed."""
+        """Wait until the next attempt is allowed."""
         pause = again.after if again is not None else 0.0
         if self._backoff is not None and not call.upgrade:
             pause = max(pause, self._backoff.pause())
@@ -340,7 +344,7 @@ class RequestExecutor:
 
 
 def _with_previous(error: TransportError, call: RequestCall) -> TransportError:
-    """Return the error with the previous one in its text (behaviour K144)."""
+    """Return the error with the error of the previous attempt appended to its message (behaviour K144)."""
     if not call.previous or call.previous == str(error):
         return error
     return type(error)(f"{error} - error from a previous attempt: {call.previous}")

@@ -1,4 +1,4 @@
-"""The interface between a transport and its sender of requests: requests, heads of responses, upgraded connections."""
+"""The interface between a transport and the object that sends its requests: requests, response heads, upgraded connections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH
 
 
 class RequestDescription(NamedTuple):
-    """The parts of a request. ``verb`` is Kubernetes'; for a path without a resource it is the HTTP method, and the rest is empty."""
+    """The attributes of a request: verb, resource, namespace and name.
+
+    For a path without a resource, ``verb`` is the HTTP method, and the other attributes are empty.
+    """
 
     verb: str
     group: str = ""
@@ -26,7 +29,7 @@ class RequestDescription(NamedTuple):
 
 
 def asked(method: str, path: str, query: Mapping[str, object] | None = None) -> RequestDescription:
-    """Parse a request as the server's request info does."""
+    """Return the attributes of a request, parsed like the request info of the server."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         rest, group, version = parts[2:], "", parts[1]
@@ -47,7 +50,7 @@ def asked(method: str, path: str, query: Mapping[str, object] | None = None) -> 
 
 
 def describe(method: str, path: str, query: Mapping[str, object] | None = None) -> str:
-    """Return a text such as ``get pods "web-0" in namespace "shop"``; a path without a resource stays as it is (``GET /version``)."""
+    """Return a description such as ``get pods "web-0" in namespace "shop"``, or ``GET /version`` for a path without a resource."""
     found = asked(method, path, query)
     if not found.resource:
         return f"{method} {path}"
@@ -60,10 +63,10 @@ def describe(method: str, path: str, query: Mapping[str, object] | None = None) 
 
 
 class OutgoingRequest(msgspec.Struct):
-    """One try of a request, ready to be sent.
+    """One attempt of a request, ready to be sent.
 
-    ``upgrade`` names a protocol to change to: such a request has a separate
-    connection and may get 101. ``patience``: maximum seconds without any byte of the head; None: no limit.
+    ``upgrade`` names the protocol to upgrade to. Such a request has its own connection and may get 101. ``patience`` is the maximum number
+    of seconds without any byte of the response's head; None means no limit.
     """
 
     method: str
@@ -75,7 +78,7 @@ class OutgoingRequest(msgspec.Struct):
 
     @property
     def asked(self) -> str:
-        """The request in words, for messages."""
+        """A description of the request, for messages."""
         path, _, query = self.target.partition("?")
         return describe(self.method, path, {"watch": True} if "watch=true" in query.split("&") else None)
 
@@ -84,55 +87,55 @@ class OutgoingRequest(msgspec.Struct):
 
 
 class ResponseHead(Protocol):
-    """The head of a response with an unread body. Call ``close``; calling it twice is allowed."""
+    """The head of a response with an unread body. The caller must call ``close``, which may be called twice."""
 
     status: int
     headers: Headers
 
     async def read(self, limit: int) -> bytes:
-        """Return the whole body, decompressed. Raises TransportError: the connection broke, or the body is larger than ``limit`` bytes."""
+        """Return the whole body, decompressed. Raises TransportError if the connection broke or the body exceeds ``limit`` bytes."""
 
     async def chunk(self, patience: float | None = None) -> bytes:
-        """Return the data received since the last call, or wait for more; empty at the end.
+        """Return the data received since the last call, or wait for data. Return empty bytes at the end of the body.
 
-        Raises TransportError: the connection broke, or nothing arrived for ``patience`` seconds.
+        Raises TransportError if the connection broke or nothing arrived for ``patience`` seconds.
         """
 
     async def write(self, data: bytes) -> None:
-        """Send data in the new protocol."""
+        """Send data over the upgraded connection."""
 
     def close(self) -> None:
-        """Close the response; unread data is discarded."""
+        """Close the response and discard unread data."""
 
 
 class Sender(Protocol):
-    """Sends requests to the server. ``send`` may run concurrently any number of times."""
+    """The interface of objects that send requests to the server. Any number of ``send`` calls may run concurrently."""
 
     async def send(self, request: OutgoingRequest) -> ResponseHead:
-        """Send a request and return its response as soon as the head is there.
+        """Send a request and return its response as soon as the head has arrived.
 
         Raises:
-            TransportError: there was no response.
-            ValueError: the request is malformed.
+            TransportError: There was no response.
+            ValueError: The request is malformed.
         """
 
     async def close(self) -> None:
-        """Close everything; running requests end with TransportError."""
+        """Close all connections. Running requests end with TransportError."""
 
 
 class NotUpgradedError(TransportError):
-    """The server did not change the protocol (a status below 400 that is not 101)."""
+    """The server did not upgrade the connection: the status was below 400, but not 101."""
 
 
 class Upgraded:
-    """A connection after a change of protocol, made by ``Transport.upgrade``. Leaving its block closes it at once.
+    """An upgraded connection. ``Transport.upgrade`` creates it, and leaving the block closes it at once.
 
     Guarantees
-        ``read`` begins with the first byte after the response's head, however early it arrived.
-        ``write`` waits while the peer does not read. At most about 1 MiB is buffered for reading, then the peer has to wait.
+        ``read`` begins with the first byte after the response's head, even if it arrived together with the head.
+        ``write`` waits while the peer does not read. About 1 MiB is buffered for reading; then the peer has to wait.
 
     Not guaranteed
-        Framing, pings and timeouts belong to the new protocol. One task reads, one writes.
+        Framing, pings and timeouts are left to the new protocol. At most one task may read, and one may write, at a time.
 
     Example:
         >>> from kubeloop.transport import Transport
@@ -148,21 +151,21 @@ class Upgraded:
         """The headers of the response 101."""
 
     async def read(self) -> bytes:
-        """Return the data received since the last call, or wait for more; empty when the peer has closed the connection.
+        """Return the data received since the last call, or wait for data. Return empty bytes once the peer has closed the connection.
 
         Raises:
-            TransportError: the connection broke.
+            TransportError: The connection broke.
         """
         return await self._answer.chunk()
 
     async def write(self, data: bytes) -> None:
-        """Send data; return when the peer accepts still more.
+        """Send data, and return when the peer can accept more.
 
         Raises:
-            TransportError: the connection has ended.
+            TransportError: The connection has ended.
         """
         await self._answer.write(data)
 
     def close(self) -> None:
-        """End the connection at once. The block does it too."""
+        """Close the connection at once. Leaving the block does the same."""
         self._answer.close()

@@ -1,4 +1,4 @@
-"""Requests to one cluster: authenticate, limit, send, retry where Kubernetes clients may, and raise the server's errors.
+"""``Transport`` sends requests to one cluster. It authenticates, limits and retries them as client-go does, and raises the server's errors.
 
 Source: client-go rest/request.go and rest/with_retry.go; https://kubernetes.io/docs/reference/using-api/api-concepts/
 """
@@ -41,7 +41,7 @@ UPGRADE_TIMEOUT = 60.0
 
 
 class Stream:
-    """The body of a response, read while it arrives. Made by ``Transport.stream``; leaving its block closes it.
+    """The body of a response, read while it arrives. ``Transport.stream`` creates it, and leaving the block closes it.
 
     Example:
         >>> async with Transport(cluster.config) as transport, transport.stream("GET", "/healthz") as stream:
@@ -56,10 +56,10 @@ class Stream:
         self.headers: Mapping[str, str] = answer.headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield chunks as the socket delivers them; ends when the server ends the body.
+        """Yield chunks as the socket delivers them, until the server ends the body.
 
         Raises:
-            TransportError: the connection broke, or nothing arrived for ``silence`` seconds (``Transport.stream``).
+            TransportError: The connection broke, or nothing arrived for ``silence`` seconds (``Transport.stream``).
         """
         chunk = self._answer.chunk
         while data := await chunk(self._silence):
@@ -68,7 +68,7 @@ class Stream:
 
 
 class Transport:
-    """A client of one cluster with one connection pool, shared by all users in the process. For one event loop.
+    """An HTTP client of one cluster. It has one connection pool, which all users in the process may share. For one event loop.
 
     Guarantees
         A cancelled call closes its socket, so that the server notices at once.
@@ -76,14 +76,13 @@ class Transport:
         At most ``limits.MAX_REQUESTS`` requests run at the same time, fewer while the server answers 429; streams are not
         counted.
         Credentials never reach a log record.
-        Every wait of a request ends: for a connection (30 s), for the next bytes of its response (``patience``), and in total
-        (``timeout``).
+        Each wait of a request has a limit: 30 s for a connection, ``patience`` for the next bytes of the response, ``timeout`` in total.
 
     Not guaranteed
         A write that ended in ``TransportError`` may have been executed.
-        Without ``silence``, a silent stream never ends; but a vanished peer is detected within about 45 s.
+        Without ``silence``, a stream without data is never ended, but an unreachable peer is detected within about 45 s.
         The total size of a stream is not limited; about 1 MiB of it is buffered at a time.
-        Redirects are not followed but raised as errors, so that credentials are sent to no other server.
+        Redirects are not followed, so that credentials are not sent to another server. They are raised as errors.
 
     Example:
         >>> async with Transport(cluster.config) as transport:
@@ -108,28 +107,28 @@ class Transport:
         warning_handler: WarningHandler | None = None,
         sender: Sender | None = None,
     ) -> None:
-        """Make a transport for a cluster.
+        """Create a transport for a cluster.
 
         Args:
             config: The cluster and the credentials.
-            clock: Measures timeouts. None: the system's.
-            limiter: Limits this process' requests (client-go's default is ``TokenBucket(5, 10)``). None: only the server's priority and
+            clock: Measures timeouts. None: the system's clock.
+            limiter: Limits the rate of requests (client-go's default is ``TokenBucket(5, 10)``). None: only the server's priority and
                 fairness limits them.
             backoff: Pauses before each request while the server fails. None: KUBE_CLIENT_BACKOFF_BASE and KUBE_CLIENT_BACKOFF_DURATION
                 decide, as in client-go.
             user_agent: The User-Agent header. Empty: derived from the program.
             max_retries: Retries of one request.
             max_answer: Maximum bytes of a response, decompressed, that ``request`` holds in memory.
-            timeout: Seconds for a request with all its tries.
+            timeout: Seconds for a request with all its attempts.
             patience: Maximum seconds without any byte of a response.
-            hooks: See each try in this order, its response in reverse.
-            warning_handler: Receives the server's warnings. None: logs each text once.
-            sender: Replaces the connections, for servers in this process.
+            hooks: Called before each attempt in this order, and after it in reverse order.
+            warning_handler: Receives the server's warnings. None: each text is logged once.
+            sender: Sends the requests in place of the connection pool, for servers in this process.
 
-        ``limiter`` and ``backoff`` do not apply to changes of protocol.
+        ``limiter`` and ``backoff`` do not apply to protocol upgrades.
 
         Raises:
-            ConfigError: the environment's back-off is malformed.
+            ConfigError: The environment's back-off is malformed.
             ValueError: ``max_retries`` is below 0, or another limit is not above 0.
         """
         if max_retries < 0 or max_answer <= 0 or timeout <= 0 or patience <= 0:
@@ -169,7 +168,7 @@ class Transport:
 
     @property
     def figures(self) -> RequestCounters:
-        """The counters of this transport."""
+        """The request counters of this transport."""
         return self._manners.figures
 
     @property
@@ -178,11 +177,12 @@ class Transport:
         return self._manners.places
 
     def metrics(self, registry: CollectorRegistry | None = None) -> None:
-        """Publish this transport's counters as Prometheus metrics with client-go's names (``rest_client_requests_total`` ...) until it is
-        closed; its counts stay. ``registry`` None is prometheus_client's default one.
+        """Publish this transport's counters as Prometheus metrics with client-go's names (``rest_client_requests_total`` ...).
+
+        The counts are retained after the transport is closed. If ``registry`` is None, prometheus_client's default registry is used.
 
         Raises:
-            ValueError: another collector of the registry has metrics with these names.
+            ValueError: Another collector of the registry has metrics with these names.
         """
         from kubeloop.transport.observing.metrics import metrics_of
 
@@ -192,11 +192,14 @@ class Transport:
             self._shown.append(collector)
 
     def limit(self, limiter: TokenBucket | None) -> None:
-        """Limit requests by ``limiter`` from the next try on; None: no limit."""
+        """Set the rate limiter for all attempts from now on. None removes the limit."""
         self._manners.limiter = limiter
 
     def add_hook(self, hook: Hook) -> Callable[[], None]:
-        """Add a hook after the existing ones, from the next try on. The returned function removes it; calling it twice has no effect."""
+        """Add a hook after the existing ones, for all attempts from now on.
+
+        The returned function removes the hook; calling it twice has no effect.
+        """
         self._manners.hooks = (*self._manners.hooks, hook)
 
         def remove() -> None:
@@ -226,7 +229,7 @@ class Transport:
             content_type: Media type of the body.
             accept: Accepted media types.
             headers: Additional headers.
-            timeout: Seconds for all tries together. None: the transport's; ``math.inf``: no limit.
+            timeout: Seconds for all attempts together. None: the transport's timeout; ``math.inf``: no limit.
 
         Returns:
             The response.
@@ -235,7 +238,7 @@ class Transport:
             ApiError: The status is 400 or above; the subclass gives the reason.
             TransportError: No response (refused, reset, untrusted certificate, silent or too large), or a redirect.
             ValueError: A path or header is malformed.
-            DeadlineError: No response within ``timeout``, or none is possible any more.
+            DeadlineError: No response arrived within ``timeout``, or the next attempt would begin after it.
         """
         seconds = self._timeout if timeout is None else timeout
         started = self._clock.now()
@@ -278,10 +281,10 @@ class Transport:
             content_type: Media type of the body.
             accept: Accepted media types.
             headers: Additional headers.
-            retry: False: do not retry after 429 and 503, for callers with another back-off.
+            retry: Whether to retry after 429 and 503. Callers with their own back-off pass False.
             silence: Maximum seconds without any byte of the body. None: no limit.
 
-        The first try of a watch passes no limiter.
+        The rate limiter does not delay the first attempt of a watch.
 
         Raises:
             ApiError, TransportError: as ``request``; ``TransportError`` also while chunks are read. A broken stream is never repeated here.
@@ -302,11 +305,11 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = UPGRADE_TIMEOUT,
     ) -> AbstractAsyncContextManager[Upgraded]:
-        """Ask the server to change to another protocol (``websocket``, ``SPDY/3.1``) and return the connection (RFC 9110, section 7.8).
+        """Ask the server to upgrade to another protocol (``websocket``, ``SPDY/3.1``), and return the connection (RFC 9110, section 7.8).
 
-        The request has a separate connection, is sent once (never repeated), and passes no limiter, as in client-go. ``Connection`` and
-        ``Upgrade`` are set here; the caller sets the headers of the other protocol (``Sec-WebSocket-Key``) and checks the server's
-        reply to them. Leaving the block ends the connection.
+        The request has its own connection. As in client-go, it is not retried and not limited. This method sets ``Connection`` and
+        ``Upgrade``; the caller sets the headers of the new protocol (``Sec-WebSocket-Key``) and checks the server's response to them.
+        Leaving the block closes the connection.
 
         Args:
             method: The HTTP method.
@@ -314,13 +317,13 @@ class Transport:
             protocol: The protocol to change to.
             query: Parameters of the URL.
             headers: Additional headers.
-            timeout: Seconds for the change, not for its use. None: the transport's.
+            timeout: Seconds until the upgrade is complete. It does not limit the use of the connection. None: the transport's timeout.
 
         Raises:
-            ApiError: the server answered with 400 or above; the subclass gives the reason.
-            NotUpgradedError: the server answered with another status than 101.
-            TransportError: no response, or a redirect.
-            DeadlineError: no change within ``timeout``.
+            ApiError: The server answered with 400 or above; the subclass gives the reason.
+            NotUpgradedError: The server responded with another status below 400 than 101.
+            TransportError: No response, or a redirect.
+            DeadlineError: The upgrade was not complete within ``timeout``.
         """
         call = self._call(method, path, query, None, "", "*/*", headers, whole=False)
         call.upgrade, call.retry = protocol, False
@@ -328,11 +331,11 @@ class Transport:
 
     @property
     def closed(self) -> bool:
-        """Whether ``close`` was called: then every call fails, and retries are useless."""
+        """Whether ``close`` was called. All calls fail then, so that retries are useless."""
         return self._closed
 
     async def close(self) -> None:
-        """Close all connections; running calls end with ``TransportError``. Calling it twice is allowed."""
+        """Close all connections. Running calls end with ``TransportError``. The method may be called twice."""
         self._closed = True
         self._calls.end()
         for collector in self._shown:

@@ -1,4 +1,4 @@
-"""The User-Agent of a program: ``<program>/<version> (<os>/<arch>) kubeloop``, the form of client-go's (rest/config.go)."""
+"""The User-Agent of a program in the form of client-go (rest/config.go): ``<program>/<version> (<os>/<arch>) kubeloop``."""
 
 from __future__ import annotations
 

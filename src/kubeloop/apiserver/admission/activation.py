@@ -121,22 +121,22 @@ class Activation:
         self._namespace_object = stored.obj
 
     def object_of(self, match: Match) -> JSONObject | None:
-        """Return the object in the version of ``match``; None for a deletion."""
+        """Return the object in the version of ``match``, or None for a deletion."""
         return self._seen[match.kind][0]
 
     def replace(self, match: Match, obj: JSONObject) -> None:
-        """Set the object that expressions see from here on, in the version of ``match``."""
+        """Set the object for all later expressions, in the version of ``match``."""
         self._seen[match.kind] = obj, self._seen[match.kind][1]
 
     def values(self, match: Match, params: JSONObject | None, *, authorizer: bool = True) -> dict[str, Any]:
-        """Return the values of all variables but ``variables``."""
+        """Return the values of all variables except ``variables``."""
         result = self._about(match, match.resource.gvr) | {"params": params, "namespaceObject": self._namespace_object}
         if authorizer:
             result |= self._access
         return result
 
     def of_conditions(self, match: Match, params: JSONObject | None) -> dict[str, Any]:
-        """Return the values of the variables that match conditions see: no namespace, and the resource of the request itself."""
+        """Return the variables for match conditions, which have no ``namespaceObject`` and see the resource of the request itself."""
         return self._about(match, self.attributes.resource.gvr) | self._access | {"params": params, "namespaceObject": None}
 
     def _about(self, match: Match, resource: GroupVersionResource) -> dict[str, Any]:

@@ -68,7 +68,9 @@ class _OfAddresses(_Keys):
 
 
 class _Ranges(WatchedPrefix):
-    """The ranges of ServiceCIDR objects that are ready. An object without a Ready condition counts as ready, as no controller may run."""
+    """The ranges of ServiceCIDR objects that are ready.
+
+    An object without a Ready condition counts as ready, because the controller that sets the condition may not run."""
 
     def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
         super().__init__(gvr, registry, objects, cache)
@@ -100,7 +102,7 @@ class AllocatorIndex:
     An update costs time in proportion to the changed objects, not to all of them.
 
     Not guaranteed
-        That the index holds Services whose write is still in progress.
+        The index does not contain Services whose write is still in progress.
     """
 
     def __init__(self, registry: Registry, objects: Objects, cache: WatchCache) -> None:
@@ -112,7 +114,7 @@ class AllocatorIndex:
         self._ranges = _Ranges(ranges, *sources) if registry.get(ranges) is not None else None
 
     async def update(self) -> None:
-        """Bring the index up to date with storage, for the methods below."""
+        """Apply all stored changes to the index. Callers do this before they use the other methods."""
         await self._services.update()
         if self._addresses is not None:
             await self._addresses.update()

@@ -16,7 +16,7 @@ from kubeloop.types import JSONObject
 class WatchedPrefix(ABC):
     """Base class that receives every object of one built-in resource, and every change, when ``_follow`` is called.
 
-    The first call lists storage. Later calls list again only if the watch cache has dropped some of the changes since.
+    The first call lists storage. A later call lists again only if the watch cache has dropped changes since the previous call.
     """
 
     def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
@@ -93,7 +93,7 @@ class CachedList(WatchedPrefix):
         The copy includes every change that the watch cache has published. The objects are shared and must not be changed.
 
     Not guaranteed
-        That a write affects the very next request: as in Kubernetes, there is a short delay.
+        A write may not affect the very next request: as in Kubernetes, there is a short delay.
     """
 
     def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
@@ -109,7 +109,7 @@ class CachedList(WatchedPrefix):
         self._found: dict[str, dict[str, JSONObject]] = {}
 
     async def items(self, namespace: str = "") -> list[JSONObject]:
-        """Return the objects of a namespace sorted by name; of a cluster-scoped resource all objects."""
+        """Return the objects of a namespace, or all objects of a cluster-scoped resource, sorted by name."""
         await self._follow()
         value = self._found.get(namespace)
         return [value[name] for name in sorted(value)] if value else []

@@ -1,6 +1,6 @@
-"""Admission: changes or rejects writes after authorization and decoding.
+"""The interface of admission plug-ins and the chain that runs them. Admission changes or rejects writes after authorization and decoding.
 
-This module has the interface of plug-ins and their chain; ``table`` has their names and order.
+``table`` has the names and the order of the plug-ins.
 Source: Kubernetes documentation, "Admission Control"; k8s.io/apiserver pkg/admission.
 """
 
@@ -185,9 +185,9 @@ _MOST_KEPT = 4096
 
 
 class Admission:
-    """Runs the plug-ins in order: all mutate before the object is validated, and all validate afterwards.
+    """The chain of admission plug-ins. All mutating steps run before the validation of the object, all validating steps after it.
 
-    If a mutating plug-in requests it, all mutate once more, because later plug-ins may have changed what it has checked.
+    If a mutating plug-in requests it, all mutating steps run again, because later plug-ins may have changed the object.
     """
 
     def __init__(self, plugins: Sequence[Plugin] = ()) -> None:

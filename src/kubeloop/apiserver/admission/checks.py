@@ -194,7 +194,7 @@ class DeviceAdminAccess:
         self._objects = objects
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Add the errors to those of validation; the object stays as it is."""
+        """Add the plug-in's errors to those of validation. The object stays unchanged."""
         attributes.findings.extend(await self._faults(attributes))
 
     async def validate(self, attributes: Attributes) -> None:

@@ -66,7 +66,7 @@ class DefaultIngressClass:
 
 
 def _newest(classes: Iterable[JSONObject], annotations: list[str]) -> str:
-    """Return the name of the newest default class; the first by name if several are equally new. Empty if there is none."""
+    """Return the name of the newest default class, or an empty text if there is none. Of equally new classes, the first by name wins."""
     defaults = []
     for one in classes:
         one_annotations = one["metadata"].get("annotations") or {}

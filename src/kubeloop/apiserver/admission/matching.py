@@ -51,7 +51,7 @@ class Matcher:
         self._revision = -1
 
     def by_rules(self, rules: Sequence[JSONObject], attributes: Attributes, *, equivalent: bool, name: str = "") -> Match | None:
-        """Return the match of the first rule that matches; None if none does.
+        """Return the match of the first rule that matches, or None if none does.
 
         Args:
             rules: Rules with operations.

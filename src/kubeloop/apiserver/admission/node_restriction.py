@@ -59,7 +59,7 @@ class NodeRestriction:
             raise new_forbidden(attributes, error, unnamed=True)
 
     async def validate(self, attributes: Attributes) -> None:
-        """Does nothing: ``mutate`` checks the write, before other plug-ins change it."""
+        """Do nothing. ``mutate`` has checked the write, before other plug-ins could change it."""
 
     async def _pod(self, attributes: Attributes, node: str) -> str:
         operation, subresource = attributes.operation, attributes.subresource
@@ -152,7 +152,7 @@ class NodeRestriction:
         return await self._audience(attributes, pod, spec.get("audiences") or [])
 
     async def _audience(self, attributes: Attributes, pod: JSONObject, audiences: list[str]) -> str:
-        """Return why a kubelet may not request a token for these audiences; empty if it may. Source: KEP-4935."""
+        """Return why a kubelet may not request a token for these audiences, or an empty text if it may. Source: KEP-4935."""
         if len(audiences) > 1:
             return "node may only request 0 or 1 audiences"
         audience = audiences[0] if audiences else ""
@@ -181,7 +181,7 @@ class NodeRestriction:
         return False
 
     async def _driver(self, pod: JSONObject, volume: JSONObject) -> str:
-        """Return the name of the CSI driver that a volume of a pod uses through its claim; empty if there is none."""
+        """Return the name of the CSI driver that a volume of a pod uses through its claim, or an empty text if there is none."""
         if volume.get("csi") is not None:
             return str(volume["csi"].get("driver", ""))
         claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")

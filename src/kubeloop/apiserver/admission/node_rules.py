@@ -44,7 +44,7 @@ _API_SOURCES = {
 
 
 def mirror_pod_error(pod: JSONObject, node: str, value: JSONObject | None) -> str:
-    """Return why a kubelet may not create a pod; empty if it may. ``value`` is the Node object; None if it does not exist."""
+    """Return why a kubelet may not create a pod, or an empty text if it may. ``value`` is the Node, or None if it does not exist."""
     metadata, spec = pod["metadata"], pod["spec"]
     if MIRROR not in (metadata.get("annotations") or {}):
         return f'pod does not have "{MIRROR}" annotation, node "{node}" can only create mirror pods'
@@ -70,7 +70,7 @@ def mirror_pod_error(pod: JSONObject, node: str, value: JSONObject | None) -> st
 
 
 def _api_reference(spec: JSONObject) -> str:
-    """Return the first kind of API object that a pod refers to; empty if there is none. Mirror pods may refer to none."""
+    """Return the first kind of API object that a pod refers to, or an empty text if there is none. Mirror pods may refer to none."""
     if spec.get("serviceAccountName"):
         return "serviceaccounts"
     if any(True for _ in secret_names(spec)):
@@ -129,7 +129,7 @@ def is_within_claim_status(claim: JSONObject, old: JSONObject) -> bool:
 
 
 def certificate_request_error(request: JSONObject, node: str) -> str:
-    """Return why a kubelet may not request a certificate; empty if it may."""
+    """Return why a kubelet may not request a certificate, or an empty text if it may."""
     spec = request.get("spec") or {}
     if spec.get("signerName") not in _SIGNERS:
         return ""

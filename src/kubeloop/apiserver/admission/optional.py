@@ -29,7 +29,7 @@ _NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 
 
 class NamespaceExists:
-    """Plug-in NamespaceExists: rejects all writes, also deletions, in a namespace that does not exist."""
+    """Plug-in NamespaceExists: rejects all writes, including deletions, in a namespace that does not exist."""
 
     def __init__(self, registry: Registry, objects: Objects) -> None:
         self._registry = registry
@@ -70,7 +70,7 @@ class NamespaceAutoProvision:
 
 
 async def _is_missing(registry: Registry, objects: Objects, attributes: Attributes) -> ServedResource | None:
-    """Return the resource ``namespaces`` if the namespace of a write does not exist; None if it does."""
+    """Return the resource ``namespaces`` if the namespace of a write does not exist, or None if it does."""
     if not attributes.namespace or attributes.resource.gvr.group_resource == NAMESPACES:
         return None
     resource = registry.get(_NAMESPACES)
@@ -91,7 +91,7 @@ class AlwaysDeny:
             raise new_forbidden(attributes, "admission control is denying all modifications", unnamed=True)
 
     async def validate(self, attributes: Attributes) -> None:
-        """Does nothing: ``mutate`` has rejected the write."""
+        """Do nothing. ``mutate`` has already rejected the write."""
 
 
 class AlwaysPullImages:

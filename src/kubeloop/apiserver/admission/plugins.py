@@ -92,7 +92,10 @@ def plugins(initializer: PluginInitializer, options: AdmissionOptions | None = N
 
 
 def _makers(initializer: PluginInitializer) -> dict[str, Callable[[], Plugin]]:
-    """Return Kubernetes' name -> constructor, without plug-ins whose feature gate is off in 1.36 and plug-ins that admit everything."""
+    """Return the constructors of plug-ins by their Kubernetes names.
+
+    Plug-ins whose feature gate is off in 1.36, and plug-ins that admit everything, are left out.
+    """
     registry, objects = initializer.registry, initializer.objects
 
     def cached(group: str, resource: str) -> CachedList:

@@ -174,7 +174,7 @@ class PriorityPlugin:
         return chosen["metadata"]["name"], chosen.get("value", 0), chosen.get("preemptionPolicy", _PREEMPTS)
 
     async def _default(self) -> JSONObject | None:
-        """Return the default class. If a race created several, as it can upstream, it is the one with the lowest value."""
+        """Return the default class. If a race has created several, which can also happen upstream, the one with the lowest value counts."""
         defaults = (one for one in await self._classes.items() if one.get("globalDefault"))
         return min(defaults, key=lambda one: int(one.get("value", 0)), default=None)
 
@@ -274,7 +274,7 @@ class RuntimeClassPlugin:
             raise _refused(attributes, _DIFFERENT)
 
     async def _class(self, attributes: Attributes, spec: JSONObject) -> JSONObject:
-        """Return the RuntimeClass of a pod; empty for a pod that names none."""
+        """Return the RuntimeClass of a pod, or an empty object if the pod names none."""
         name = spec.get("runtimeClassName")
         if name is None:
             return {}
@@ -314,7 +314,7 @@ def _schedule(attributes: Attributes, spec: JSONObject, scheduling: JSONObject) 
 
 
 def merged_tolerations(tolerations: list[JSONObject]) -> list[JSONObject]:
-    """Return the tolerations without duplicates, and without any that another one includes."""
+    """Return the tolerations without duplicates and without tolerations that another one covers."""
     retained: list[JSONObject] = []
     for index, one in enumerate(tolerations):
         if any(_covers(other, one) for other in retained):

@@ -38,7 +38,7 @@ class QuotaStatus:
         self._writer = writer
 
     async def read(self, namespace: str, name: str) -> JSONObject | None:
-        """Return the newest stored quota, which is shared; None if there is none."""
+        """Return the newest stored quota, which is shared, or None if there is none."""
         stored = await self._objects.get(self._resource, namespace, name)
         return None if stored is None else stored.obj
 
@@ -85,7 +85,7 @@ NoteUsage = Callable[[JSONObject, dict[str, str]], Awaitable[None]]
 
 @dataclass(slots=True)
 class _Charge:
-    """The usage of a quota after a write; None if the write does not change it."""
+    """The usage of a quota after a write. It is None if the write does not change the usage."""
 
     quota: JSONObject
     used: Amounts | None
@@ -99,7 +99,7 @@ class QuotaAdmission:
         the quota that was checked. Writes in one namespace are checked one after the other, so that they do not conflict.
 
     Not guaranteed
-        That the usage equals the usage of existing objects: a write that fails after admission counts until the controller recounts.
+        The usage may exceed that of the existing objects: a write that fails after admission counts until the controller recounts.
     """
 
     def __init__(self, quotas: CachedList, read: Callable[[str, str], Awaitable[JSONObject | None]], note: NoteUsage, clock: Clock) -> None:

@@ -163,7 +163,7 @@ def _mounts_token(account: JSONObject, spec: JSONObject) -> bool:
 
 
 def mount_token(spec: JSONObject) -> None:
-    """Mount a projected volume with token, root certificate and namespace in each container that mounts nothing at that path."""
+    """Mount a projected volume with token, root certificate and namespace in each container that has no mount at its path."""
     prefix = "kube-api-access-"
     existing = next((one["name"] for one in spec.get("volumes") or () if one.get("name", "").startswith(prefix)), None)
     name = existing or prefix + "".join(random.choices(_LETTERS, k=5))

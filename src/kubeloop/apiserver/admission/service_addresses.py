@@ -1,4 +1,4 @@
-"""Allocates cluster IPs and node ports. The stored Services alone decide which are free, so that no separate record can differ from them.
+"""Allocates cluster IPs and node ports. There is no separate record of allocations: the stored Services decide which values are free.
 
 Source: pkg/registry/core/service/storage/alloc.go, ipallocator, portallocator; defaults of kube-apiserver's flags.
 """
@@ -59,7 +59,7 @@ class IPAddressObjects:
         self._clock = clock
 
     async def repair(self) -> None:
-        """Repair the IPAddress objects after a kill between two writes: a Service without its object, or an object without its Service."""
+        """Repair IPAddress objects after a crash between two writes, which leaves a Service without its object or the reverse."""
         services, resource = self._registry.get(_SERVICES), self._registry.get(_ADDRESSES)
         if services is None or resource is None:
             return
@@ -118,14 +118,15 @@ class ServiceAddressAllocator:
     """Allocates the cluster IPs and node ports of Services: the requested ones, or free ones.
 
     Guarantees
-        No two stored Services share a cluster IP or a node port of the range, whatever is created concurrently.
+        No two stored Services share a cluster IP or a node port of the range, even if they are created concurrently.
 
     Not guaranteed
-        IPv6 and dual stack. The server's own range is used up first, then those of ServiceCIDR objects; upstream uses any of them.
+        IPv6 and dual stack are not supported. Addresses of the server's own range are allocated first, and then those of ServiceCIDR
+        objects; upstream uses the ranges in any order.
 
     Raises
         Invalid: The requested address or port is in use or out of range.
-        InternalError: The range has no free one.
+        InternalError: The range has no free address or port.
     """
 
     resources = frozenset({SERVICES})
@@ -211,11 +212,11 @@ class ServiceAddressAllocator:
         return any(value in one and value not in (one.network_address, one.broadcast_address) for one in self._networks())
 
     def free_address(self) -> str | None:
-        """Return a free address of the first range that has one; None if there is none."""
+        """Return a free address of the first range that has one, or None if there is none."""
         return next((address for network in self._networks() if (address := self._free_in(network)) is not None), None)
 
     def _free_in(self, network: Network) -> str | None:
-        """Return a free address, first from the upper part of the range: the lower part is for Services that request one (KEP-3070)."""
+        """Return a free address, preferably of the upper part of a range: the lower part is for Services that request one (KEP-3070)."""
         last = network.num_addresses - 1
         upper = min(min(max(16, network.num_addresses // 16), 256) + 1, last)
         for part in (range(upper, last), range(1, upper)):
@@ -228,13 +229,13 @@ class ServiceAddressAllocator:
         return None
 
     def free_port(self) -> int | None:
-        """Return a free node port; None if there is none."""
+        """Return a free node port, or None if there is none."""
         free = [port for port in self._ports if not self.is_allocated(port)]
         return random.choice(free) if free else None
 
     @property
     def network(self) -> str:
-        """The server's own range as text."""
+        """The server's own range of cluster IPs in CIDR notation."""
         return str(self._network)
 
     @property
@@ -249,7 +250,7 @@ class ServiceAddressAllocator:
 
 
 class _Request:
-    """The allocation for one write of a Service."""
+    """The allocation of addresses and ports for one write of a Service."""
 
     def __init__(self, obj: JSONObject, old: JSONObject | None, owner: ServiceAddressAllocator, *, dry_run: bool) -> None:
         self.owner, self.obj, self.old, self.dry_run = owner, obj, old, dry_run
@@ -313,7 +314,7 @@ class _Request:
                 spec["healthCheckNodePort"] = self._next_port()
 
     def _allocate_node_ports(self, ports: list[JSONObject]) -> None:
-        """Allocate node ports. Two protocols on one port share a node port unless the Service requests different ones."""
+        """Allocate node ports. Ports with equal numbers and different protocols share one, unless the Service requests otherwise."""
         allocated: dict[int, int] = {}
         taken: set[int] = set()
         for index, port in enumerate(ports):
@@ -347,7 +348,7 @@ class _Request:
             seen.add(key)
 
     def _take_node_port(self, at: int, number: int, taken: set[int]) -> None:
-        """Reserve a requested node port. ``taken`` holds the ports that the Service has already, and gets this one too."""
+        """Reserve a requested node port. ``taken`` holds the ports that the Service already has; this one is added to it."""
         error = _TAKEN_PORT if number in taken else self._port_fault(number)
         if error:
             raise _refused(self.obj, [invalid(f"spec.ports[{at}].nodePort", number, error)])

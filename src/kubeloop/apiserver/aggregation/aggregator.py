@@ -1,4 +1,4 @@
-"""The aggregation layer as the server uses it, and the controller that registers APIServices for custom resources."""
+"""The aggregation layer, and the controller that registers APIServices for custom resources."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ VERSION_PRIORITY: Final = 100
 
 
 class Autoregister:
-    """Creates and deletes the APIServices of custom resources. It does not change APIServices that others created under the same name."""
+    """Creates and deletes the APIServices of custom resources. APIServices that other clients created under such a name stay unchanged."""
 
     def __init__(self, registry: Registry, objects: Objects, owners: Owners, changes: WatchCache, clock: Clock) -> None:
         """Create the controller. It does nothing before ``start``.
@@ -69,7 +69,7 @@ class Autoregister:
         self._controllers: list[ResourceController] = []
 
     async def start(self, tasks: Supervisor) -> None:
-        """Register what storage holds, then follow changes until ``stop``. The watch cache must have been started.
+        """Create the APIServices of stored definitions, then follow changes until ``stop``. The watch cache must have been started.
 
         Raises:
             StorageFailed: The objects cannot be read.
@@ -102,7 +102,7 @@ class Autoregister:
             self._pending.discard(one)
 
     async def _sync_service(self, key: str, kv: KeyValue | None) -> None:
-        """Write a managed APIService again that was changed or deleted."""
+        """Restore a managed APIService that was changed or deleted."""
         name = key.rpartition("/")[2]
         version, _, group = name.partition(".")
         if kv is None or (group, version) in self._desired() or _is_managed(self._objects.tree(self._resource(_API_SERVICES), kv)):

@@ -51,7 +51,7 @@ class RegisteredService:
 
     @property
     def path(self) -> str:
-        """Path prefix of the API. The APIService of the core group has all of ``/api``, whatever its version."""
+        """The path prefix of the API. The APIService of the core group covers all of ``/api``, regardless of its version."""
         return "/api" if self.name == "v1." else f"/apis/{self.group}/{self.version}"
 
     @property
@@ -61,7 +61,7 @@ class RegisteredService:
 
     @property
     def server_name(self) -> str:
-        """Host name that the certificate of the service must have; empty without a service."""
+        """The host name that the certificate of the service must have, or an empty text if there is no service."""
         return f"{self.service.name}.{self.service.namespace}.svc" if self.service is not None else ""
 
 
@@ -87,13 +87,13 @@ def parse_api_service(obj: JSONObject) -> RegisteredService:
 
 
 def conditions_of(obj: JSONObject) -> list[JSONObject]:
-    """Return the status conditions of an object; an empty list if there are none."""
+    """Return the status conditions of an object, or an empty list if there are none."""
     return (obj.get("status") or {}).get("conditions") or []
 
 
 @dataclass(slots=True)
 class ApiServiceTable:
-    """All APIServices by name, with the documents of the extension servers. ``revision`` grows with every change."""
+    """A table of all APIServices by name, with the documents of the extension servers. ``revision`` increases with every change."""
 
     services: dict[str, RegisteredService] = field(default_factory=dict)
     #: Name of the APIService -> its APIVersionDiscovery.
@@ -122,7 +122,7 @@ class ApiServiceTable:
         return self.services.get(f"{version}.{group}")
 
     def find_by_path(self, path: str) -> RegisteredService | None:
-        """Return the APIService whose extension server has the path, also for its OpenAPI document; None: this server has it."""
+        """Return the APIService whose extension server serves a path or the path's OpenAPI document, or None if this server serves it."""
         if path.startswith(_OPENAPI):
             result = self.find_by_path(path.removeprefix(_OPENAPI))
             return result if result is not None and result.name in self.openapi and path == _OPENAPI + result.path else None
@@ -148,7 +148,7 @@ def is_remote(service: RegisteredService) -> bool:
 class Availability:
     """The state of an extension server, as the condition Available shows it.
 
-    ``again`` is True if the state may change without any event, so that the server is probed again soon.
+    ``again`` is True if the state may change without a change of an object, so that the server must be probed again soon.
     """
 
     status: str

@@ -42,7 +42,7 @@ _MOST_CONTEXTS: Final = 100
 
 
 class ExtensionServerUnreachable(Exception):
-    """The extension server did not answer. The text is that of Go's HTTP client."""
+    """The extension server sent no response. The message is that of Go's HTTP client."""
 
 
 class Backends:
@@ -55,7 +55,7 @@ class Backends:
         self._contexts: OrderedDict[tuple[bytes, bool], ssl.SSLContext] = OrderedDict()
 
     async def place(self, service: RegisteredService) -> Backend:
-        """Return the address and TLS context for requests to ``service``.
+        """Return the backend for requests to ``service``: its address and TLS context.
 
         Raises:
             CallFailed: The service cannot be resolved.

@@ -44,14 +44,14 @@ _OWNER: Final = "kubernetes.io/service-name"
 
 
 class ApiServiceController:
-    """Maintains ``table`` from ``start`` to ``stop``.
+    """Keeps the table of APIServices up to date between ``start`` and ``stop``.
 
     Guarantees
         A change that the watch cache has emitted is soon in the table. The status of an APIService is written soon after a probe; there
         are no writes while nothing changes.
 
     Not guaranteed
-        A request that follows the creation of an APIService at once may not find it.
+        A request immediately after the creation of an APIService may not find it.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ApiServiceController:
         self._unfinished: set[str] = set()
 
     async def start(self, tasks: Supervisor) -> None:
-        """Read what storage holds, then follow changes until ``stop``. The watch cache must have been started.
+        """Load the stored APIServices, then follow changes until ``stop``. The watch cache must have been started.
 
         Raises:
             StorageFailed: The APIServices cannot be read.
@@ -178,7 +178,7 @@ class ApiServiceController:
             self._table.forget(name)
 
     def _follow_services(self) -> None:
-        """Watch Services and EndpointSlices from the first APIService of an extension server on."""
+        """Start to watch Services and EndpointSlices. This happens when the first APIService of an extension server appears."""
         if self._following:
             return
         assert self._tasks is not None
@@ -206,7 +206,7 @@ class ApiServiceController:
             subscription.close()
 
     async def _write_status(self, service: RegisteredService, availability: Availability) -> None:
-        """Write the condition Available, unless it is unchanged or the APIService meanwhile names another server."""
+        """Write the condition Available, unless it is unchanged or the APIService was changed to name another server."""
         resource = self._resource(API_SERVICES)
         while (stored := await self._objects.get(resource, "", service.name)) is not None:
             if not _same(parse_api_service(stored.obj), service):

@@ -160,7 +160,7 @@ def _tree(body: bytes) -> JSONObject:
 
 
 def _found(tree: JSONObject, desired: GroupVersion) -> JSONObject:
-    """Return the APIVersionDiscovery of a version from an APIGroupDiscoveryList; one without resources if the list lacks the version.
+    """Return the APIVersionDiscovery of a version in an APIGroupDiscoveryList. It has no resources if the list lacks the version.
 
     Raises:
         _DocumentError: The list is malformed.

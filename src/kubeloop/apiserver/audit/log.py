@@ -56,7 +56,7 @@ class AuditLog:
     """
 
     def __init__(self, path: Path | None, clock: Clock, rotation: Rotation | None = None) -> None:
-        """``path`` None: standard output."""
+        """Create the log. If ``path`` is None, events are written to standard output."""
         self._path = path
         self._clock = clock
         self._rotation = rotation or Rotation()
@@ -91,7 +91,7 @@ class AuditLog:
             self._timer = self._clock.call_later(_DELAY, self._begin)
 
     async def close(self) -> None:
-        """Write what waits and close the file."""
+        """Write the waiting events and close the file."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -129,7 +129,7 @@ class AuditLog:
         return lines
 
     def _write(self, lines: list[bytes]) -> None:
-        """Write lines. Called in any thread, by one at a time."""
+        """Write lines. Any thread may call this, but only one at a time."""
         data = b"\n".join(lines) + b"\n"
         try:
             if self._path is None:

@@ -1,4 +1,4 @@
-"""Audit policies: which requests are logged, in how much detail, and at which stages. Source: audit.k8s.io/v1 Policy and Event."""
+"""Audit policies: they decide which requests are logged, at which level, and at which stages. Source: audit.k8s.io/v1 Policy and Event."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _RESOURCE_FIELDS = frozenset({"group", "resources", "resourceNames"})
 
 @dataclass(frozen=True, slots=True)
 class AuditDecision:
-    """How to log a request. ``level`` is an index into LEVELS."""
+    """The audit level and stages that apply to a request. ``level`` is an index into LEVELS."""
 
     level: int
     omit_stages: frozenset[str] = frozenset()
@@ -47,9 +47,9 @@ class AuditDecision:
 
 @dataclass(frozen=True, slots=True)
 class GroupResources:
-    """Resources of a group (``*``: all groups).
+    """Resources of an API group; the group ``*`` stands for all groups.
 
-    ``resources`` may be ``pods``, ``pods/log``, ``pods/*``, ``*/scale`` or ``*``; empty: all resources of the group.
+    ``resources`` may be ``pods``, ``pods/log``, ``pods/*``, ``*/scale`` or ``*``. An empty list means all resources of the group.
     """
 
     group: str = ""
@@ -108,7 +108,7 @@ class AuditPolicy:
     otherwise: AuditDecision = field(default_factory=lambda: AuditDecision(0))
 
     def decide(self, user: User | None, info: RequestInfo) -> AuditDecision:
-        """Return how to log a request."""
+        """Return the audit level and stages for a request."""
         for rule in self.rules:
             if rule.match(user, info):
                 return rule.logged
@@ -119,7 +119,7 @@ class AuditPolicy:
         """Read a policy file. Unknown fields are ignored with a warning in the log, as in kube-apiserver.
 
         Raises:
-            ConfigError: The file or its fields are invalid. The text names them.
+            ConfigError: The file or its fields are invalid. The message names them.
         """
         try:
             documents = read_yaml(path.read_bytes(), name=str(path))
@@ -138,7 +138,7 @@ class AuditPolicy:
 
 
 class _Reading:
-    """Reads a policy and collects its errors, as ``field: error``."""
+    """Parses a policy and collects its errors in the form ``field: error``."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -137,7 +137,7 @@ class AuditRecord:
         self._sent = redact(self._scope.info, tree) if tree is not None else None
 
     def answer(self, answer: Answer) -> None:
-        """Record the answer before it is encoded, because events contain its object as JSON."""
+        """Record the response before it is encoded, because events contain its object as JSON."""
         tree: Any = answer.object
         is_status = tree is not None and tree.get("kind") == "Status" and tree.get("apiVersion") == "v1"
         if is_status and tree is not None:
@@ -265,7 +265,7 @@ def _escaped(path: str) -> str:
 
 
 def source_ips(request: Request) -> list[str]:
-    """Return the addresses of a request: first as proxies report them, then the peer (k8s.io/apimachinery pkg/util/net SourceIPs)."""
+    """Return the addresses of a request: the addresses that proxies report, then the peer's (apimachinery pkg/util/net SourceIPs)."""
     result = [ip for part in request.header("X-Forwarded-For").split(",") if (ip := _ip(part.strip()))]
     real = _ip(request.header("X-Real-Ip"))
     if real and real not in result:
@@ -289,7 +289,7 @@ def _known_ip(text: str) -> str:
 
 
 def _tree(answer: Answer) -> Any:
-    """Return a copy of the object of an answer, or None if it has none."""
+    """Return a copy of the object in a response, or None if it has none."""
     if answer.object is not None:
         return msgspec.json.decode(msgspec.json.encode(answer.object))
     if not answer.body:

@@ -57,7 +57,7 @@ def trust_data(clients: bytes, proxies: bytes, headers: RequestHeaders, names: t
 
 
 def with_conventional_headers(headers: RequestHeaders) -> RequestHeaders:
-    """Return ``headers`` with the conventional ones added, which this server sends as a front proxy."""
+    """Return ``headers`` with the conventional X-Remote-* headers added, which this server sends when it acts as a front proxy."""
 
     def both(requested: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*requested, *own)))
@@ -101,7 +101,7 @@ def _list(texts: tuple[str, ...]) -> str:
 
 
 class Authentication:
-    """The authenticators of a server, built from its options. ``own`` is the authority of the server, PEM.
+    """The authenticators of a server, built from its options. ``own`` is the certificate of the server's authority in PEM.
 
     Raises ConfigError if a file cannot be read.
     """

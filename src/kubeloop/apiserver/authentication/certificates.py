@@ -31,7 +31,7 @@ CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 class PresentedCertificate:
     """The client certificate of a connection.
 
-    Times are in seconds since 1970. ``fault`` says why the certificate names no user, in upstream's words.
+    Times are in seconds since 1970. ``fault`` is the reason, in upstream's words, why the certificate does not identify a user.
     """
 
     name: str
@@ -78,7 +78,7 @@ def parse_certificate(der: bytes) -> PresentedCertificate:
 
 
 def user_of_certificate(certificate: Mapping[str, Any]) -> User:
-    """Return the user of a certificate in the form of ``ssl``, for requests within the process, which have no connection."""
+    """Return the user of a certificate in the form of Python's ``ssl``, which requests inside the process pass."""
     parts = [part for relative in certificate.get("subject", ()) for part in relative]
     groups = tuple(value for kind, value in parts if kind == "organizationName")
     return User(next((value for kind, value in parts if kind == "commonName"), ""), groups)
@@ -88,7 +88,7 @@ class Bundle:
     """The certificates of authorities in a PEM bundle."""
 
     def __init__(self, pem: bytes) -> None:
-        """Raises ValueError if the bundle contains no certificate, or an unreadable one."""
+        """Parse a PEM bundle. Raises ValueError if it contains no certificate, or an unreadable one."""
         self._authorities = tuple(x509.load_pem_x509_certificates(pem))
         self._known: dict[tuple[bytes, ...], bool] = {}
 
@@ -191,7 +191,7 @@ class ClientAuthorities:
 
     @property
     def proxies_pem(self) -> bytes:
-        """Authorities of front proxies, PEM. Empty: no front proxy is trusted."""
+        """The authorities of front proxies in PEM. If it is empty, no front proxy is trusted."""
         return self._proxies.pem if self._proxies is not None else b""
 
     @property

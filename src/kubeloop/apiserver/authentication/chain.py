@@ -1,6 +1,6 @@
-"""Authentication of a request: the front proxy's headers, a client certificate, a bearer token, else the anonymous user.
+"""Authentication of a request by the front proxy's headers, a client certificate or a bearer token, or else as the anonymous user.
 
-The first method that proves a user decides. Source: Kubernetes documentation, "Authenticating"; k8s.io/kubernetes
+The first method that identifies a user decides. Source: Kubernetes documentation, "Authenticating"; k8s.io/kubernetes
 pkg/kubeapiserver/authenticator (the order).
 """
 
@@ -33,7 +33,9 @@ _LOG = logging.getLogger("kubeloop.apiserver.authentication")
 
 
 class StaticTokens:
-    """Static bearer tokens: those passed in and those of ``file``, which is read again when it changes. They have every audience.
+    """Static bearer tokens: those in the arguments, and those of ``file``, which is read again when it changes.
+
+    They are valid for every audience.
 
     Raises:
         ConfigError: The file cannot be read at first. Later errors are logged, and the previous tokens stay valid.
@@ -47,7 +49,7 @@ class StaticTokens:
         self._tokens = {**tokens, **(read_tokens(file) if file is not None else {})}
 
     async def authenticate(self, token: str, audiences: tuple[str, ...]) -> Proof | None:
-        """Return the user of a token; None: the token is unknown."""
+        """Return the user of a token, or None if the token is unknown."""
         if self._file is not None:
             self._refresh(self._file)
         user = self._tokens.get(token)
@@ -104,11 +106,11 @@ _PROTOCOLS: Final = "Sec-WebSocket-Protocol"
 
 
 class BadProtocol(Exception):
-    """The offered subprotocols contain a malformed bearer token. The text does not contain it."""
+    """The offered subprotocols contain a malformed bearer token. The message does not contain the token."""
 
 
 def websocket_token(request: Request) -> str:
-    """Return the bearer token in the subprotocols of a WebSocket request; "" if there is none.
+    """Return the bearer token in the subprotocols of a WebSocket request, or "" if there is none.
 
     Raises:
         BadProtocol: The token is malformed.
@@ -156,7 +158,7 @@ class TokenAuthenticator(Protocol):
     """Authenticates bearer tokens of one kind."""
 
     async def authenticate(self, token: str, audiences: tuple[str, ...]) -> Proof | None:
-        """Return the user of a token; None: the token is of another kind.
+        """Return the user of a token, or None if the token is of another kind.
 
         Raises:
             TokenRefused: The token is of this kind, but not valid.
@@ -164,7 +166,7 @@ class TokenAuthenticator(Protocol):
 
 
 class NotAuthenticated(Exception):
-    """The credentials of a request are invalid. ``faults`` has the errors in the words of Kubernetes, for TokenReviews."""
+    """The credentials of a request are invalid. ``faults`` holds the errors in the words of Kubernetes, for TokenReviews."""
 
     def __init__(self, *faults: str) -> None:
         super().__init__(", ".join(faults))
@@ -174,8 +176,8 @@ class NotAuthenticated(Exception):
 class Authenticator:
     """Authenticates requests.
 
-    TLS has verified client certificates except for their validity period: a certificate of an unknown authority does not get here, an
-    expired one does. ``audiences`` are the names of the server; a token must have one of them. A request without credentials is anonymous.
+    The TLS handshake has verified client certificates except for their validity period, so that expired certificates are rejected here.
+    ``audiences`` are the audiences of the server; a token must have one of them. A request without credentials is anonymous.
     """
 
     def __init__(
@@ -203,7 +205,7 @@ class Authenticator:
         self._anonymous = anonymous
 
     async def authenticate(self, request: Request, warnings: list[str], annotations: MutableMapping[str, str] | None = None) -> User:
-        """Return the user of a request. Without credentials, or with an unknown scheme, it is the anonymous user.
+        """Return the user of a request. It is the anonymous user if the request has no credentials, or an unknown authentication scheme.
 
         Args:
             request: The request. The identity headers of configured front proxies are removed.
@@ -229,9 +231,10 @@ class Authenticator:
         return authenticated(proof.user)
 
     async def review(self, token: str, audiences: tuple[str, ...] = ()) -> Proof:
-        """Return the user of a token, for TokenReviews. Like a header, the token ends at the first space.
+        """Return the user of a token, for a TokenReview.
 
-        ``audiences`` are those of the review; none: the audiences of the server.
+        Everything after the first space of the token is ignored, as in an Authorization header. ``audiences`` are the audiences that the
+        review requests; if there are none, the audiences of the server apply.
 
         Raises:
             NotAuthenticated: The token is invalid.
@@ -246,7 +249,7 @@ class Authenticator:
         return Proof(ANONYMOUS, requested)
 
     async def _proof(self, request: Request, warnings: list[str]) -> Proof | None:
-        """Return the user that the credentials prove; None: there are no credentials.
+        """Return the user that the credentials prove, or None if there are no credentials.
 
         Raises:
             NotAuthenticated: The credentials are invalid.
@@ -281,7 +284,7 @@ class Authenticator:
         return None
 
     def _of_certificate(self, request: Request, faults: list[str]) -> User | None:
-        """Return the user of the client certificate, or None; its errors are appended to ``faults``."""
+        """Return the user of the client certificate, or None. Errors of the certificate are appended to ``faults``."""
         chain = request.peer_chain
         certificate = parse_certificate(chain[0])
         if not certificate.is_valid_at(time.time()):  # the system time, because tests may set the server's clock to any time
@@ -320,7 +323,7 @@ class Authenticator:
 
 
 def bearer_token(header: str) -> str | None:
-    """Return the token of an Authorization header; "" if it has none, None if it has a space too many."""
+    """Return the bearer token of an Authorization header. Return "" if it has none, and None if more than one space follows the scheme."""
     scheme, _, rest = header.strip().partition(" ")
     if scheme.lower() != "bearer":
         return ""

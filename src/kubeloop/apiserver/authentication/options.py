@@ -85,7 +85,7 @@ class TokenSettings:
             The settings.
 
         Raises:
-            ConfigError: A flag or file is invalid. The text says how to correct it.
+            ConfigError: A flag or file is invalid. The message says how to correct it.
         """
         chosen = tuple(issuers) or (ISSUER,)
         _check_issuers(chosen)

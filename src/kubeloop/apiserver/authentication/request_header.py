@@ -1,4 +1,4 @@
-"""Headers with users: from a trusted front proxy, and for impersonation.
+"""Headers that name a user: those of a trusted front proxy, and those for impersonation.
 
 Source: Kubernetes documentation, "Authenticating Proxy"; k8s.io/apiserver pkg/authentication/request/headerrequest.
 """
@@ -22,7 +22,10 @@ from kubeloop.serving.request import Request
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaders:
-    """The headers in which front proxies send user, uid, groups and extras. ``allowed_names``: their common names; none: any."""
+    """The headers in which front proxies send the user, uid, groups and extras.
+
+    ``allowed_names`` are the common names that a front proxy's certificate may have; if it is empty, every name is allowed.
+    """
 
     names: tuple[str, ...] = ()
     uids: tuple[str, ...] = ()
@@ -31,7 +34,7 @@ class RequestHeaders:
     allowed_names: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Raises ConfigError if a header name is empty."""
+        """Check the header names. Raises ConfigError if one is empty."""
         flags = ("username-headers", self.names), ("uid-headers", self.uids), ("group-headers", self.groups)
         for flag, headers in (*flags, ("extra-headers-prefix", self.extra_prefixes)):
             if not all(one.strip() for one in headers):
@@ -79,7 +82,7 @@ def _first(request: Request, headers: Sequence[str]) -> str:
 
 
 def unescaped(key: str) -> str:
-    """Decode the percent escapes in the key of an extra; a key with an invalid escape stays as it is (Go's url.PathUnescape)."""
+    """Decode the percent escapes in the key of an extra. A key with an invalid escape stays unchanged (Go's url.PathUnescape)."""
     return key if re.search("%(?![0-9a-fA-F]{2})", key) else unquote(key)
 
 
@@ -89,7 +92,7 @@ def unescaped(key: str) -> str:
 def requested_impersonation(request: Request) -> User | None:
     """Return the user that the request wants to impersonate, or None.
 
-    Authorization decides later whether it may, and adds the groups that such a user always has.
+    Authorization decides later whether this is allowed, and adds the groups that such a user always has.
 
     Raises:
         BadRequest: The headers name groups, uid or extras without a user.

@@ -70,7 +70,7 @@ class LegacyTokens:
         self._note_use = note_use
 
     async def proof(self, token: str, claims: Claims, seen: ReadObjects, now: float) -> tuple[Proof, float]:
-        """Return the user of a token, and the time at which the label of the Secret is due again (seconds since 1970).
+        """Return the user of a token, and the time (seconds since 1970) after which the Secret's last-used label must be written again.
 
         Args:
             token: The token.
@@ -164,7 +164,7 @@ _BAD_SIGNATURE: Final = "go-jose/go-jose: error in cryptographic primitive"
 
 @dataclass(slots=True)
 class _Known:
-    """A verified token. Its user is valid while ``revisions`` are unchanged, and until ``until``, if set."""
+    """A verified token. Its user is valid while the objects have the same ``revisions``, and before the time ``until`` if it is set."""
 
     claims: Claims
     proof: Proof
@@ -176,12 +176,12 @@ class AccountTokens:
     """Verifies service account tokens.
 
     Guarantees
-        A token becomes invalid with its expiry, its account or its bound object: at once when the object is deleted, after a minute while
-        it is being deleted.
-        The signature of a token is verified once while the token is in the cache. The cache has a keyed hash, not the token.
+        A token becomes invalid when it expires, and when its account or bound object is deleted. While such an object is only marked for
+        deletion, the token stays valid for a minute.
+        The signature of a token is verified once while the token is in the cache. The cache holds a keyed hash, not the token.
 
     Not guaranteed
-        A token of another issuer is not verified (None).
+        A token of another issuer is not verified; the result is None.
     """
 
     def __init__(self, settings: TokenSettings, objects: BoundObjects, clock: Clock, legacy: LegacyTokens) -> None:
@@ -203,7 +203,7 @@ class AccountTokens:
         self._hash_key = os.urandom(32)
 
     async def authenticate(self, token: str, audiences: tuple[str, ...]) -> Proof | None:
-        """Return the user of a token that has one of ``audiences``; None: the token has another issuer.
+        """Return the user of a token that has one of ``audiences``, or None if the token has another issuer.
 
         Raises:
             TokenRefused: The issuer is accepted, but the token is not valid.
@@ -242,7 +242,7 @@ class AccountTokens:
 
     @staticmethod
     def _issuer(token: str) -> str:
-        """Return the issuer in a compact token, without verification; "" if it has none."""
+        """Return the issuer in a compact token, without verification, or "" if it has none."""
         parts = token.split(".")
         if len(parts) != 3:
             return ""
@@ -253,7 +253,7 @@ class AccountTokens:
         return data.iss
 
     def _candidates(self, token: str) -> tuple[VerifyingKey, ...] | None:
-        """Return the keys that may have signed a token; None: it is no token.
+        """Return the keys that may have signed a token, or None if it is not a token.
 
         Raises:
             TokenRefused: The token names an unknown key.

@@ -21,7 +21,7 @@ from kubeloop.types import JSONObject
 
 
 class TokenRefused(Exception):
-    """A token of an accepted issuer is not valid. The text does not contain the token."""
+    """A token of an accepted issuer is not valid. The message does not contain the token."""
 
 
 ACCOUNTS: Final = GroupVersionResource("", "v1", "serviceaccounts")
@@ -32,7 +32,7 @@ NODES: Final = GroupVersionResource("", "v1", "nodes")
 
 @dataclass(slots=True)
 class ReadObjects:
-    """The storage keys that a verification has read, with their revisions.
+    """The storage keys that the verification of a token has read, with their revisions.
 
     ``ending`` is True if one of the objects is being deleted, so that the result depends on the time.
     """
@@ -112,7 +112,7 @@ class ObjectReference:
 
 @dataclass(frozen=True, slots=True)
 class TokenBinding:
-    """The objects to which a token is bound. A token of a pod also names its node, to which it is not bound."""
+    """The objects to which a token is bound. A token that is bound to a pod also names the pod's node, without being bound to the node."""
 
     pod: ObjectReference | None = None
     secret: ObjectReference | None = None
@@ -156,7 +156,7 @@ def build_claims(
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The claims of a token. Times are in seconds since 1970; None: the claim is missing."""
+    """The claims of a token. Times are in seconds since 1970. A missing claim is None."""
 
     issuer: str
     subject: str
@@ -168,7 +168,7 @@ class Claims:
     rest: JSONObject
 
     def fault(self, now: float) -> str:
-        """Return why the token is not valid at ``now`` (seconds since 1970); "" if it is."""
+        """Return why the token is not valid at ``now`` (seconds since 1970), or "" if it is."""
         if self.begins is not None and now + LEEWAY < self.begins:
             return "service account token is not valid yet"
         if self.expires is not None and now - LEEWAY > self.expires:

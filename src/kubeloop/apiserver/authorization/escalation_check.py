@@ -124,7 +124,7 @@ class EscalationCheck:
             self._check_binding(write, obj)
 
     def check_creation(self, write: WriteRequest) -> None:
-        """Raises Forbidden if an update creates an object and the user has no right to create it."""
+        """Check that the user may create the object, if the update creates one. Raises Forbidden if not."""
         gvr = write.resource.gvr
         attributes = gvr.group, gvr.version, gvr.resource, write.subresource, write.namespace, write.name
         require(self._authorizer, Access(write.user, "create", *attributes))
@@ -168,7 +168,7 @@ class EscalationCheck:
             raise api_errors.forbidden(write.resource.gvr.group_resource, write.name, reason)
 
     def _lacks(self, write: WriteRequest, rules: list[JSONObject]) -> str:
-        """Return a text about the rules that the user lacks where the write takes place; "" if the user has them all."""
+        """Return a text about the rules that the user lacks where the write takes place, or "" if the user has them all."""
         held, lost = self._roles.resolve_rules(write.user, write.namespace)
         lacks = missing_rules(held, rules)
         if not lacks:

@@ -1,4 +1,4 @@
-"""Authorization of impersonation: the modes of constrained impersonation, then the verb ``impersonate`` alone.
+"""Authorization of impersonation: first by the modes of constrained impersonation, then by the plain verb ``impersonate``.
 
 Source: k8s.io/apiserver pkg/endpoints/filters/impersonation, KEP-5284.
 """
@@ -114,7 +114,10 @@ _Question = Access | tuple[Access, list[Access]]
 
 
 def _questions(mode: Mode, requester: User, impersonated: User, node_name: str) -> Iterator[_Question]:
-    """Yield the required rights, in the order of upstream. Raises Forbidden for users that no right allows."""
+    """Yield the access checks that the requester must pass, in upstream's order.
+
+    Raises Forbidden for identities that no user may impersonate.
+    """
     group = _AUTHENTICATION if mode.name else ""
 
     def to(description: str, name: str, *, group: str = _AUTHENTICATION, sub: str = "", namespace: str = "") -> Access:
@@ -169,7 +172,7 @@ def _extra_fault(extra: Mapping[str, tuple[str, ...]]) -> str:
 
 
 def _completed(mode: Mode, impersonated: User) -> User:
-    """Return the user with the groups that it always has, which need no right."""
+    """Return the user with the groups that it always has. The requester needs no right to impersonate these groups."""
     groups, account = list(impersonated.groups), account_of(impersonated.name)
     if account is not None and not groups:
         groups = [_ACCOUNTS, f"{_ACCOUNTS}:{account[0]}"]
@@ -184,13 +187,13 @@ def _completed(mode: Mode, impersonated: User) -> User:
 
 
 def node_of(user: str) -> str:
-    """Return the node whose kubelet has a user name; "" if it is no kubelet."""
+    """Return the node whose kubelet has a user name, or "" if it is not a kubelet."""
     name = user.removeprefix(_NODE)
     return "" if name == user or dns1123_subdomain(name) else name
 
 
 def account_of(user: str) -> tuple[str, str] | None:
-    """Return namespace and name of the service account that has a user name; None if it is no service account."""
+    """Return namespace and name of the service account that has a user name, or None if it is not a service account."""
     parts = user.removeprefix(_ACCOUNT).split(":")
     if not user.startswith(_ACCOUNT) or len(parts) != 2 or dns1123_label(parts[0]) or dns1123_subdomain(parts[1]):
         return None

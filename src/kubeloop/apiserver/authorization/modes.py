@@ -26,7 +26,7 @@ _REFUSED = Decision(False, reason="Everything is forbidden.")
 
 
 class Union:
-    """Asks authorizers in order. The first decision to allow or deny counts; else the decision has the reasons of all."""
+    """A union of authorizers. The first decision to allow or deny counts; if there is none, the decision has the reasons of all."""
 
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)
@@ -96,7 +96,7 @@ _KNOWN = ("Node", "RBAC", "AlwaysAllow", "AlwaysDeny")
 
 
 def check_modes(modes: Sequence[str]) -> None:
-    """Raises ConfigError if the list of modes is empty or has an unknown or repeated mode."""
+    """Check a list of authorization modes. Raises ConfigError if it is empty or has an unknown or repeated mode."""
     if not modes:
         raise ConfigError(f"--authorization-mode names no mode; known are {', '.join(_KNOWN)}")
     for mode in modes:
@@ -118,7 +118,7 @@ class Authorization:
     """Decides by ``modes`` in order, after system:masters. Implements ``Authorizer``.
 
     Guarantees
-        After ``start``, a write of a role or binding takes effect before it is answered.
+        After ``start``, a write of a role or binding takes effect before its response is sent.
         Decisions are made in memory, in microseconds.
         If changes can no longer be read, only system:masters has any rights, so that a revoked right does not stay in effect.
 

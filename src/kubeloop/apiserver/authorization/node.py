@@ -1,4 +1,4 @@
-"""The node authorizer: which objects a kubelet may use, because pods on its node refer to them.
+"""The node authorizer: it allows a kubelet to use the objects that pods on its node refer to.
 
 It decides for users ``system:node:NAME`` in the group ``system:nodes``.
 
@@ -115,7 +115,9 @@ def volume_dependencies(volume: JSONObject) -> tuple[NamedResource | None, set[N
 
 
 class NodeGraph:
-    """Which nodes need which objects. Each ``put_`` method takes namespace, name and object; None means that it was deleted."""
+    """A graph that says which nodes need which objects.
+
+    Each ``put_`` method takes the namespace, name and object; None means that the object was deleted."""
 
     def __init__(self) -> None:
         #: Object -> node -> number of pods on the node that need the object.
@@ -191,7 +193,7 @@ _OWN = ("get", "create", "update", "patch", "delete")
 
 
 def node_identity(user: User) -> str | None:
-    """Return the node of a user; None if the user is no node."""
+    """Return the node of a user, or None if the user is not a node."""
     return user.name.removeprefix(_PREFIX) if user.name.startswith(_PREFIX) and _GROUP in user.groups else None
 
 
@@ -199,7 +201,7 @@ class NodeAuthorizer:
     """Allows a node to use the objects that its pods need. It starts to watch pods and volumes at the first request of a node.
 
     Guarantees
-        After ``prepare``, a decision takes all earlier answered writes into account.
+        After ``prepare``, a decision takes into account all writes whose response was sent earlier.
     """
 
     def __init__(self, objects: Objects, cache: WatchCache) -> None:

@@ -20,7 +20,7 @@ ACCOUNT = "system:serviceaccount:"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A subject of a binding: a group, or a user (service accounts are users). ``text`` is its form in reasons."""
+    """A subject of a binding: a group, or a user (service accounts are users). ``text`` is its form in the reasons of decisions."""
 
     name: str
     text: str
@@ -48,7 +48,10 @@ class SubjectBinding:
         self._reason = f"RBAC: allowed by {kind} {go_quoted(qualified)} of {self.role_kind} {go_quoted(self.role_name)} to "
 
     def allows(self, user: User) -> Decision:
-        """Return the decision for an access that the role of the binding allows."""
+        """Return the positive decision. Its reason names this binding and the user's subject.
+
+        The caller has checked that the role of the binding allows the access.
+        """
         return Decision(True, reason=self._reason + next(one.text for one in self.subjects if one.is_about(user)))
 
 
@@ -95,7 +98,7 @@ class _Bindings:
 
 
 class RoleIndex:
-    """An index of roles and bindings. A lookup costs as much as the user has bindings, however many others there are."""
+    """An index of roles and bindings. The cost of a lookup depends on the number of the user's bindings only."""
 
     def __init__(self) -> None:
         #: Increases with every change.
@@ -104,7 +107,7 @@ class RoleIndex:
         self._roles: dict[tuple[str, str], RoleRules] = {}
 
     def put_role(self, namespace: str, name: str, obj: JSONObject | None) -> None:
-        """Store a Role, or a ClusterRole if ``namespace`` is empty; ``obj`` None: remove it."""
+        """Store a Role, or a ClusterRole if ``namespace`` is empty. If ``obj`` is None, remove it."""
         self.revision += 1
         if obj is None:
             self._roles.pop((namespace, name), None)
@@ -112,7 +115,7 @@ class RoleIndex:
             self._roles[namespace, name] = RoleRules(obj.get("rules") or [])
 
     def put_binding(self, namespace: str, name: str, obj: JSONObject | None) -> None:
-        """Store a RoleBinding, or a ClusterRoleBinding if ``namespace`` is empty; ``obj`` None: remove it."""
+        """Store a RoleBinding, or a ClusterRoleBinding if ``namespace`` is empty. If ``obj`` is None, remove it."""
         self.revision += 1
         bindings = self._bindings.setdefault(namespace, _Bindings())
         bindings.put(name, None if obj is None else SubjectBinding(namespace, obj))
@@ -124,7 +127,7 @@ class RoleIndex:
         return namespace in self._bindings
 
     def bindings_in(self, user: User, namespace: str) -> Iterator[SubjectBinding]:
-        """Yield the RoleBindings of ``user`` in a namespace; if it is empty, the ClusterRoleBindings. A binding may occur twice."""
+        """Yield the RoleBindings of ``user`` in a namespace, or the ClusterRoleBindings if it is empty. A binding may occur twice."""
         if namespace in self._bindings:
             yield from self._bindings[namespace].about(user)
 

@@ -28,7 +28,7 @@ class SingleRule(msgspec.Struct, frozen=True):
     path: str | None = None
 
     def is_in(self, rule: JSONObject) -> bool:
-        """Return whether ``rule`` covers it."""
+        """Return whether ``rule`` covers this single rule."""
         if not _names(rule, "verbs", self.verb):
             return False
         named = rule.get("resourceNames") or ()
@@ -41,7 +41,7 @@ class SingleRule(msgspec.Struct, frozen=True):
         return "*" in resources or self.resource in resources or ("/" in self.resource and f"*/{sub}" in resources)
 
     def as_rule(self) -> JSONObject:
-        """Return it as a PolicyRule."""
+        """Return the single rule as a PolicyRule."""
         if self.path is not None:
             return {"verbs": [self.verb], "nonResourceURLs": [self.path]}
         rule: JSONObject = {"verbs": [self.verb], "apiGroups": [self.group], "resources": [self.resource]}

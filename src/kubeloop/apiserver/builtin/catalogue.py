@@ -1,6 +1,6 @@
 """The strategy of each built-in resource: the class of its kind, or the generic one for a kind without rules.
 
-A class is imported with the first write of its kind: importing all takes longer than the rest of a server's start.
+A class is imported with the first write of its kind, because importing all classes takes longer than the rest of the server's start.
 """
 
 from __future__ import annotations

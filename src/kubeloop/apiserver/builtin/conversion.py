@@ -55,7 +55,7 @@ _ALWAYS: dict[str, JSONObject] = {
 
 
 def convert_event(obj: JSONObject, to: str) -> JSONObject:
-    """Return the event as ``v1`` or ``events.k8s.io/v1``, whichever ``to`` names."""
+    """Convert an event to ``v1`` or ``events.k8s.io/v1``, as ``to`` says."""
     if obj.get("apiVersion") == to:
         return obj
     names = _BACK if to == "v1" else _NAMES
@@ -158,7 +158,7 @@ def _each(form: Callable[[JSONObject], JSONObject]) -> Callable[[Any], list[JSON
 
 
 def _read(annotations: dict[str, str], name: str, part: str, field: str, form: Callable[[Any], Any]) -> Any:
-    """Return the content of an annotation in v2; None if it is invalid, as upstream does.
+    """Return the content of an annotation in v2, or None if it is invalid, as upstream does.
 
     Args:
         annotations: Annotations of the v1 object.

@@ -187,7 +187,7 @@ def _sequence(first: Visit | None, second: Visit | None) -> Visit | None:
 
 @cache
 def _visitor(index: int, above: tuple[int, ...], *, gates: bool = False) -> Visit | None:
-    """Return a function that applies all rules at and below a type; None if there are none. Recursive types have no rules inside.
+    """Return a function that applies all rules at and below a type, or None if there are none. Recursive types have no rules inside.
 
     ``gates`` selects the rules of ``GATED`` instead of those for defaults.
     """

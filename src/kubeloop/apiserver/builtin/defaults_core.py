@@ -27,7 +27,7 @@ _IDENTIFIER = re.compile("[a-f0-9]{64}")
 
 
 def image_tag(image: str) -> str:
-    """Return the tag of an image: "latest" without tag and digest, empty with only a digest or for an invalid reference."""
+    """Return the tag of an image: "latest" if it has no tag and no digest, empty if it has only a digest or is invalid."""
     first, slash, rest = image.partition("/")
     if slash and not (set(".:") & set(first) or first == "localhost" or first.lower() != first):
         first, rest = "", image
@@ -57,7 +57,7 @@ _FILE_MODE = 0o644
 
 
 def missing(**values: Any) -> Rule:
-    """Return a rule that sets absent values, also empty ones if Go does not distinguish them (zero and "" are dropped before)."""
+    """Return a rule that sets absent values. It also sets empty values that Go does not distinguish from absent ones."""
 
     def rule(obj: JSONObject) -> None:
         for name, value in values.items():
@@ -68,7 +68,7 @@ def missing(**values: Any) -> Rule:
 
 
 def absent(**values: Any) -> Rule:
-    """Return a rule that sets absent values of pointer fields: an empty string stays."""
+    """Return a rule that sets absent values of pointer fields. An empty string is a value and stays."""
 
     def rule(obj: JSONObject) -> None:
         for name, value in values.items():

@@ -109,7 +109,7 @@ def _service_reference(reference: JSONObject) -> None:
 
 
 def _not_zero(**values: int) -> Rule:
-    """Return a rule for numbers without a pointer in Go: zero means that the client set none."""
+    """Return a rule for numbers that are not pointers in Go, where zero means that the client did not set the field."""
 
     def rule(obj: JSONObject) -> None:
         for name, value in values.items():

@@ -20,7 +20,7 @@ class BuiltinStrategy(Strategy):
         Defaults are upstream's. If the kind has ``/status``, a new object has an empty status, and the main resource cannot change it.
 
     Not guaranteed
-        Validation of the spec: a kind without a subclass accepts all values of its types.
+        The spec is not validated: a kind without a subclass accepts all values of its types.
     """
 
     #: Whether a write to ``/status`` leaves labels, annotations, finalizers and owners unchanged (ResetObjectMetaForStatus).
@@ -44,7 +44,7 @@ class BuiltinStrategy(Strategy):
             self._set_status(obj, self.initial_status(obj))
 
     def initial_status(self, obj: JSONObject) -> Any:
-        """Return the status of a new object, which replaces that of the request; Go's empty status by default."""
+        """Return the status of a new object, which replaces the status in the request. By default it is Go's empty status."""
         return zero(self.gvk(obj), "status")
 
     def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
@@ -77,7 +77,7 @@ def keep_metadata(obj: JSONObject, old: JSONObject) -> None:
 
 
 def value_at(obj: JSONObject, path: str) -> str:
-    """Return the value at a dotted path in the form of field selectors; empty if it is absent."""
+    """Return the value at a dotted path in the form of field selectors, or an empty text if it is absent."""
     value: Any = obj
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None

@@ -99,7 +99,7 @@ _STATIC: Final = ".static.k8s.io"
 
 
 class _Leniency:
-    """Invalid values that an update may keep, because the stored configuration has them already."""
+    """The invalid values that an update may retain, because the stored configuration already has them."""
 
     def __init__(self, old: JSONObject | None) -> None:
         hooks = None if old is None else (old.get("webhooks") or [])

@@ -40,11 +40,11 @@ class DefinitionController:
     """Follows the stored CustomResourceDefinitions and updates the registry.
 
     Guarantees
-        When a definition shows ``Established: True``, its resources are in the registry. When it is gone, they are not.
-        A definition under deletion stays until its last instance is gone.
+        When a definition shows ``Established: True``, its resources are in the registry. When it is gone, its resources are not.
+        A definition that is being deleted is removed after its last instance.
 
     Not guaranteed
-        That the resources of a new definition are served at once: as in Kubernetes, there is a short delay. Wait for ``Established``.
+        The resources of a new definition are not served at once: as in Kubernetes, there is a short delay. Wait for ``Established``.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class DefinitionController:
                 self._settle_others(key, group)
 
     async def _write(self, key: str, crd: JSONObject, stored: StoredObject) -> bool:
-        """Write a definition. Return False if another writer was faster; the change event of that write follows."""
+        """Write a definition. Return False after a conflict; an event for the other write follows."""
         self._own(crd, stored)
         try:
             self._definitions[key] = await self._objects.write(self._resource, crd, expected=stored.revision)
@@ -191,7 +191,7 @@ class DefinitionController:
         self._registered[key] = (copy.deepcopy(mark), [one.gvr for one in served])
 
     def _free(self, gvr: GroupVersionResource) -> bool:
-        """Return whether no built-in resource has this name; a custom resource never replaces one."""
+        """Return whether no built-in resource has this name. A custom resource never replaces a built-in one."""
         there = self._registry.get(gvr)
         return there is None or there.custom
 
@@ -218,7 +218,7 @@ class DefinitionController:
         self._removals.pop(key, None)
 
     async def _remove_instances(self, key: str) -> None:
-        """Delete instances, including those created meanwhile. Return when none is left."""
+        """Delete all instances, including instances that are created during the deletion. Return when none is left."""
         stored = self._definitions.get(key)
         if stored is None or not is_true(stored.obj, "Established"):
             return
@@ -276,7 +276,7 @@ class DefinitionController:
             return
 
     async def _read(self, key: str) -> StoredObject | None:
-        """Return the newest stored definition; None if it does not exist any more."""
+        """Return the newest stored definition, or None if it does not exist any more."""
         kv, _ = await self._objects.storage.get(key)
         if kv is None:
             return None

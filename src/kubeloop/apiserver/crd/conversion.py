@@ -39,7 +39,7 @@ _TIMEOUT: Final = 30
 
 
 async def call_no_webhook(_config: JSONObject, _review: JSONObject, *, timeout: int) -> bytes:  # noqa: ARG001 - a Post's own
-    """Raise CallFailed: for definitions that are only inspected and not served."""
+    """Raise CallFailed. This replaces the call of webhooks for definitions that are only inspected and not served."""
     raise CallFailed("no webhook is called here")
 
 
@@ -47,7 +47,7 @@ class ConversionWebhook:
     """Calls the conversion webhook of one definition.
 
     Guarantees
-        The webhook can change only labels and annotations in the metadata; the rest of it stays.
+        In the metadata the webhook can change only labels and annotations.
         A response that lacks an object, or has an object with another name, kind or version, is rejected as a whole.
     """
 
@@ -188,7 +188,7 @@ _VERSIONS: Final = "spec.conversion.conversionReviewVersions"
 
 
 def ca_bundle_error(crd: JSONObject) -> str:
-    """Return why the CA bundle of a conversion webhook is invalid; empty if it is valid."""
+    """Return why the CA bundle of a conversion webhook is invalid, or an empty text if it is valid."""
     client = ((crd["spec"].get("conversion") or {}).get("webhook") or {}).get("clientConfig") or {}
     if not client.get("caBundle"):
         return ""
@@ -200,7 +200,7 @@ def ca_bundle_error(crd: JSONObject) -> str:
 
 
 def check_ca_bundle(crd: JSONObject, old: JSONObject) -> Iterator[FieldError]:
-    """Check that an established definition keeps a valid CA bundle. A bundle that was invalid before may stay so."""
+    """Check that an update of an established definition does not make a valid CA bundle invalid."""
     if (crd["spec"].get("conversion") or {}).get("strategy") != "Webhook":
         return
     error = ca_bundle_error(crd)

@@ -37,12 +37,12 @@ def versions_of(crd: JSONObject) -> list[JSONObject]:
 
 
 def storage_version(crd: JSONObject) -> str:
-    """Return the name of the storage version; empty for an invalid definition."""
+    """Return the name of the storage version, or an empty text for an invalid definition."""
     return next((str(version["name"]) for version in versions_of(crd) if version.get("storage")), "")
 
 
 def schema_of(version: JSONObject) -> JSONObject | None:
-    """Return the OpenAPI schema of a version; None if it has none."""
+    """Return the OpenAPI schema of a version, or None if it has none."""
     schema: JSONObject | None = (version.get("schema") or {}).get("openAPIV3Schema")
     return schema
 
@@ -53,7 +53,7 @@ def has_status_subresource(version: JSONObject) -> bool:
 
 
 def scale_subresource(version: JSONObject) -> JSONObject | None:
-    """Return the configuration of the subresource ``scale``; None if the version has none."""
+    """Return the configuration of the subresource ``scale``, or None if the version has none."""
     scale: JSONObject | None = (version.get("subresources") or {}).get("scale")
     return scale
 
@@ -64,7 +64,7 @@ def is_namespaced(crd: JSONObject) -> bool:
 
 
 def condition(crd: JSONObject, type_: str) -> JSONObject | None:
-    """Return the condition of a type; None if it is not set."""
+    """Return the condition of a type, or None if it is not set."""
     conditions = (crd.get("status") or {}).get("conditions") or []
     return next((one for one in conditions if one.get("type") == type_), None)
 
@@ -135,7 +135,7 @@ def apply(crd: JSONObject) -> None:
 
 
 def add_stored_version(crd: JSONObject) -> None:
-    """Add the storage version to ``status.storedVersions``, because storage may contain objects of it after this write."""
+    """Add the storage version to ``status.storedVersions``, because storage may contain objects in this version after the write."""
     version = storage_version(crd)
     status = crd.setdefault("status", {})
     stored = status.get("storedVersions") or []

@@ -36,7 +36,7 @@ def names_in_use(others: Iterable[JSONObject]) -> NamesInUse:
 
 
 def update_names(crd: JSONObject, in_use: NamesInUse, now: datetime) -> JSONObject | None:
-    """Return the definition with accepted names and conditions; None if nothing changes. ``crd`` itself stays unchanged."""
+    """Return the definition with accepted names and conditions, or None if nothing changes. ``crd`` itself stays unchanged."""
     result = copy.deepcopy(crd)
     requested, accepted = names_of(crd), accepted_names(crd)
     new_names = dict(accepted)
@@ -64,7 +64,7 @@ def update_names(crd: JSONObject, in_use: NamesInUse, now: datetime) -> JSONObje
 
 
 def _grant(requested: JSONObject, accepted: JSONObject, new_names: JSONObject, in_use: NamesInUse) -> tuple[str, str]:
-    """Add the names without a conflict to ``granted``. Return reason and message of the last conflict; empty texts without one."""
+    """Add the names without a conflict to ``granted``. Return reason and message of the last conflict, or empty texts if there is none."""
     reason = message = ""
     for name, title, used in (
         ("plural", "Plural", in_use.resources),

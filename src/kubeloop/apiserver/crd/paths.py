@@ -12,7 +12,7 @@ MISSING: Final = object()
 
 
 class WrongType(ValueError):
-    """A value on the path has another type than expected; the text is that of Go's accessors."""
+    """A value on the path has another type than expected; the message is that of Go's accessors."""
 
 
 def split(path: str) -> list[str]:
@@ -41,7 +41,7 @@ def read(obj: JSONObject, path: str) -> Any:
 
 
 def read_number(obj: JSONObject, path: str) -> int | None:
-    """Return the integer at a path; None if it is absent.
+    """Return the integer at a path, or None if it is absent.
 
     Raises:
         WrongType: The value has another type.
@@ -57,7 +57,7 @@ def read_number(obj: JSONObject, path: str) -> int | None:
 
 
 def read_text(obj: JSONObject, path: str) -> str | None:
-    """Return the string at a path; None if it is absent.
+    """Return the string at a path, or None if it is absent.
 
     Raises:
         WrongType: The value has another type.

@@ -25,7 +25,7 @@ _ADVICE: Final = "try simplifying the rule, or adding maxItems, maxProperties, a
 
 
 def check_rules(schema: JSONObject, path: str, errors: list[FieldError]) -> list[FieldError]:
-    """Return the errors of the rules in a schema. Parts of the schema that have other errors (``errors``) are skipped."""
+    """Return the errors of the rules in a schema. Parts of the schema that already have errors (``errors``) are skipped."""
     if any(_forbids_types(error, path) for error in errors):
         return []
     wrong = list(_defaults(schema, path, is_root=True))

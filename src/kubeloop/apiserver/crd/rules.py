@@ -30,7 +30,7 @@ from kubeloop.types import JSONObject
 
 
 class OldListItems:
-    """The old items of a list of type map, found by the keys of a new item. For other lists it finds nothing."""
+    """An index of the old items of a list of type map by their keys. For lists of other types it is empty."""
 
     def __init__(self, schema: TypeSchema, items: Any) -> None:
         self._keys = schema.list_map_keys if schema.list_type == "map" and isinstance(items, list) else ()
@@ -40,7 +40,7 @@ class OldListItems:
                 self._items.setdefault(key, item)
 
     def get(self, item: Any) -> Any:
-        """Return the old item with the same keys; None if there is none."""
+        """Return the old item with the same keys, or None if there is none."""
         key = self._key(item)
         return None if key is None else self._items.get(key)
 
@@ -65,7 +65,7 @@ class CorrelatedValue:
         self._same: bool | None = None
 
     def key(self, name: str) -> CorrelatedValue | None:
-        """Return a field with its counterpart; None if only one side has it or the schema does not define it."""
+        """Return a field with its counterpart, or None if only one side has it or the schema does not define it."""
         if name not in self._children:
             self._children[name] = self._key(name)
         return self._children[name]
@@ -79,7 +79,7 @@ class CorrelatedValue:
         return None if below is None else CorrelatedValue(self.value[name], self.old[name], below)
 
     def index(self, number: int) -> CorrelatedValue | None:
-        """Return an item with its counterpart; None outside of lists of type map, or if no old item has its keys."""
+        """Return an item with its counterpart, or None if the list is not of type map or no old item has the same keys."""
         if number not in self._children:
             self._children[number] = self._index(number)
         return self._children[number]
@@ -190,7 +190,7 @@ class _Node:
 
 
 def _build(source: TypeSchema, schema: TypeSchema, declared: DeclaredType | None, *, is_root: bool) -> _Node | None:
-    """Compile the rules of a node; None if neither the node nor a node below it has rules.
+    """Compile the rules of a node. Return None if neither the node nor a node below it has rules.
 
     Args:
         source: The schema with the rules: ``schema`` itself, or a part of its allOf.
@@ -228,7 +228,7 @@ def _build(source: TypeSchema, schema: TypeSchema, declared: DeclaredType | None
 
 @dataclass(frozen=True, slots=True)
 class _Ratchet:
-    """Tells whether the current value is unchanged: compared with its counterpart, or else with that of the nearest value around it."""
+    """The ratcheting state of a value: whether it equals its old counterpart or, if it has none, that of the nearest enclosing value."""
 
     current: CorrelatedValue | None = None
     parent: CorrelatedValue | None = None
@@ -337,7 +337,7 @@ class _Run:
                     self._broken(rule, node, path, value, values, ratchet)
 
     def _holds(self, rule: CompiledRule, program: Program, path: str, kind: str, values: JSONObject) -> bool:
-        """Evaluate one rule. Return True also if the evaluation fails, which is reported separately.
+        """Evaluate one rule. Return True if it holds, and also if its evaluation fails, which is reported separately.
 
         Args:
             rule: The rule.

@@ -87,7 +87,7 @@ def _reader(path: str, type_: str) -> Callable[[JSONObject, float], Any]:
 
 
 def _cell(type_: str, value: Any, now: float) -> Any:
-    """Return a value in the type of its column; None if the value has another type."""
+    """Return a value in the type of its column, or None if the value has another type."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     match type_:
         case "integer" if number:
@@ -116,7 +116,7 @@ class WebhookConverter:
     """Converts objects of one definition from any version to any other.
 
     Guarantees
-        The webhook is called once per object and version while its result is cached, also for concurrent callers.
+        While the result for an object and version is cached, the webhook is not called again for it. Concurrent callers share one call.
         All objects of one call that are not cached are sent in one review.
     """
 
@@ -160,7 +160,7 @@ class WebhookConverter:
         return tree
 
     def _source(self, obj: JSONObject, to: str, *, stored: bool) -> bytes:
-        """Return the object as the webhook gets it, encoded."""
+        """Return the encoded object for the conversion request."""
         if obj.get("apiVersion") == to:
             return encode(obj)
         strategy = self._strategies.get(_version(obj))
@@ -217,7 +217,10 @@ def served_resources(crd: JSONObject, post: Post = call_no_webhook) -> list[Serv
     schemas |= {name: strategy.schema for name, strategy in strategies.items()}
 
     def convert(obj: JSONObject, to: str) -> JSONObject:
-        """Strategy None: only apiVersion changes. Defaults are those of the version it comes from, as upstream decodes storage."""
+        """Convert an object by the strategy None: only apiVersion changes.
+
+        As upstream, the defaults of the stored version are set, not those of the requested version.
+        """
         came_from = strategies.get(str(obj.get("apiVersion", "")).rpartition("/")[2])
         if came_from is None:
             raise api_errors.undefined_version(obj.get("apiVersion", ""))

@@ -167,7 +167,7 @@ class CustomResourceStrategy(Strategy):
         return sorted(unknown + coerce_metadata(obj, schema))
 
     def _schema_of(self, obj: JSONObject) -> TypeSchema | None:
-        """Return the schema for the apiVersion and kind in the object; None for a version without a schema or another kind."""
+        """Return the schema for the apiVersion and kind in the object, or None if the version has no schema or the kind is another."""
         group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
         if self._kind and (group, obj.get("kind")) != (self._resource.group, self._kind):
             return None
@@ -199,7 +199,7 @@ class CustomResourceStrategy(Strategy):
         return errors
 
     def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
-        """Keep all but the status, also the metadata; managedFields and resourceVersion are those of the request."""
+        """Restore everything but the status from ``old``, including metadata except managedFields and resourceVersion."""
         has_status, status = "status" in obj, obj.get("status")
         values = obj.get("metadata") or {}
         obj.clear()

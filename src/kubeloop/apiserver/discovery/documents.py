@@ -137,7 +137,7 @@ class Order:
 
 
 def _is_shown(service: RegisteredService) -> bool:
-    """Return whether an APIService adds its group version to discovery. Managed ones do not: their resources do."""
+    """Return whether an APIService adds its group version to discovery. APIServices managed by the server do not; their resources do."""
     return service.group != OWN_GROUP and (service.service is not None or not service.managed)
 
 
@@ -160,7 +160,7 @@ def subresources_of(resource: ServedResource) -> tuple[SubresourceInfo, ...]:
 
 
 def root_paths(order: Order, others: Iterable[str]) -> JSONObject:
-    """Return the document of ``/``: all paths of the server. ``others`` are those of other handlers (health, OpenAPI ...)."""
+    """Return the document of ``/``, a list of all paths. ``others`` are the paths of other handlers (health, OpenAPI ...)."""
     paths = {"/api", "/api/v1", "/apis", "/apis/", *others}
     for group in order.groups():
         paths |= {f"/apis/{group}", *(f"/apis/{group}/{version}" for version in order.versions(group))}
@@ -219,7 +219,7 @@ def _resource(resource: ServedResource) -> JSONObject:
 
 
 def storage_version_hash(resource: ServedResource) -> str:
-    """Return the storage version hash of a resource; "" if it is not stored."""
+    """Return the storage version hash of a resource, or "" if it is not stored."""
     known = resource.extra.get("storage_version_hash")
     if known is not None:
         return str(known)

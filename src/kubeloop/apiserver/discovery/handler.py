@@ -43,7 +43,7 @@ class Discovery:
         self._kept: dict[tuple[str, str], tuple[bytes, str]] = {}
 
     def answer(self, request: Request) -> Answer | None:
-        """Return a discovery document; None if the path is none. An unknown version of a built-in group is rejected here.
+        """Return a discovery document, or None if the path has none. An unknown version of a built-in group is rejected here.
 
         Raises:
             NotFound, MethodNotAllowed, NotAcceptable
@@ -69,7 +69,7 @@ class Discovery:
 
     @staticmethod
     def _is_routed(parts: list[str]) -> bool:
-        """Return whether upstream's router allows only GET for the path. Other documents are served for any method."""
+        """Return whether upstream's router restricts the path to GET. Other documents are served for any method."""
         match parts:
             case ["api", *_]:
                 return True
@@ -140,7 +140,10 @@ class Discovery:
 
 
 def _aggregated_form(accept: str) -> str:
-    """Return the first media type that requests the aggregated document, even after plain ones; "" if there is none."""
+    """Return the first media type in the header that requests the aggregated document, or "" if there is none.
+
+    It counts even if it comes after media types of plain documents.
+    """
     for clause in parse_accept(accept):
         requested = (clause.parameter("as"), clause.parameter("g"), clause.parameter("v"))
         if requested == ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"):

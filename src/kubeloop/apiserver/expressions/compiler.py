@@ -76,7 +76,7 @@ ADMISSION_FIELDS: Final = {
 
 
 def admission_variables(*, params: bool = False, authorizer: bool = True) -> dict[str, Type]:
-    """Return the types of the variables by name. ``params``: the policy has a parameter kind."""
+    """Return the types of the variables by name. ``params`` says whether the policy has a parameter kind."""
     variables = {"object": types.DYN, "oldObject": types.DYN, "namespaceObject": _NAMESPACE, "request": _REQUEST}
     if params:
         variables["params"] = types.DYN
@@ -111,9 +111,10 @@ class CompiledExpression:
 
 
 class ExpressionCompiler:
-    """Compiles the expressions of one policy in their order: each variable may use the earlier ones.
+    """Compiles the expressions of one policy in their order, so that each variable may use the earlier ones.
 
-    ``params``: the policy has a parameter kind. ``variables``: expressions see ``variables``, even if the policy defines none.
+    ``params`` says whether the policy has a parameter kind. ``variables`` says whether expressions see ``variables``, even if the policy
+    defines none.
     """
 
     def __init__(self, *, params: bool, variables: bool) -> None:

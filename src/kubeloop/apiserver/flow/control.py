@@ -1,4 +1,4 @@
-"""Flow control: executes requests at once while there is capacity, else in a fair order between users, or rejects them (429).
+"""Flow control: executes requests at once while there is capacity. Otherwise they wait in a fair order or are rejected (429).
 
 One event loop does all the work. Besides the seats (requests in execution) there is a limit of requests that start in one turn of the loop.
 It spreads a burst over many turns, between which the loop serves other connections.
@@ -24,7 +24,8 @@ from kubeloop.types import JSONObject
 class PriorityLevel:
     """A PriorityLevelConfiguration with its requests.
 
-    ``nominal`` is its number of seats. ``exempt``: no limit. ``queues`` None: requests beyond the limit are rejected.
+    ``nominal`` is its number of seats. ``exempt`` means that its requests are not limited. If ``queues`` is None, requests beyond the limit
+    are rejected.
     """
 
     def __init__(self, name: str) -> None:
@@ -73,7 +74,7 @@ class PriorityLevel:
 
     @property
     def max_seats(self) -> float:
-        """Maximum number of seats, with borrowed ones."""
+        """Maximum number of seats, including borrowed ones."""
         if self.exempt:
             return math.inf
         return math.inf if self.borrowing_percent is None else self.nominal + round(self.nominal * self.borrowing_percent / 100)
@@ -117,7 +118,7 @@ class RejectedByFlowControl(Exception):
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """Requests that share a place in the queues, usually those of one user. ``waiting`` is the number of waiting ones."""
+    """A flow: requests that are queued together, usually those of one user. ``waiting`` is the number of its waiting requests."""
 
     schema: FlowSchema
     level: PriorityLevel
@@ -164,8 +165,8 @@ class FlowControl:
     """Admits requests by FlowSchemas and PriorityLevelConfigurations.
 
     Guarantees
-        A request waits only while no waiting flow of its level has used less of the loop's time. A rejected request had at least
-        ``queueLengthLimit`` waiting requests in its queue, and no seat of its level was free.
+        The waiting request that starts next belongs to the flow of its level that has used the least time of the event loop. A request is
+        rejected only if ``queueLengthLimit`` requests wait in its queue and no seat of its level is free.
 
     Not guaranteed
         Upstream's width of lists (several seats): the time that a request takes is measured instead, and charged to its flow.
@@ -193,7 +194,7 @@ class FlowControl:
         return self._waiting
 
     def put_level(self, _: str, name: str, obj: JSONObject | None) -> None:
-        """Store a PriorityLevelConfiguration; ``obj`` None: remove it. Its waiting requests are still executed."""
+        """Store a PriorityLevelConfiguration. If ``obj`` is None, remove it; its waiting requests are still executed."""
         if obj is None:
             self._level_objects.pop(name, None)
         else:
@@ -208,7 +209,7 @@ class FlowControl:
         self._plan()
 
     def put_schema(self, _: str, name: str, obj: JSONObject | None) -> None:
-        """Store a FlowSchema; ``obj`` None: remove it."""
+        """Store a FlowSchema. If ``obj`` is None, remove it."""
         if obj is None:
             self._schemas.pop(name, None)
         else:
@@ -217,7 +218,7 @@ class FlowControl:
         self._flows.clear()
 
     def flow_of(self, user: User, info: RequestInfo) -> Flow | None:
-        """Return the flow of a request; None while the server has no schemas, at its start."""
+        """Return the flow of a request, or None while the starting server has no schemas."""
         path = "" if info.is_resource else info.path
         key = (user.name, user.groups, info.verb, info.group, info.resource, info.subresource, info.namespace, path)
         result = self._flows.get(key)
@@ -328,7 +329,7 @@ class FlowControl:
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
-        """Begin a new turn: the admitted requests have run until they had to wait for I/O."""
+        """Begin a new turn of the event loop. The requests admitted in the last turn have run until they had to wait for I/O."""
         self._planned = False
         took = time.monotonic() - self._turn_began
         if took > _TURN:
@@ -406,7 +407,7 @@ class InFlight:
             self.reading -= 1
 
     def check(self, verb: str, user: User) -> None:
-        """Check the limits before ``enter``, where there are no queues.
+        """Check the limits before ``enter``. This replaces the queues if fair queuing is off.
 
         Raises:
             RejectedByFlowControl: The limit is reached, and the user is no administrator.

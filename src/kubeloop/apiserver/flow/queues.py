@@ -43,7 +43,9 @@ class FlowQueue:
 
 
 class FairQueues:
-    """``count`` queues, of which each flow uses ``hand``; a ``count`` of 0 means one queue per flow."""
+    """The queues of a priority level, from which requests are taken by fair queuing.
+
+    There are ``count`` queues, and each flow uses ``hand`` of them. A ``count`` of 0 means one queue per flow."""
 
     def __init__(self, count: int = 0, hand: int = 0) -> None:
         self._count = count
@@ -70,7 +72,7 @@ class FairQueues:
         self.length += 1
 
     def try_admit(self, queue: FlowQueue) -> bool:
-        """Return whether a new request would be the next of all and need not wait; if so, charge it."""
+        """Return whether a new request can start without waiting, because it would be the next one anyway. If so, charge its queue."""
         if queue.waiting or queue.start > self._virtual:
             return False
         queue.start = self._virtual + ESTIMATE

@@ -1,1 +1,1 @@
-"""Handlers of the verbs: from a routed request to its answer."""
+"""Handlers of the verbs. They turn a routed request into its response."""

@@ -63,7 +63,7 @@ def _status(name: str, error: str) -> JSONObject:
 
 
 async def _fault(scope: RequestScope, name: str, port: int) -> str:
-    """Return the error of a component; "" if it is healthy."""
+    """Return the error of a component, or "" if it is healthy."""
     own = scope.services.components.get(name)
     if own is not None:
         return own()

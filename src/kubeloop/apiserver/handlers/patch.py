@@ -101,7 +101,7 @@ class Configuration:
 
 
 def _plain_json(data: bytes) -> JSONObject | None:
-    """Decode a body that means the same as JSON and as YAML, in a tenth of the time; None for any other body.
+    """Decode a body with the JSON decoder, ten times as fast as YAML. Return None if JSON and YAML may differ for the body.
 
     Bodies with repeated keys, fractions, long numbers or escaped surrogates need the YAML decoder.
     """
@@ -186,7 +186,7 @@ def conversion_error(config: JSONObject, field_scope: Scope) -> Callable[[str], 
 
 
 def _check_place(obj: JSONObject, scope: RequestScope) -> None:
-    """Raises BadRequest if name or namespace of the object differ from the path."""
+    """Check that name and namespace of the object match the path. Raises BadRequest if they do not."""
     metadata = metadata_of(obj)
     set_namespace(metadata, scope.namespace)
     check_name(metadata, scope.info.name)
@@ -261,7 +261,7 @@ class Patch:
         return patched
 
     def refused(self, patched: JSONObject, reason: str) -> ApiError:
-        """Return the error for a patch whose result does not fit its kind. As upstream it shows the result, not kind and name."""
+        """Return the error for a patch whose result does not fit its kind. As upstream, it shows the result instead of kind and name."""
         # Upstream does not encode the result of a strategic merge, and quotes the rest of the patch instead.
         view = go_text(self.left) if self.media_type == STRATEGIC_PATCH else self.text_of(patched)
         return api_errors.invalid(GroupKind("", ""), "", [invalid("patch", view, reason)])

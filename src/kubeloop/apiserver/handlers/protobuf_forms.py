@@ -1,6 +1,6 @@
 """A cache of objects in Kubernetes' protobuf: each revision is encoded once for all reads, lists and watches.
 
-The cache has messages without envelope; lists contain them as they are, objects and watch events add their headers.
+The cache holds messages without envelope. Lists contain these messages unchanged; single objects and watch events add an envelope.
 """
 
 from __future__ import annotations

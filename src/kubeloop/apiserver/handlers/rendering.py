@@ -1,4 +1,4 @@
-"""Renders objects as answers: plain, as Tables or as metadata only, in the form that the request accepts."""
+"""Renders objects as responses: as plain objects, Tables or metadata only, in the form that the request accepts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Renderer:
-    """Renders objects as answers. Raises NotAcceptable for a list form of one object, and for an object form of a list."""
+    """Renders objects as responses. Raises NotAcceptable if a list form is requested for one object, or an object form for a list."""
 
     def __init__(self, objects: Objects, clock: Clock) -> None:
         self._objects = objects
@@ -46,7 +46,7 @@ class Renderer:
         stored: StoredObject | None = None,
         status: int = 200,
     ) -> Answer:
-        """Return an object as an answer.
+        """Return a response with an object.
 
         Args:
             resource: The resource.
@@ -83,7 +83,7 @@ class Renderer:
         return Answer(status, object=obj)
 
     def page(self, resource: ServedResource, accepted: Accepted, request: Request, page: Page) -> Answer:
-        """Return a page of a list as an answer.
+        """Return a response with a page of a list.
 
         Args:
             resource: The resource.
@@ -139,7 +139,7 @@ class Renderer:
 
     @staticmethod
     def _item(resource: ServedResource, obj: JSONObject) -> bytes:
-        """Return an item of a list. Items of built-in kinds have no kind and apiVersion, items of custom resources have."""
+        """Return an item of a list. Items of custom resources have kind and apiVersion, items of built-in kinds do not."""
         if resource.custom:
             return encode_sorted(obj)
         return encode({name: value for name, value in obj.items() if name not in ("kind", "apiVersion")})
@@ -215,7 +215,7 @@ def _versioned(tree: JSONObject, accepted: Accepted, *, items: bool = False) -> 
 
 
 def _type(resource: ServedResource) -> str:
-    """Return the Go type that upstream names in these errors."""
+    """Return the name of the Go type in upstream's messages about unacceptable forms."""
     if resource.custom:
         return "*unstructured.Unstructured"
     return f"*{resource.gvr.group.partition('.')[0] or 'core'}.{resource.kind}"

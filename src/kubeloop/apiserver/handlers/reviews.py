@@ -47,7 +47,7 @@ async def decode_review(scope: RequestScope) -> JSONObject:
 
 
 def answer_review(scope: RequestScope, obj: JSONObject) -> Answer:
-    """Return the answer with the completed review."""
+    """Return the response with the completed review."""
     return scope.services.renderer.object(scope.resource, scope.accepted, scope.request, obj, status=201)
 
 
@@ -110,7 +110,7 @@ _LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def selector_errors(attributes: JSONObject) -> Iterator[FieldError]:
-    """Yield the errors of selectors. Unknown operators are no error, because newer clients may use them."""
+    """Yield the errors of selectors. Unknown operators are accepted, because newer clients may use them."""
     for name in ("fieldSelector", "labelSelector"):
         selector = attributes.get(name)
         if selector is None:
@@ -136,7 +136,7 @@ def _field_errors(path: str, term: JSONObject) -> Iterator[FieldError]:
 
 
 def field_terms(selector: JSONObject) -> tuple[tuple[FieldTerm, ...], str | None]:
-    """Return the valid terms of a field selector, and for invalid ones: None (there are none), "" (all) or "partially "."""
+    """Return the valid terms of a field selector, and how many terms are invalid: None (no term), "" (all terms) or "partially " (some)."""
     if selector.get("rawSelector"):
         try:
             return parse_field_selector(selector["rawSelector"]).terms, None

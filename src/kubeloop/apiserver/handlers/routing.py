@@ -1,6 +1,6 @@
 """Finds the resource and the handler of a request.
 
-As in kube-apiserver's route table, a path of no resource gets 404, and another method on a path that exists 405.
+As in kube-apiserver's route table, an unknown path gets 404, and an unsupported method on an existing path gets 405.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _VERBS: dict[str, Handler] = {
 
 
 class NoRoute(Exception):
-    """No handler has the path. The answer is a plain page, not a Status."""
+    """No handler serves the path. The response is a plain-text page, not a Status."""
 
 
 def find_resource(registry: Registry, info: RequestInfo) -> ServedResource:
@@ -99,7 +99,7 @@ def find_handler(resource: ServedResource, info: RequestInfo, method: str) -> Ha
 
 
 def _of_custom(resource: ServedResource, info: RequestInfo) -> Handler:
-    """Return the handler of a custom resource. It has no route table: the verb decides, and the path after a subresource is ignored.
+    """Return the handler for a custom resource. It has no route table: the verb decides, and the path after a subresource is ignored.
 
     Raises:
         NoRoute, NotFound, MethodNotAllowed, BadRequest
@@ -133,7 +133,7 @@ async def _patch_without_name(scope: RequestScope) -> Answer:
 
 
 def check_name_in_path(info: RequestInfo) -> None:
-    """Raises BadRequest for names that cannot be part of a storage key (upstream's path.IsValidPathSegmentName)."""
+    """Check the name in the path. Raises BadRequest if it cannot be part of a storage key (upstream's path.IsValidPathSegmentName)."""
     name = info.name
     if not info.name_in_path or not (name in (".", "..") or "%" in name or "/" in name):
         return
@@ -172,7 +172,7 @@ def _across_namespaces(resource: ServedResource, info: RequestInfo) -> bool:
 
 
 def _is_namespace_itself(resource: ServedResource, info: RequestInfo) -> bool:
-    """Return whether the path is ``/namespaces/x``, where x is both namespace and name."""
+    """Return whether the path is ``/namespaces/x``, in which x is both the namespace and the name."""
     return resource.gvr.resource == "namespaces" and not resource.gvr.group and info.namespace == info.name
 
 

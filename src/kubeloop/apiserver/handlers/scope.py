@@ -48,10 +48,10 @@ _LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portf
 
 @dataclass(frozen=True, slots=True)
 class ServerServices:
-    """Parts of the server that handlers use.
+    """The parts of the server that handlers use.
 
-    ``default_timeout`` returns the seconds of a watch that names none. ``components`` maps the name of a component that runs beside the
-    server to a function that returns its fault, "" if it has none.
+    ``default_timeout`` returns the timeout in seconds for a watch without one. ``components`` maps the name of a component that runs in the
+    same process to a function that returns its error, or "" if it is healthy.
     """
 
     schemas: Schemas
@@ -81,7 +81,7 @@ class AuditEvents(Protocol):
         """Record the body of a patch."""
 
     def answer(self, answer: Answer) -> None:
-        """Record the answer before it is encoded."""
+        """Record the response before it is encoded."""
 
     def event(self, stage: str, at: datetime | None = None, *, code: int = 0, message: str = "") -> None:
         """Log the event of a stage.
@@ -96,7 +96,7 @@ class AuditEvents(Protocol):
 
 @dataclass(slots=True)
 class RequestScope:
-    """One request, from its arrival until its answer is written.
+    """One request, from its arrival until its response is written.
 
     The pipeline creates it. Authentication, authorization and routing fill it in, in this order; handlers read it; the audit log, flow
     control, metrics and logs record it. ``started`` is the clock's ``now`` at the arrival.
@@ -142,17 +142,17 @@ class RequestScope:
 
     @property
     def user(self) -> User:
-        """The user as whom the request is served: the impersonated one, else the authenticated one, else ``system:anonymous``."""
+        """The user of the request: the impersonated user, or else the authenticated one, or else ``system:anonymous``."""
         return self.impersonated or self.authenticated or ANONYMOUS
 
     @property
     def long_running(self) -> bool:
-        """True when the request has no time limit (kube-apiserver's BasicLongRunningRequestCheck)."""
+        """Whether the request has no time limit (kube-apiserver's BasicLongRunningRequestCheck)."""
         info = self.info
         return info.verb in _LONG_RUNNING_VERBS or (info.is_resource and info.subresource in _LONG_RUNNING_SUBRESOURCES)
 
     def route(self, resource: ServedResource, accepted: Accepted) -> None:
-        """Set the resource that the path names and the form of the answer."""
+        """Set the resource that the path names and the form of the response."""
         self.resource = resource
         self.accepted = accepted
         self.namespace = self.info.namespace if resource.namespaced else ""
@@ -169,7 +169,7 @@ class RequestScope:
             raise too_large(error.limit) from None
 
     def manager(self, options: WriteParameters) -> str:
-        """Return the field manager of what the request writes."""
+        """Return the field manager for the fields that the request writes."""
         return manager_of(options.field_manager, self.request.header("User-Agent"))
 
     def write(
@@ -217,7 +217,7 @@ class RequestScope:
         )
 
     def accept_problems(self, decoded: Decoded, options: WriteParameters, kind: str) -> None:
-        """Store the body for messages; unknown and repeated fields become an error (Strict), warnings (Warn) or nothing (Ignore).
+        """Store the body for messages. Report unknown and repeated fields as an error (Strict), as warnings (Warn) or not at all (Ignore).
 
         Raises:
             BadRequest: Validation is strict and there are problems, or the body is rejected whatever its fields.
@@ -244,7 +244,7 @@ class RequestScope:
 
 
 def audit_id_of(request: Request) -> str:
-    """Return the audit ID that the client sent, else a new random UUID."""
+    """Return the audit ID that the client sent, or else a new random UUID."""
     requested = request.headers.get(AUDIT_ID)
     if requested:
         return requested

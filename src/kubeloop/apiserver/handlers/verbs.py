@@ -163,7 +163,7 @@ async def delete_collection(scope: RequestScope) -> Answer:
 
 
 def _of_pages(options: ListParameters) -> ListParameters:
-    """Return the options of a paged list: upstream deletes by pages, so a version without a match means exactly this version."""
+    """Return the options of a paged list. Upstream deletes by pages, so a version without resourceVersionMatch must match exactly."""
     if options.resource_version in ("", "0") or options.resource_version_match:
         return options
     return replace(options, resource_version_match="Exact")

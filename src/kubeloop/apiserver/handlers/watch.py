@@ -30,16 +30,16 @@ _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class FormMissing(Exception):
-    """An event has none of the accepted forms. The watch ends without an error, as upstream."""
+    """An event cannot be sent in any accepted form. As upstream, the watch ends without an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchForm:
     """The form of the objects of a watch.
 
-    Watchers with the same ``name`` share rendered frames. ``render`` returns the object to send; its second argument is True for the first
-    object of the watch; None sends objects as they are; it may raise FormMissing. ``pack`` encodes type and object as a frame; None packs
-    JSON. ``stored`` encodes a frame from the stored bytes, where that makes decoding unnecessary.
+    Watchers with the same ``name`` share rendered frames. ``render`` returns the object to send, and may raise FormMissing; its second
+    argument is True for the first object of the watch. If it is None, objects are sent unchanged. ``pack`` encodes event type and object
+    as a frame; if it is None, frames are JSON. ``stored`` encodes a frame directly from the stored bytes, if that is possible.
     """
 
     name: str = ""
@@ -56,8 +56,9 @@ class Watcher:
     """One watch. ``frames`` may be iterated once.
 
     Guarantees
-        Every change after the requested version of an object that is selected before or after it, in order, once. If a change selects an
-        object, the event is ADDED; if it unselects it, the event is DELETED, with the state and version of the change.
+        The watch yields each change after the requested version once, in order, if the object matches the selectors before or after the
+        change. If an object begins to match, the event is ADDED. If it no longer matches, the event is DELETED, with the state and version
+        of the change.
         If the version was compacted, the watch sends one ERROR frame (410) and ends.
     """
 
@@ -70,7 +71,7 @@ class Watcher:
         form: WatchForm,
         parts: WatchDependencies,
     ) -> None:
-        """Create the watch. It begins with the iteration over ``frames``.
+        """Create the watch. It starts when ``frames`` is iterated.
 
         Args:
             resource: The resource.
@@ -131,7 +132,7 @@ class Watcher:
             yield frame
 
     def _wants_state(self, start: int) -> bool:
-        """Return whether the watch begins with the current objects: without a version, with "0", or on request."""
+        """Return whether the watch begins with the current objects: it has no resourceVersion, has "0", or requests them."""
         requested = self._options.send_initial_events
         return start == 0 if requested is None else requested
 
@@ -195,7 +196,7 @@ class Watcher:
         return result
 
     def _pass(self, events: list[WatchEvent]) -> bytes:
-        """Return the joined frames of changes that the watch has not sent yet."""
+        """Return the joined frames of the changes that have not been sent yet."""
         frames = []
         for event in events:
             if event.revision <= self._sent:
@@ -259,7 +260,7 @@ class Watcher:
 
 @dataclass(frozen=True, slots=True)
 class WatchDependencies:
-    """Parts of the server that all watches share. ``default_timeout`` returns the seconds of watches that name none."""
+    """The parts of the server that all watches share. ``default_timeout`` returns the timeout in seconds for watches without one."""
 
     objects: Objects
     cache: WatchCache
@@ -269,7 +270,7 @@ class WatchDependencies:
 
     @staticmethod
     def empty(resource: ServedResource, obj: JSONObject) -> JSONObject:
-        """Return an object with only metadata, as the empty value of the kind is encoded."""
+        """Return an object that has only metadata, in the encoding of the kind's empty value."""
         from kubeloop.schema import strict
 
         if resource.custom or not strict.is_builtin(resource.gvk):
@@ -280,5 +281,5 @@ class WatchDependencies:
 
 
 def _state_after(event: StorageEvent) -> KeyValue | None:
-    """Return the state after a change; None for a deletion."""
+    """Return the state of the object after a change, or None for a deletion."""
     return None if event.value is None else KeyValue(event.key, event.value, event.revision, event.revision)

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 
 class OpenAPI:
-    """Handles ``/openapi/v2`` and ``/openapi/v3``. The documents follow the registry, and ``table`` with the resources of other servers.
+    """The handler of ``/openapi/v2`` and ``/openapi/v3``. The documents follow the registry.
 
-    ``descriptions`` are the texts of built-in kinds; None uses kubeloop's own short ones.
+    ``table`` has the documents of extension servers, which are included.
+
+    ``descriptions`` are the descriptions of built-in kinds. None: kubeloop's own short descriptions are used.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class OpenAPI:
         self._descriptions = descriptions
 
     def answer(self, request: Request) -> Answer | None:
-        """Return the response; None if the path is not an OpenAPI document."""
+        """Return the response, or None if the path is not an OpenAPI document."""
         return self._handler.answer(request) if request.path.startswith("/openapi/") else None
 
     @cached_property

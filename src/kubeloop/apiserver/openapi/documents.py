@@ -29,11 +29,11 @@ _TEXTS: Final = {"200": "OK", "201": "Created", "202": "Accepted", "401": "Unaut
 
 
 class OpenAPIDocuments:
-    """The documents by name: ``api/v1``, ``apis/apps/v1``, ``version`` ... They always follow the registry.
+    """The OpenAPI documents by name (``api/v1``, ``apis/apps/v1``, ``version`` ...). They follow the registry.
 
-    ``descriptions`` None leaves out the texts of built-in kinds.
+    If ``descriptions`` is None, built-in kinds have no descriptions.
 
-    Cost: the index creates no document; the document of a large group takes about 10 ms once.
+    Cost: the index does not create documents. Creating the document of a large group takes about 10 ms, once.
     """
 
     def __init__(self, registry: Registry, clock: Clock, descriptions: Descriptions | None = None) -> None:
@@ -116,9 +116,9 @@ def _name(group_version: GroupVersion) -> str:
 
 
 def _narrow(schemas: dict[str, JSONObject], name: str) -> None:
-    """Reduce the kinds that all groups share (DeleteOptions) to the core group and the document's own, in place.
+    """Reduce the groups that shared kinds (DeleteOptions) list to the core group and the document's own group, in place.
 
-    Documents of custom resources show those of all groups that upstream's main server registers.
+    In documents of custom resources, these kinds list all groups that upstream's main server registers.
     """
     parts = name.split("/")
     own = {("", "v1"), (parts[-2] if len(parts) == 3 else "", parts[-1])}

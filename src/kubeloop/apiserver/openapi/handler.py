@@ -1,4 +1,4 @@
-"""Handles /openapi/v3 (an index, and a document for each group version) and /openapi/v2, in JSON and in gnostic's protobuf.
+"""The handler of /openapi/v3 (an index, and a document for each group version) and /openapi/v2, in JSON and gnostic's protobuf.
 
 Clients may cache a document forever, because the index contains its hash. Any HTTP method gets a document, never indented.
 Source: kube-openapi handler and handler3.
@@ -72,7 +72,7 @@ class OpenAPIHandler:
         self._v2: dict[str, _Kept] = {}
 
     def answer(self, request: Request) -> Answer | None:
-        """Return the response; None if the path is not an OpenAPI document."""
+        """Return the response, or None if the path is not an OpenAPI document."""
         path = request.path
         if path == "/openapi/v2":
             return self._swagger(request)
@@ -150,14 +150,14 @@ class OpenAPIHandler:
 
 
 def _preferred(header: str, offered: dict[str, str]) -> str | None:
-    """Return the Content-Type for the first clause that is available; None if none is."""
+    """Return the Content-Type for the first clause of the Accept header that the server can satisfy, or None if there is none."""
     if not header:
         return _JSON
     return next((offered[clause.media_type] for clause in parse_accept(header) if clause.media_type in offered), None)
 
 
 def _takes_gzip(header: str) -> bool:
-    """Return whether a client accepts gzip, as upstream's gzip handler decides: with qualities, in any case."""
+    """Return whether a client accepts gzip, by the rules of upstream's gzip handler: quality values count, upper and lower case do not."""
     for part in header.split(","):
         coding, _, rest = part.partition(";")
         name, _, quality = rest.partition("=")
@@ -170,7 +170,7 @@ def _takes_gzip(header: str) -> bool:
 
 
 def _tagged(request: Request, body: bytes, digest: str, changed: datetime, headers: list[tuple[str, str]], kind: str) -> Answer:
-    """Return the response with validators, or 304 if the client has the current document.
+    """Return the response with ETag and caching headers, or 304 if the client already has the current document.
 
     Args:
         request: The request with its If-None-Match.

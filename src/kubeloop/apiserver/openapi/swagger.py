@@ -68,7 +68,7 @@ def _merge(merged: JSONObject, document: JSONObject, path: str) -> None:
 
 
 def _free(taken: JSONObject, name: str, tree: Any) -> str:
-    """Return a name that is free for ``tree``, or that has an equal tree already."""
+    """Return a name for ``tree`` that is unused or already refers to an equal tree."""
     shown, number = name, 1
     while shown in taken and _bare(taken[shown]) != _bare(tree):
         number += 1
@@ -230,7 +230,7 @@ def _operation(operation: JSONObject, path: str) -> JSONObject:
 
 
 def _rank(media_type: str, order: tuple[str, ...]) -> tuple[bool, int]:
-    """Sort key: plain media types before streams."""
+    """Return the sort key of a media type: plain media types come before streams."""
     plain = media_type.partition(";")[0]
     return ";" in media_type, order.index(plain) if plain in order else len(order)
 
@@ -241,7 +241,7 @@ def _parameter(parameter: JSONObject) -> JSONObject:
 
 
 def _moved(value: Any) -> Any:
-    """Return the value with references to components changed to references to definitions."""
+    """Return the value with references to version 3 components replaced by references to version 2 definitions."""
     if isinstance(value, dict):
         return {name: _target(one) if name == "$ref" else _moved(one) for name, one in value.items()}
     return [_moved(one) for one in value] if isinstance(value, list) else value

@@ -25,25 +25,26 @@ from kubeloop.timing import Clock, TimeLimit
 from kubeloop.types import JSONObject
 
 _HEADERS = (("User-Agent", "kube-apiserver-admission"), ("Accept", "application/json, */*"), ("Content-Type", "application/json"))
-#: Whose certificates are kept loaded, and connections that wait for one webhook, at most.
+#: Maximum number of webhooks whose certificates stay loaded, and maximum number of idle connections to one webhook.
 _MOST_TARGETS = 200
 _MOST_IDLE = 8
-#: Seconds after which an idle connection is not used again: before most servers close it.
+#: Seconds after which an idle connection is not reused. Most servers close idle connections later than that.
 _IDLE = 30.0
-#: Bytes of an answer. A conversion may bring a whole list.
+#: Maximum size of a response in bytes. The response of a conversion webhook may hold a whole list.
 _MOST_ANSWERED = 64 * 1024 * 1024
 
 
 class WebhookClient:
-    """Calls any webhook within ``reach`` (default: on loopback). For one event loop.
+    """Calls webhooks at the addresses that ``reach`` allows (by default loopback addresses only). For one event loop.
 
     Guarantees
-        A call ends within its timeout, with an answer or ``CallFailed``; a cancelled one leaves no connection behind.
-        A webhook's certificate must be valid for the configuration's bundle, or without a bundle for the system's authorities.
+        A call ends within its timeout, with a response or ``CallFailed``. A cancelled call leaves no connection open.
+        An authority of the configuration's CA bundle must have signed the webhook's certificate; without a bundle, an authority that the
+        system trusts.
 
     Not guaranteed
-        That the webhook was not asked twice: where a kept connection turns out to be closed, the call is made again on a new one.
-        Redirects: they are failures.
+        A webhook may be called twice: if an idle connection turns out to be closed, the call is repeated on a new connection.
+        Redirects are not followed; they are failures.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class WebhookClient:
         calling = list(self._calling)
         for task in calling:
             task.cancel()
-        # Tasks of requests: each answers its client with its error.
+        # These tasks belong to requests, and each of them sends its error to its client.
         await asyncio.gather(*calling, return_exceptions=True)
         wires = [wire for idle in self._idle.values() for wire in idle]
         self._idle.clear()
@@ -129,7 +130,10 @@ class WebhookClient:
             raise _failed(target, query, why_no_answer(fault, name, port)) from fault
 
     async def _straight(self, target: Target, context: ssl.SSLContext) -> ClientConnection:
-        """Connect to a URL. The environment's proxy is used only if all addresses are allowed: a proxy evades the egress policy."""
+        """Connect to the host of a URL.
+
+        The proxy of the environment is used only if the egress policy allows all addresses, because a proxy would evade the policy.
+        """
         if self._reach.anywhere:
             return await Dialer(f"https://{target.authority}", "", target.host, clock=self._clock).connect(context)
         return await self._reach.open(target.host, target.port, context, target.host)

@@ -1,4 +1,4 @@
-"""Why a webhook could not be asked, in the words of Go's HTTP client and of client-go, which is what clients of Kubernetes see."""
+"""Errors of webhook calls, and their messages in the words of Go's HTTP client and client-go, which clients of Kubernetes see."""
 
 from __future__ import annotations
 
@@ -21,15 +21,19 @@ _PLAIN_HTTP = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "
 
 
 class CallFailed(KubeloopError):
-    """No usable answer; the text says why."""
+    """A webhook sent no usable response; the message gives the reason."""
 
 
 class NotCallable(CallFailed):
-    """The call could not even be begun: what the configuration says of the webhook makes no client."""
+    """The webhook cannot be called at all, because its client configuration is invalid."""
 
 
 def why_no_answer(error: BaseException, host: str, port: int) -> str:
-    """What a socket, TLS or HTTP fault is called. Names that a foreign certificate is valid for are not told: OpenSSL keeps them."""
+    """Return the message for a socket, TLS or HTTP error.
+
+    For a certificate of another host, upstream's message lists the names in the certificate. This message does not, because OpenSSL does
+    not report them.
+    """
     from kubeloop.http1.errors import (
         ConnectionEnded,
         ProtocolError,  # the caller has loaded it; a server without webhooks starts without it
@@ -90,7 +94,7 @@ _UNACCEPTABLE: Final = "the server was unable to respond with a content type tha
 
 
 def why_refused(status: int, headers: Headers, body: bytes) -> str:
-    """What an answer that is no success says: the message of its Status, else words for its code.
+    """Return the message for an unsuccessful response: that of the Status in its body, else a text for its status code.
 
     Source: k8s.io/apimachinery pkg/api/errors NewGenericServerResponse, k8s.io/client-go rest/request.go transformResponse.
     """

@@ -1,6 +1,6 @@
-"""Reads what a webhook answered: JSON of the review's kind, its fields of the types that the API has.
+"""Parsing of a webhook's response: a JSON object of the review's kind, whose fields have the types of the API.
 
-Source: admission/v1 and apiextensions/v1 review types; recorded complaints of kube-apiserver 1.36, which are those of Go's JSON decoder.
+Source: admission/v1 and apiextensions/v1 review types; recorded errors of kube-apiserver 1.36, which come from Go's JSON decoder.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read_review(body: bytes, group: str, version: str, kind: str, fields: Mappin
         The ``response`` of the review, None if it has none; and the kind that the body states, as ``group/version, Kind=kind``.
 
     Raises:
-        CallFailed: The body is no JSON object, another kind or version, or a field of another type.
+        CallFailed: The body is not a JSON object, has another kind or version, or has a field of another type.
     """
     try:
         tree = json.loads(body)

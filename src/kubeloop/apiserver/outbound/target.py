@@ -1,4 +1,4 @@
-"""Where a webhook is: what a ``clientConfig`` says, read into an address, a name and whom to trust.
+"""The target of a webhook call: the address, server name and trusted authorities that a ``clientConfig`` describes.
 
 Source: admissionregistration.k8s.io/v1 WebhookClientConfig; k8s.io/apiserver pkg/util/webhook/client.go.
 """
@@ -37,7 +37,11 @@ class ServiceName:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``authority`` is what URLs and the Host header show; ``host`` what the certificate must be valid for. ``ca`` empty: the system's."""
+    """The server of a webhook.
+
+    ``authority`` is host and port as in URLs and the Host header. ``host`` is the name that the certificate must be valid for.
+    ``ca`` is the PEM bundle of trusted authorities; if it is empty, the authorities of the system are trusted.
+    """
 
     authority: str
     host: str
@@ -52,10 +56,12 @@ class Target:
 
 
 def trust(bundle: bytes) -> ssl.SSLContext:
-    """A context that trusts the authorities of a PEM bundle, or the system's if it is empty. Loads certificates: keep it.
+    """Return a TLS context that trusts the authorities of a PEM bundle, or those of the system if the bundle is empty.
+
+    Loading certificates is slow, so callers cache the context.
 
     Raises:
-        NotCallable: the bundle holds no certificate.
+        NotCallable: The bundle holds no certificate.
     """
     context = client_tls()
     if not bundle:
@@ -69,10 +75,10 @@ def trust(bundle: bytes) -> ssl.SSLContext:
 
 
 def target_of(config: JSONObject) -> Target:
-    """Read a ``clientConfig``, which has been validated when it was written.
+    """Return the target of a ``clientConfig``. The configuration was validated when it was written.
 
     Raises:
-        NotCallable: it names neither a URL nor a service.
+        NotCallable: The configuration names neither a URL nor a service.
     """
     ca = base64.b64decode(config.get("caBundle") or "").strip()
     service = config.get("service")
@@ -88,7 +94,7 @@ def target_of(config: JSONObject) -> Target:
 
 
 def _clean(path: str) -> str:
-    """As Go's path.Join leaves a path."""
+    """Return the path as Go's path.Join normalizes it."""
     return posixpath.normpath("/" + path.lstrip("/"))
 
 
@@ -105,17 +111,17 @@ _OWNER: Final = "kubernetes.io/service-name"
 
 
 class ServiceResolver:
-    """Resolves services by their stored EndpointSlices, else Endpoints. An ExternalName is dialled as it is written."""
+    """Resolves services by their stored EndpointSlices, or else by their Endpoints. An ExternalName is dialled as it is written."""
 
     def __init__(self, registry: Registry, objects: Objects) -> None:
         self._registry = registry
         self._objects = objects
 
     async def resolve(self, wanted: ServiceName) -> tuple[str, int]:
-        """Host and port.
+        """Return the host and port of one ready endpoint, chosen at random.
 
         Raises:
-            CallFailed: no such service, port or ready endpoint.
+            CallFailed: The service does not exist, or it has no such port or no ready endpoint.
         """
         service = await self._get(_SERVICES, wanted.namespace, wanted.name)
         if service is None:

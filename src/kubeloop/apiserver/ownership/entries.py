@@ -23,7 +23,7 @@ UPDATE = "Update"
 
 
 class InvalidEntries(Exception):
-    """Entries that cannot be decoded; ``str()`` is Kubernetes' message."""
+    """Entries of managedFields cannot be decoded. The message is that of Kubernetes."""
 
 
 class FieldManager(NamedTuple):
@@ -146,7 +146,7 @@ def _order(entry: JSONObject) -> tuple[str, int, str, str, str]:
 
 @lru_cache(maxsize=1024)
 def seconds(time: str | None) -> int:
-    """Return seconds since the epoch; 0 for None."""
+    """Return a time in seconds since the epoch, or 0 for None."""
     return int(parse_time(time).timestamp()) if time else 0
 
 

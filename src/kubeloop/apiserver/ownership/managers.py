@@ -29,7 +29,7 @@ SERVER = "kube-apiserver"
 
 
 def manager_of(field_manager: str, user_agent: str) -> str:
-    """Return ``field_manager`` (which is valid), or else the part of the User-Agent before the first slash.
+    """Return the field manager of a request: ``field_manager``, which is valid, or else the part of the User-Agent before the first slash.
 
     Of the User-Agent only printable characters are used, up to the maximum length. The result is never empty.
     """
@@ -57,7 +57,7 @@ def _prefix(user_agent: str) -> str:
 
 
 def restore_times(old: JSONObject, new: JSONObject, is_same: Callable[[], bool]) -> bool:
-    """Copy the times of ``old`` to ``new`` if nothing else differs. Return whether it did; otherwise ``new`` is unchanged.
+    """Copy the times of ``old`` to ``new`` if nothing else differs. Return whether they were copied; if not, ``new`` is unchanged.
 
     ``is_same`` compares the objects after the copy. It is called only if the managedFields differ in nothing but times.
     """
@@ -124,7 +124,7 @@ ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def allowed_conflicts(live: JSONObject, scope: Scope) -> FieldSet:
-    """Return the fields whose values in the annotation and the live object are equal: for them a conflict is ignored."""
+    """Return the fields whose values in the annotation and the live object are equal. Conflicts about these fields are ignored."""
     text = _annotations(live).get(ANNOTATION)
     if not text:
         return FieldSet()

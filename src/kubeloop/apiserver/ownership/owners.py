@@ -102,14 +102,14 @@ _NOBODYS: Final = FieldSet.of(
 
 
 class Owners:
-    """Field management for all resources. It stores nothing about requests.
+    """Field management for all resources. It has no state of requests.
 
     Guarantees
         ``managedFields`` records the manager that last set or applied each field. A manager that changes nothing owns nothing new.
         A field that an applied configuration no longer contains is removed, unless another manager owns it.
 
     Not guaranteed
-        A record of writes that do not fit the schema: their managers are dropped, as upstream does.
+        Writes that do not fit the schema are not recorded: as upstream, their managers are dropped.
     """
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
@@ -261,13 +261,13 @@ class Owners:
 
 
 def _check_kind(scope: Scope, new: JSONObject) -> None:
-    """Raises TypeMismatch for an object of another apiVersion or kind, which a custom object may have."""
+    """Check the apiVersion and kind of an object. Raises TypeMismatch if they differ, which is possible for custom objects."""
     if new.get("kind") != scope.gvk.kind or new.get("apiVersion") != scope.api_version:
         raise TypeMismatch(f"failed to convert new object to proper version: {new.get('apiVersion')}, Kind={new.get('kind')}")
 
 
 def _started(live: JSONObject, values: Any, *, trust_request: bool) -> ManagedFields:
-    """Return the owners before the write: those in the request if it may set them and they are valid, else the stored ones."""
+    """Return the owners before the write: those in the request if it may set them and they are valid, or else the stored ones."""
     if trust_request:
         if is_reset(values):
             return ManagedFields()
@@ -283,7 +283,7 @@ def _started(live: JSONObject, values: Any, *, trust_request: bool) -> ManagedFi
 
 
 def _check_fits(scope: Scope, obj: JSONObject) -> None:
-    """Raises TypeMismatch for a custom object that does not fit its type. Built-in objects were checked when they were decoded."""
+    """Check that a custom object matches its type. Raises TypeMismatch if not. Built-in objects were checked when they were decoded."""
     if scope.checked:
         check(_bare(obj), scope.versions.type_of(scope.api_version), allow_duplicates=True)
 
@@ -308,14 +308,14 @@ def _said(config: JSONObject) -> tuple[str, str, str]:
 
 
 def _check_versions(managed: ManagedFields) -> None:
-    """Raises TypeMismatch if an owner's apiVersion is malformed. An unknown version only loses its fields."""
+    """Check the apiVersions in managedFields. Raises TypeMismatch if one is malformed. An unknown version only loses its fields."""
     for owned in managed.fields.values():
         if owned.api_version.count("/") > 1:
             raise TypeMismatch(f"unexpected GroupVersion string: {owned.api_version}")
 
 
 def _bare(obj: JSONObject) -> JSONObject:
-    """Return the object without managedFields, which are not managed themselves."""
+    """Return the object without managedFields, because that field has no owners."""
     metadata = obj.get("metadata")
     if not metadata or "managedFields" not in metadata:
         return obj

@@ -1,4 +1,4 @@
-"""Types of the fields that a write through one path can own, in each version, and the fields that it cannot change."""
+"""Scopes: the types of the fields that a write through one path can own, in each version, and the fields that it cannot change."""
 
 from __future__ import annotations
 
@@ -91,12 +91,11 @@ TOKEN_REQUEST = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One path of one version of a resource.
+    """The scope of writes through one path of one version of a resource.
 
-    ``filters`` (by API version) keep only the fields that the path can change. ``empty`` is the object before its creation (never change
-    it): the fields that Go writes for an empty struct, which no creator owns. ``checked``: a stored object may not fit its type, because
-    the
-    definition of a custom resource may have changed.
+    ``filters`` (by API version) remove the fields that the path cannot change. ``empty`` is the object before its creation, which must not
+    be changed: it has the fields that Go writes for an empty struct, which no creator owns. ``checked`` says that stored objects must be
+    checked, because the definition of a custom resource may have changed.
     """
 
     gvk: GroupVersionKind
@@ -165,7 +164,7 @@ class _CustomVersions:
         return result
 
     def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
-        """Raises TypeMismatch if ``obj`` has fields that the version lacks: upstream fails rather than prune them."""
+        """Convert an object to a version. Raises TypeMismatch if ``obj`` has fields that the version lacks: as upstream, none is pruned."""
         self._schema(api_version)
         if str(obj.get("apiVersion") or "") in ("", api_version):
             return obj

@@ -1,4 +1,4 @@
-"""Caches the policies that have bindings, compiled, and reads them again after a change of a policy or binding.
+"""A cache of the compiled policies that have bindings. It reads them again after a change of a policy or binding.
 
 Source: k8s.io/apiserver pkg/admission/plugin/policy/generic/policy_source.go; {validating,mutating}/plugin.go (compilePolicy).
 """
@@ -75,7 +75,7 @@ def parse_binding(obj: JSONObject) -> PolicyBinding:
 
 @dataclass(frozen=True, slots=True)
 class CompiledPolicy(Generic[E]):
-    """The parts that validating and mutating policies share. ``own`` holds the expressions of one kind of policy."""
+    """The parts that validating and mutating policies share. ``own`` holds the parts that only one of the two kinds has."""
 
     name: str
     constraints: Constraints
@@ -113,7 +113,7 @@ class BoundPolicy(Generic[E]):
 class PolicyCache(Generic[E]):
     """The policies of one kind that have a binding.
 
-    ``resources`` are the resource of policies and the resource of bindings; ``own`` is as in ``compile_policy``.
+    ``resources`` are the resource of policies and the resource of bindings. For ``own`` see ``compile_policy``.
 
     Guarantees
         ``bound`` includes every change that the watch cache has published: a policy applies as soon as its write has returned.
@@ -215,7 +215,7 @@ def is_exempt(attributes: Attributes) -> bool:
 
 
 async def match_constraints(matcher: Matcher, constraints: Constraints, attributes: Attributes) -> Match | None:
-    """Return the version in which to evaluate the request; None if the constraints do not match.
+    """Return the version in which to evaluate the request, or None if the constraints do not match.
 
     Raises:
         NotFound: A rule matches, and the namespace whose labels would decide does not exist.

@@ -95,7 +95,7 @@ class _ReinvocationContext:
         self.output: JSONObject | None = None
 
     def changed(self) -> None:
-        """Mark all evaluations so far for another run, because the object has changed."""
+        """Mark all previous evaluations for another run, because the object has changed."""
         self.due |= self.called
         self.called = set()
 
@@ -111,7 +111,7 @@ class MutatingPolicies:
     Guarantees
         A policy sees the changes of the policies before it. A policy with reinvocationPolicy IfNeeded is evaluated once more if the object
         changed after it or by it.
-        Either all changes are made or, if a failure counts by its failurePolicy, the write is rejected.
+        Either all changes are made, or the write is rejected because a failure occurred whose failurePolicy is Fail.
     """
 
     def __init__(self, definitions: PolicyCache[Mutations], registry: Registry, objects: Objects, authorizer: Authorizer) -> None:
@@ -211,7 +211,7 @@ class MutatingPolicies:
         memory.output = copy.deepcopy(attributes.obj)
 
     def _mutate(self, invocation: _Invocation, activation: Activation, problems: list[_Fault]) -> bool:
-        """Apply the mutations of one evaluation. Return whether any of them could be evaluated, even without a change."""
+        """Apply the mutations of one evaluation. Return whether at least one could be evaluated, whether or not it changed the object."""
         policy, match, made = invocation.policy, invocation.match, False
         for mutation in policy.own.each:
             obj = activation.object_of(match)

@@ -21,14 +21,14 @@ _SCALARS: Final = (type(None), bool, int, float, str)
 
 
 class NotMutable(KubeloopError):
-    """A mutation that cannot be applied; the text is Kubernetes' own."""
+    """The mutation cannot be applied. The message is that of Kubernetes."""
 
 
 def check_object_types(value: ConstructedObject) -> None:
     """Check that each object has the type of its place: ``Object.spec{}`` in the field ``spec`` of an ``Object{}``.
 
     Raises:
-        NotMutable: Some objects have another type; the text names each.
+        NotMutable: Some objects have another type; the message names each.
     """
     problems = list(_misnamed(value, value.name))
     if problems:

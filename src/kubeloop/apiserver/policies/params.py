@@ -23,7 +23,7 @@ from kubeloop.types import JSONObject
 
 
 class InvalidConfiguration(KubeloopError):
-    """A policy or binding that cannot be evaluated because it is misconfigured; the text is Kubernetes' own."""
+    """A policy or binding is misconfigured and cannot be evaluated. The message is that of Kubernetes."""
 
 
 def error_message(error: KubeloopError) -> str:
@@ -96,8 +96,8 @@ class Params:
         """Return the parameters with which to evaluate a policy, once each; a single None evaluates it without parameters.
 
         Args:
-            kind: The kind of parameters; None for a policy without.
-            ref: The reference of the binding; None for a binding without.
+            kind: The kind of the parameters. None: the policy has no parameters.
+            ref: The reference of the binding. None: the binding has no reference.
             namespace: Namespace of the request.
 
         Raises:
@@ -145,8 +145,9 @@ _BINDINGS: Final = {
 
 
 class ParamAuthorization:
-    """Checks that the writer of a policy or binding may read its parameters. It runs first after validation, of which it is a part
-    upstream.
+    """Checks that the user who writes a policy or binding may read its parameters.
+
+    It runs directly after validation, because upstream does this as a part of validation.
     """
 
     resources = frozenset({*_POLICIES, *_BINDINGS})
@@ -215,7 +216,7 @@ class ParamAuthorization:
         return None if stored is None else stored.obj
 
     def _where(self, kind: ParamKind) -> tuple[str, str, str]:
-        """Return group, version and resource of a kind; ``*`` as resource if the server does not serve the kind."""
+        """Return group, version and resource of a kind. The resource is ``*`` if the server does not serve the kind."""
         served = self._registry.kind(kind.gvk)
         return kind.gvk.group, kind.gvk.version, "*" if served is None else served.gvr.resource
 

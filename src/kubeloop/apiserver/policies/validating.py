@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicy: evaluates CEL expressions; a request that fails one is rejected, warned about, or noted in the audit log.
+"""ValidatingAdmissionPolicy: evaluates CEL expressions. A failed one rejects the request, or adds a warning or an audit annotation.
 
 Source: k8s.io/apiserver pkg/admission/plugin/policy/validating (dispatcher.go, validator.go).
 """
@@ -61,7 +61,7 @@ class Annotations:
             values.append(value)
 
     def publish(self, into: dict[str, str]) -> None:
-        """Write the annotations into ``into``; existing keys stay."""
+        """Add the annotations to ``into``. Existing keys stay unchanged."""
         for key, values in self._values.items():
             if values:
                 into.setdefault(f"{self._policy}/{key}", ", ".join(values))
@@ -137,7 +137,7 @@ def compile_validations(spec: JSONObject, compiler: ExpressionCompiler) -> Valid
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """A failed validation. ``index`` is None if the policy failed otherwise."""
+    """A failed validation. ``index`` is its position in the policy, or None if the policy failed for another reason."""
 
     message: str
     reason: str = "Invalid"
@@ -252,7 +252,7 @@ class ValidatingPolicies:
 
 
 def _acted(policy: CompiledPolicy[ValidatingExpressions], binding: PolicyBinding, denial: Denial, attributes: Attributes) -> list[Denial]:
-    """Apply the actions of a binding to a denial. Return the denial if it rejects the request, else nothing."""
+    """Apply the actions of a binding to a denial. Return the denial if it rejects the request, or an empty result if it does not."""
     refused = []
     for action in binding.actions:
         match action:
@@ -276,7 +276,7 @@ def _evaluated(
         policy: The compiled policy.
         match: The version of the request to evaluate.
         activation: The CEL variables of the request.
-        params: The parameter; None without.
+        params: The parameter object. None: the policy has no parameters.
         annotations: Receives the audit annotations.
 
     Returns:
@@ -307,7 +307,7 @@ def _evaluated(
 def _messages(
     policy: CompiledPolicy[ValidatingExpressions], values: dict[str, Any], budget: int
 ) -> tuple[list[ExpressionResult | None], str]:
-    """Evaluate the messageExpressions. Return their results, and the reason why there are none."""
+    """Evaluate the messageExpressions. Return the results, and the reason why results are missing."""
     try:
         return evaluate(policy.own.messages, values, budget, policy.variables)[0], ""
     except CostBudgetExceeded as error:

@@ -247,7 +247,7 @@ def plain(value: Any) -> Any:
 
 
 def _beyond_int64(value: int) -> float:
-    """Return an integer that int64 cannot represent as float, as Go decodes it."""
+    """Return an integer beyond int64 as a float, as Go decodes it."""
     try:
         return float(value)
     except OverflowError:
@@ -255,10 +255,10 @@ def _beyond_int64(value: int) -> float:
 
 
 def kind_of(tree: JSONObject, desired: GroupVersionKind) -> GroupVersionKind:
-    """Return the kind that a tree names; missing parts are those of ``desired``.
+    """Return the kind that a tree names. Missing parts are taken from ``desired``.
 
     Raises:
-        DecodeError: apiVersion or kind is malformed. The text is that of Go.
+        DecodeError: ApiVersion or kind is malformed. The message is that of Go.
     """
     try:
         return _met(tree, desired)
@@ -315,7 +315,7 @@ def read_yaml(data: bytes) -> Any:
 
 
 def read_protobuf(data: bytes, desired: GroupVersionKind) -> JSONObject:
-    """Decode options in Kubernetes protobuf, of any group version. A missing kind is ``desired``.
+    """Decode options in Kubernetes protobuf, of any group version. If the kind is missing, it is ``desired``.
 
     Raises:
         DecodeError: The message is malformed or has another kind.
@@ -359,7 +359,7 @@ def kind_missing(view: str) -> str:
 
 
 def _foreign(actual: GroupVersionKind, desired: GroupVersionKind, resource: ServedResource) -> str:
-    """Return why a body of another kind is rejected; "" if it is the expected kind in any existing version."""
+    """Return why a body of another kind is rejected, or "" if it is the expected kind in any existing version."""
     if resource.custom and desired == resource.gvk:
         return ""  # any kind and version is decoded; validation follows
     if actual == desired:

@@ -29,7 +29,7 @@ def drop_repeated(metadata: JSONObject, warnings: list[str], *, after_admission:
     Args:
         metadata: Metadata of the object.
         warnings: The Warning is appended.
-        after_admission: The duplicate may come from an admission plug-in or webhook, which the text says.
+        after_admission: Whether the duplicate may come from an admission plug-in or webhook; the warning then mentions that.
     """
     references = metadata.get("ownerReferences")
     if not references or len(references) == 1:
@@ -88,7 +88,7 @@ def set_namespace(metadata: JSONObject, namespace: str) -> None:
 
 
 def check_name(metadata: JSONObject, name: str) -> None:
-    """Raises BadRequest if the object has no name, or another name than the path."""
+    """Check that the object has the name in the path. Raises BadRequest if it has none or another one."""
     requested = metadata.get("name") or ""
     if not requested:
         raise api_errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")

@@ -62,7 +62,7 @@ class StoredObject:
 
 
 class PreconditionFailed(Exception):
-    """A concurrent write was first. ``current`` is the stored object, None if it was deleted."""
+    """A concurrent write came first. ``current`` is the stored object, or None if it was deleted."""
 
     def __init__(self, current: KeyValue | None) -> None:
         super().__init__("the key has changed")
@@ -86,7 +86,7 @@ class Objects:
         self._checked: dict[str, object] = {}
 
     def on_write(self, resource_prefix: str, reached: Callable[[int], Awaitable[None]]) -> None:
-        """Let each write below ``resource_prefix`` end only when ``reached`` has returned for its revision."""
+        """Delay the end of each write below ``resource_prefix`` until ``reached`` has returned for its revision."""
         self._followers[resource_prefix] = reached
 
     @staticmethod
@@ -116,7 +116,7 @@ class Objects:
         return [self.tree(resource, kv) for kv in await self.to_requested_version(resource, result.items)]
 
     async def to_requested_version(self, resource: ServedResource, result: list[KeyValue]) -> list[KeyValue]:
-        """Return stored values ready for ``tree`` and ``wire``. A webhook converts them if necessary.
+        """Return stored values in the requested version, for use with ``tree`` and ``wire``. A webhook converts them if necessary.
 
         Raises:
             ApiError: The webhook failed.
@@ -223,7 +223,7 @@ class Objects:
         return written.revision
 
     async def convert(self, resource: ServedResource, obj: JSONObject, to: GroupVersionKind) -> JSONObject:
-        """Return ``obj`` in another version; the same tree if it already has this version. ``obj`` does not change.
+        """Return ``obj`` in another version, or ``obj`` itself if it already has this version. ``obj`` is not changed.
 
         Raises:
             ApiError: A conversion webhook failed.
@@ -335,7 +335,7 @@ class Objects:
 
 
 def _default_as_read(resource: ServedResource, obj: JSONObject) -> None:
-    """Set the defaults of a read from storage; for a custom object also those of the status, which its creation removed."""
+    """Set the defaults of an object that was read from storage. A custom object also gets defaults in the status."""
     if resource.custom:
         resource.strategy.default(obj)
 

@@ -55,7 +55,7 @@ class WriteParameters:
 
 @dataclass(frozen=True, slots=True)
 class DeleteParameters:
-    """Options of a deletion. ``grace_period`` is in seconds; None: the default of the kind."""
+    """Options of a deletion. ``grace_period`` is in seconds; if it is None, the default of the kind applies."""
 
     grace_period: int | None = None
     uid: str | None = None
@@ -105,7 +105,10 @@ def list_options(request: Request, *, watch: bool) -> ListParameters:
 
 
 def _check_grammar(options: ListParameters) -> None:
-    """Raises BadRequest for malformed selectors. They are reported before options that exclude each other, unknown fields after."""
+    """Check the syntax of the selectors. Raises BadRequest for malformed ones.
+
+    Malformed selectors are reported before options that exclude each other, and those before unknown fields.
+    """
     try:
         if options.label_selector:
             parse_label_selector(options.label_selector)
@@ -180,25 +183,28 @@ def delete_options(request: Request, body: bytes) -> DeleteParameters:
 
 
 def check_delete_options(options: DeleteParameters, dry_run: list[str]) -> None:
-    """Raises Invalid. ``dry_run`` has the requested values, of which only ``All`` is valid."""
+    """Check the options of a deletion. Raises Invalid if one is invalid.
+
+    ``dry_run`` holds the values of the parameter ``dryRun``, of which only ``All`` is valid.
+    """
     errors = _propagation_errors(options) + _dry_run_errors(dry_run)
     if errors:
         raise api_errors.invalid_options("DeleteOptions", errors)
 
 
 def resource_version_number(text: str) -> int | None:
-    """Return a resourceVersion as number (an unsigned 64-bit decimal integer), None if it is none."""
+    """Return a resourceVersion as a number, or None if it is not an unsigned 64-bit decimal integer."""
     return decimal(text, signed=False)
 
 
 def parse_uint_fault(text: str) -> str:
-    """Return Go's error text for a text that is no unsigned integer."""
+    """Return Go's error text for a text that is not an unsigned integer."""
     reason = "value out of range" if is_digits(text) else "invalid syntax"
     return f"strconv.ParseUint: parsing {json.dumps(text)}: {reason}"
 
 
 def invalid_version(text: str) -> str:
-    """Return the error text of reads and watches for a resourceVersion that is no number."""
+    """Return the error text of reads and watches for a resourceVersion that is not a number."""
     return f"resourceVersion: Invalid value: {json.dumps(text, ensure_ascii=False)}: {parse_uint_fault(text)}"
 
 

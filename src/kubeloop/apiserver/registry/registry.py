@@ -13,7 +13,7 @@ from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersion, GroupVer
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of the registry. ``before`` None: added; ``after`` None: removed; both: replaced."""
+    """A change of the registry. If ``before`` is None, ``after`` was added; if ``after`` is None, ``before`` was removed; else replaced."""
 
     before: ServedResource | None
     after: ServedResource | None
@@ -96,11 +96,11 @@ class Registry:
         return list(self._versions)
 
     def versions(self, group: str) -> list[str]:
-        """Versions of a group in the order in which they were added; empty for an unknown group."""
+        """Return the versions of a group in the order in which they were added, or an empty list for an unknown group."""
         return list(self._versions.get(group, ()))
 
     def resources(self, group_version: GroupVersion | None = None) -> list[ServedResource]:
-        """All served resources, or those of one group version, in order."""
+        """Return all served resources, or those of one group version, in order."""
         return [one for gvr, one in self._resources.items() if one.served and (group_version is None or gvr.group_version == group_version)]
 
     def siblings(self, resource: GroupResource) -> list[ServedResource]:

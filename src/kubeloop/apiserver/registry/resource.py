@@ -35,7 +35,7 @@ class ScalePaths:
 
 
 class ConversionNeeded(KubeloopError):
-    """``obj`` is not converted to the API version ``to`` yet: call ``Objects.convert``, then repeat the operation."""
+    """Raised if ``obj`` is not converted to the API version ``to`` yet. The caller awaits ``Objects.convert`` and repeats the operation."""
 
     def __init__(self, obj: JSONObject, to: str) -> None:
         super().__init__(f"a {obj.get('kind', '')} of {obj.get('apiVersion', '')} must be converted to {to} first")
@@ -66,8 +66,8 @@ class Converter(Protocol):
 class ServedResource:
     """A resource in one version.
 
-    ``storage`` is the stored kind (None: the kind of this version). ``convert(obj, version)`` returns the object in another version
-    (``group/version`` if ``storage_resource`` is set) without changing ``obj``; ``converter`` is set instead for conversion by a webhook.
+    ``storage`` is the kind in storage; None means the kind of this version. ``convert(obj, version)`` returns the object in another version
+    (``group/version`` if ``storage_resource`` is set) without changing ``obj``. If a webhook converts, ``converter`` is set instead.
     """
 
     gvr: GroupVersionResource
@@ -114,7 +114,7 @@ class ServedResource:
 
     @property
     def stored_kind(self) -> GroupKind:
-        """Kind as which objects are validated."""
+        """The kind under which objects are validated."""
         return GroupKind(self.stored_group, self.kind)
 
     def upstream_key(self, namespace: str, name: str, *, dry_run: bool = False) -> str:

@@ -23,7 +23,7 @@ Put = Callable[[str, str, JSONObject | None], None]
 
 
 async def follow_objects(prefix: str, put: Put, objects: Objects, cache: WatchCache, *, wait: bool) -> None:
-    """Call ``put`` for every object below a prefix, now and on each change. The cache has been started.
+    """Call ``put`` for every stored object below a prefix, and again after each change. The watch cache must have been started.
 
     Args:
         prefix: The storage prefix of a resource.
@@ -53,7 +53,7 @@ async def follow_objects(prefix: str, put: Put, objects: Objects, cache: WatchCa
 
 
 def place(prefix: str, key: str) -> tuple[str, str]:
-    """Return namespace (empty: none) and name in a key below ``prefix``."""
+    """Return namespace and name in a key below ``prefix``. The namespace is empty for cluster-scoped objects."""
     namespace, _, name = key[len(prefix) :].rpartition("/")
     return namespace, name
 
@@ -74,7 +74,7 @@ class ResourceController:
     Guarantees:
         A ``sync`` that raises does not stop the syncs of other objects. The failure is logged and counted, and shown by the health of the
         task until ``sync`` succeeds for that object; it is repeated with back-off, with the newest state.
-        When the watch breaks, all objects are listed again, and objects that vanished meanwhile are synced as gone.
+        When the watch breaks, all objects are listed again, and objects that were deleted during the gap are synced as deleted.
     """
 
     def __init__(self, name: str, prefix: str, storage: Storage, changes: WatchCache, sync: Sync) -> None:
@@ -100,7 +100,7 @@ class ResourceController:
         self._tasks: Supervisor | None = None
 
     async def start(self, tasks: Supervisor) -> None:
-        """Sync what storage holds, then follow changes in a task until ``stop``.
+        """Sync the stored objects, then follow changes in a task until ``stop``.
 
         Raises:
             StorageFailed: The objects cannot be listed.
@@ -123,7 +123,7 @@ class ResourceController:
         self._close_subscription()
 
     def enqueue(self, key: str) -> None:
-        """Sync an object again, with its newest state, after the changes that wait."""
+        """Sync an object again with its newest state, after the waiting changes."""
         self._due[key] = None
         if self._subscription is not None:
             self._subscription.wake()

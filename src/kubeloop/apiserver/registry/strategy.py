@@ -149,7 +149,7 @@ class Strategy:
         return []
 
     def deletion_fault(self, name: str) -> str:
-        """Return why the object with this name cannot be deleted; "" if it can."""
+        """Return why the object with this name cannot be deleted, or "" if it can."""
         return ""
 
     def begin_deletion(self, obj: JSONObject) -> None:

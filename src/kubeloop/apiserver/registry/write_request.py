@@ -19,18 +19,18 @@ class View(Protocol):
     kind: GroupVersionKind
 
     def show(self, obj: JSONObject) -> JSONObject:
-        """Return a fresh tree of ``kind``."""
+        """Return the view of an object as a new tree of ``kind``."""
 
     def keep(self, obj: JSONObject, view: JSONObject) -> None:
-        """Change ``obj`` as ``view`` was changed."""
+        """Apply the changes in ``view`` to ``obj``."""
 
 
 @dataclass(slots=True)
 class WriteRequest:
     """One write of one object.
 
-    A handler creates it from the scope of its request (``RequestScope.write``), the server itself where it writes its own objects. Lists
-    and dictionaries are shared with that scope: warnings and audit annotations of a write are those of its request.
+    A handler creates it from the scope of its request (``RequestScope.write``); the server creates it directly for its own writes. Lists
+    and dictionaries are shared with that scope, so that warnings and audit annotations of the write become those of the request.
 
     Example:
         >>> request = WriteRequest(namespaces, "", "shop", SYSTEM, manager=SERVER)

@@ -129,12 +129,13 @@ class ApiServer:
     """A Kubernetes API server in this event loop, over TLS on 127.0.0.1, with a certificate authority.
 
     Guarantees
-        When ``start`` returns, requests are answered and system namespaces exist. ``stop`` ends watches and finishes answers under way.
+        When ``start`` returns, the server serves requests and the system namespaces exist. ``stop`` ends watches, and completes the
+        responses to running requests.
 
     Not guaranteed
-        Anything across restarts, unless ``storage`` outlives them.
+        Objects survive a restart only if ``storage`` is durable.
 
-        A ``start`` that fails has closed everything, storage too. ``stop`` closes everything, whatever fails meanwhile.
+        If ``start`` fails, it closes everything, including storage. ``stop`` closes everything even if a part fails to close.
 
     Raises
         ConfigError: from ``start``, when the port is taken.
@@ -233,10 +234,10 @@ class ApiServer:
         )
 
     async def start(self) -> None:
-        """Open storage's changes, write the objects of a new cluster, and answer requests.
+        """Open the change stream of storage, write the objects of a new cluster, and start to serve requests.
 
         Raises:
-            ConfigError: An option cannot be served; the text says which. Or the server was started before: a server lives once.
+            ConfigError: An option is not supported, and the message names it; or this instance was started before, which is possible once.
             StorageFailed: Storage cannot be read or written.
         """
         if self._started or self._stopped:
@@ -278,10 +279,10 @@ class ApiServer:
             _LOG.info("serving at %s", self.url)
 
     async def stop(self) -> None:
-        """End streams, finish answers, stop background tasks, close storage. A second call does nothing.
+        """End streams, finish responses, stop background tasks, close storage. A second call does nothing.
 
         Raises:
-            Exception: What a part failed with while it was closed; an ``ExceptionGroup`` when several did. All parts are closed.
+            Exception: A part failed to close; an ``ExceptionGroup`` if several did. All parts are closed nevertheless.
             asyncio.CancelledError: The caller was cancelled. All parts are closed.
         """
         self._stopping = True
@@ -317,27 +318,27 @@ class ApiServer:
         self._policies.stop()
 
     def add_readiness(self, name: str, check: Callable[[], bool]) -> None:
-        """Let ``/readyz`` fail, under this name, while ``check`` returns False."""
+        """Add a check to ``/readyz``, which fails under this name while ``check`` returns False."""
         self._health.add(name, check, "readyz")
 
     def break_off(self) -> None:
-        """Close every connection at once, as when the process dies, and accept no more. Call ``stop`` afterwards."""
+        """Close every connection at once, as if the process had died, and accept no new ones. Call ``stop`` afterwards."""
         if self._listener is not None:
             self._listener.abort()
 
     @property
     def url(self) -> str:
-        """URL of the server; without a listener, the URL that it would have."""
+        """The URL of the server, even if it has no listener."""
         return self._listener.url if self._listener is not None else f"https://{host_and_port(self.options.host, self._port)}"
 
     @property
     def server_name(self) -> str:
-        """TLS server name (SNI) for clients that trust ``authority``; empty: the address."""
+        """The TLS server name (SNI) for clients that trust ``authority``. If it is empty, the address is the name."""
         return LOOPBACK_NAME if self.options.authentication.tls_certificate is not None else ""
 
     @property
     def authority(self) -> bytes:
-        """The certificate that clients must trust, PEM."""
+        """The certificate of the server's authority in PEM, which clients must trust."""
         return self._authority.certificate
 
     @property
@@ -350,7 +351,7 @@ class ApiServer:
         return self._authority.issue("kubeloop-admin", (MASTERS,), client=True)
 
     def client_certificate(self, user: str, groups: tuple[str, ...] = (), *, days: int = 365) -> IssuedCertificate:
-        """Issue a client certificate for any user; with 0 days it is expired."""
+        """Issue a client certificate for any user. A certificate for 0 days is already expired."""
         return self._authority.issue(user, groups, client=True, days=days)
 
     @cached_property

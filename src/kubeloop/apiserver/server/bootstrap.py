@@ -105,12 +105,12 @@ def is_left_alone(existing: JSONObject) -> bool:
 
 
 def binds_other(existing: JSONObject, default: JSONObject) -> bool:
-    """Return whether a binding has another role than the default: it must be replaced, because ``roleRef`` is immutable."""
+    """Return whether a binding refers to another role than the default. It must then be replaced, because ``roleRef`` is immutable."""
     return bool(existing.get("roleRef") != default.get("roleRef"))
 
 
 def reconcile_role(existing: JSONObject, default: JSONObject) -> JSONObject:
-    """Return a copy of ``existing`` with the parts of ``default`` that it lacks; an equal object if it lacks none."""
+    """Return a copy of ``existing`` in which the parts of ``default`` that it lacks are added."""
     result = copy.deepcopy(existing)
     for name in ("annotations", "labels"):
         merged = {**(default["metadata"].get(name) or {}), **(result["metadata"].get(name) or {})}
@@ -169,7 +169,7 @@ async def create_component_objects(registry: Registry, objects: Objects, owners:
 
 
 def _owned(owners: Owners, resource: ServedResource, obj: JSONObject) -> JSONObject:
-    """Return ``obj`` with the managedFields that it has upstream."""
+    """Return ``obj`` with the same managedFields as upstream."""
     scope = owners.scope(resource, "")
     applier = _STATUS_MANAGERS.get(resource.gvr.resource)
     status = obj.pop("status", None) if applier else None
@@ -258,7 +258,7 @@ async def bootstrap(registry: Registry, writer: Writer, ranges: ServiceRanges, h
 
 
 async def create_token_tracking(registry: Registry, writer: Writer) -> None:
-    """Create the ConfigMap with the date since which the use of tokens of Secrets is recorded. An earlier date stays."""
+    """Create the ConfigMap with the date since which the use of legacy tokens is recorded. An existing date stays."""
     since = {"metadata": {"name": _LEGACY_TOKENS}, "data": {"since": writer.clock.wall().strftime("%Y-%m-%d")}}
     await _create(registry, writer, _CONFIGMAPS, "kube-system", since)
 

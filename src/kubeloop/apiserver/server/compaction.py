@@ -1,4 +1,4 @@
-"""Compaction of the history: of revisions beyond an age, as kube-apiserver compacts etcd, or beyond a number; and on request.
+"""Compaction of the history: by age, as kube-apiserver compacts etcd, by number of revisions, and on request.
 
 Source: kube-apiserver --etcd-compaction-interval.
 """
@@ -31,7 +31,7 @@ class Compactor:
 
     Guarantees
         History of the last ``interval`` seconds is stored, and none older than twice that.
-        With ``revisions``: the last ``revisions`` revisions are stored, and at most one and a half times as many, whatever their age.
+        With ``revisions``, the last ``revisions`` revisions are stored, and at most one and a half times as many, regardless of their age.
     """
 
     def __init__(self, storage: Storage, cache: WatchCache, clock: Clock, interval: float = INTERVAL, revisions: int = 0) -> None:

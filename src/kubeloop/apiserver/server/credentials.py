@@ -24,7 +24,7 @@ _RENEWED: Final = 90 * 24 * 3600
 
 
 class ServingCertificates:
-    """Builds TLS contexts, and again when a file changes or the certificate is due for renewal.
+    """Builds TLS contexts. It builds new ones when a file changes or the certificate is due for renewal.
 
     Raises:
         ConfigError: The files of the flags contain no certificate with its key.

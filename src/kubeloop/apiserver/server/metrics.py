@@ -69,7 +69,7 @@ class Metrics:
         self._tasks = tasks
 
     async def answer(self, _: Request) -> Answer:
-        """Return ``/metrics``, for any method as upstream."""
+        """Return the response of ``/metrics``. As upstream, every HTTP method is accepted."""
         out = Exposition()
         self._of_requests(out)
         self._of_flow_control(out)
@@ -90,7 +90,7 @@ class Metrics:
         return _page(out)
 
     async def levels_of_service(self, _: Request) -> Answer:
-        """Return ``/metrics/slis``."""
+        """Return the response of ``/metrics/slis``."""
         out = Exposition()
         self._of_health(out)
         return _page(out)

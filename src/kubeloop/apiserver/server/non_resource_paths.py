@@ -37,7 +37,7 @@ class Health:
         self.add("ping", lambda: True)
 
     def add(self, name: str, check: Callable[[], bool], *endpoints: str) -> None:
-        """Add a check to ``endpoints``; none: all endpoints."""
+        """Add a check to ``endpoints``, or to all health endpoints if none is named."""
         for one in endpoints or self.ENDPOINTS:
             self._checks[one][name] = check
 
@@ -58,7 +58,7 @@ class Health:
                 yield endpoint, name, check()
 
     def answer(self, request: Request) -> Answer | None:
-        """Answer a health request; None for other paths. ``?verbose`` lists the checks, ``?exclude=NAME`` skips one."""
+        """Return the response to a health request, or None for other paths. ``?verbose`` lists the checks, ``?exclude=NAME`` skips one."""
         endpoint, slash, name = request.path.removeprefix("/").partition("/")
         if endpoint not in self.ENDPOINTS:
             return None
@@ -66,7 +66,7 @@ class Health:
             check = self._checks_of(endpoint).get(name)
             if check is None:
                 return not_found_page()
-            # Upstream's way of saying that it is no page is missing here.
+            # Upstream does not send its usual header X-Content-Type-Options for this response.
             return Answer(body=b"ok", content_type=_TEXT) if check() else text(f"internal server error: {name} failed\n", 500)
         excluded = set(request.query.get("exclude", ()))
         lines, failed = [], []
@@ -90,7 +90,7 @@ class Version:
     """Serves ``/version``."""
 
     def answer(self, request: Request) -> Answer | None:
-        """Answer a request for ``/version``; None for other paths. Raises MethodNotAllowed, NotAcceptable."""
+        """Return the response to a request for ``/version``, or None for other paths. Raises MethodNotAllowed, NotAcceptable."""
         if request.path.startswith("/version/") and request.path.strip("/") != "version":
             raise api_errors.no_such_resource()
         if request.path.rstrip("/") != "/version":
@@ -155,7 +155,7 @@ class IssuerDocuments:
         }
 
     def answer(self, request: Request) -> Answer | None:
-        """Answer a request for one of the documents; None for other paths.
+        """Return the response to a request for one of the documents, or None for other paths.
 
         Raises:
             MethodNotAllowed, NotAcceptable

@@ -1,4 +1,4 @@
-"""The stages of a request. An error at any of them becomes a Status.
+"""The pipeline of a request, from authentication to encoding. An error at any stage becomes a Status.
 
 Authentication, impersonation, flow control, authorization, routing, negotiation, the handler (decoding, defaults, field ownership,
 admission, validation, storage: see ``store.writer``), encoding. An unexpected error is logged, and the client gets an InternalError.
@@ -75,15 +75,15 @@ def time_limit_of(request: Request, limit: float) -> float:
 
 
 def timeout_answer() -> Answer:
-    """Return the answer to a request that exceeded its time limit (504)."""
+    """Return the response to a request that exceeded its time limit (504)."""
     return Answer(504, body=_TIMED_OUT + b"\n", content_type="text/plain; charset=utf-8", verbatim=True)
 
 
 def parse_duration(text: str) -> float:
-    """Parse a duration as Go writes it (``1h2m3.5s``). Returns seconds.
+    """Parse a duration in Go's format (``1h2m3.5s``), and return it in seconds.
 
     Raises:
-        ValueError: The text is no duration; the message is that of Go.
+        ValueError: The text is not a duration; the message is that of Go.
     """
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
@@ -106,7 +106,7 @@ _LOG = logging.getLogger("kubeloop.apiserver")
 
 
 class _NotAllowed(Exception):
-    """Authorization forbids the request. Its Status has one more header than that of an admission plug-in."""
+    """Authorization forbids the request. The response has one more header than a rejection by an admission plug-in."""
 
     def __init__(self, refusal: Forbidden) -> None:
         super().__init__(str(refusal))
@@ -121,7 +121,7 @@ class DocumentHandler(Protocol):
     """Serves a group of non-resource paths: discovery, OpenAPI, health, version."""
 
     def answer(self, request: Request) -> Answer | None:
-        """Return the answer; None if another handler has the path. May raise ApiError."""
+        """Return the response, or None if another handler serves the path. May raise ApiError."""
 
 
 #: A double slash here misses all upstream routes; upstream ignores some later in the path.
@@ -137,12 +137,12 @@ class NonResourcePaths:
     """The non-resource paths of the server: document handlers in the order in which they were added, then actions."""
 
     def __init__(self, actions: Mapping[str, Action]) -> None:
-        """``actions`` maps a path to its handler."""
+        """Create the table of paths. ``actions`` maps a path to its handler."""
         self._actions = actions
         self._documents: list[DocumentHandler] = []
 
     def add(self, *documents: DocumentHandler) -> None:
-        """Add documents. Documents that were added earlier answer first."""
+        """Add a document handler. Handlers that were added earlier take precedence."""
         self._documents += documents
 
     async def answer(self, request: Request) -> Answer:
@@ -166,15 +166,15 @@ Delegate = Callable[[Request, User, str], Awaitable[Reply] | None]
 
 
 class Pipeline:
-    """Answers requests. It raises nothing but cancellation."""
+    """The pipeline that handles all requests. It raises only CancelledError."""
 
     def __init__(self, services: ServerServices, operation: Operation, paths: NonResourcePaths, delegate: Delegate) -> None:
         """
         Args:
             services: Parts of the server for handlers.
             operation: Audit log, flow control, metrics and logs.
-            paths: Answers requests for paths that are no resources.
-            delegate: Answers requests for aggregated APIs.
+            paths: Serves requests for non-resource paths.
+            delegate: Serves requests for aggregated APIs.
         """
         self._services = services
         self._impersonation = Impersonation(services.authorizer)
@@ -277,7 +277,7 @@ class Pipeline:
         return answer
 
     async def _authorize(self, scope: RequestScope, user: User) -> User:
-        """Impersonate, wait for a seat, authorize. Returns the user as whom the request is served."""
+        """Resolve impersonation, wait for a seat, and authorize the request. Return the user under whom the request is served."""
         request, info, authorizer = scope.request, scope.info, self._services.authorizer
         await authorizer.prepare(user)
         access = access_of(user, info)
@@ -305,7 +305,7 @@ class Pipeline:
 
 
 def _unclear(request: Request) -> Answer:
-    """Return upstream's answer to a path that ends after ``watch`` or ``proxy``."""
+    """Return upstream's response to a path that ends after ``watch`` or ``proxy``."""
     url = request.path + (f"?{request.query_string}" if request.query_string else "")
     reason = f'Internal Server Error: "{url}": failed to create RequestInfo: unable to determine kind and namespace from url, {url}\n'
     return text(reason.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"), 500)

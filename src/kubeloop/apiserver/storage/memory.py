@@ -54,7 +54,7 @@ class History:
         return made
 
     def get(self, key: str, revision: int = 0) -> tuple[KeyValue | None, int]:
-        """Return a key at a revision (0: the current one). Raises Compacted, FutureRevision."""
+        """Return a key at a revision; 0 stands for the current revision. Raises Compacted, FutureRevision."""
         at = self._check(revision)
         return self._at(key, at), at
 
@@ -101,7 +101,7 @@ class History:
         return Range(items, at, count, len(items) < count)
 
     def put(self, key: str, value: bytes | None) -> KeyValue | None:
-        """Write a key at the next revision, or delete it if ``value`` is None. Returns the new version, None for a deletion."""
+        """Write a key at the next revision, or delete it if ``value`` is None. Return the new version, or None for a deletion."""
         self.revision += 1
         revision = self.revision
         current = self.newest(key)
@@ -138,7 +138,7 @@ class History:
         return result, max(self.revision + 1, start_revision)
 
     def check_compaction(self, revision: int) -> None:
-        """Raises Compacted or FutureRevision if the history cannot be compacted to this revision."""
+        """Check that the history can be compacted to a revision. Raises Compacted or FutureRevision if not."""
         if revision <= self.oldest:
             raise Compacted(revision, self.oldest)
         if revision > self.revision:
@@ -174,7 +174,7 @@ class History:
 
     @staticmethod
     def _worthless(versions: list[KeyValue | int], revision: int) -> int:
-        """Return how many of the oldest versions cannot be read any more after a compaction to ``revision``."""
+        """Return the number of the oldest versions that can no longer be read after a compaction to ``revision``."""
         last = bisect_right(versions, revision, key=_revision_of) - 1
         return last + 1 if isinstance(versions[last], int) else last
 
@@ -274,7 +274,7 @@ class HistoryStream:
 
 
 class Leases:
-    """Leases with timers. At the end of a lease, ``due`` is called with its keys, sorted. A key has at most one lease."""
+    """Leases with timers. When a lease ends, ``due`` is called with its sorted keys. A key has at most one lease."""
 
     def __init__(self, clock: Clock, due: Callable[[list[str]], None]) -> None:
         self._clock = clock
@@ -291,7 +291,7 @@ class Leases:
         return lease
 
     def ends(self, lease: int) -> float | None:
-        """Return the end of a lease in seconds since 1970; None for lease 0, which never ends.
+        """Return the end of a lease in seconds since 1970, or None for lease 0, which never ends.
 
         Raises:
             KeyError: The lease does not exist or has ended.
@@ -303,7 +303,7 @@ class Leases:
         return self._leases[lease][1]
 
     def attach(self, key: str, lease: int) -> bool:
-        """Move ``key`` to ``lease`` (0: to none). Returns False if that lease has ended."""
+        """Move ``key`` to ``lease``, or out of its lease if ``lease`` is 0. Return False if that lease has ended."""
         before = self._lease_of.pop(key, 0)
         if before in self._leases:
             self._leases[before][2].discard(key)

@@ -33,7 +33,7 @@ class FutureRevision(KubeloopError):
 
 
 class StorageFailed(KubeloopError):
-    """A change could not be stored durably. It is not stored, and no reader has seen it. The text names the file and the cause."""
+    """A change could not be stored durably. It is not stored, and no reader has seen it. The message names the file and the cause."""
 
 
 class KeyValue(Struct, frozen=True, gc=False):
@@ -60,7 +60,8 @@ class Range(NamedTuple):
 class WriteOutcome(NamedTuple):
     """The outcome of a conditional write.
 
-    ``current`` is the written key after a success (None: deleted), else the key that was found (None: absent).
+    After a success, ``current`` is the written key, or None if it was deleted. After a failure it is the existing key, or None if there is
+    none.
     """
 
     succeeded: bool
@@ -96,7 +97,7 @@ class Storage(Protocol):
     """Keys and bytes under one global revision, which every change increases by one.
 
     Guarantees
-        A range shows one revision, also during concurrent writes.
+        A range shows one revision, even during concurrent writes.
         A write is atomic and conditional on the revision of the key.
         A watch delivers every change of its keys from its first revision on, once, in order, without gaps.
     """
@@ -112,7 +113,7 @@ class Storage(Protocol):
         """Return the oldest readable revision: that of the last compaction, or 1. All later changes are stored."""
 
     async def get(self, key: str, revision: int = 0) -> tuple[KeyValue | None, int]:
-        """Return a key at ``revision`` (0: the current one), and the revision that was read.
+        """Return a key at ``revision`` (0 stands for the current one), and the revision that was read.
 
         Raises:
             Compacted: The revision was compacted.
@@ -165,7 +166,7 @@ class Storage(Protocol):
         """
 
     async def grant(self, seconds: float) -> int:
-        """Create a lease. ``seconds`` later, or shortly after, its keys are deleted, each at a separate revision."""
+        """Create a lease. Its keys are deleted at least ``seconds`` later, each at its own revision."""
 
     async def close(self) -> None:
         """End all watches and finish running writes. No method may be called afterwards except ``close``."""

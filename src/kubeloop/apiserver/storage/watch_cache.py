@@ -65,7 +65,7 @@ class WatchEvent:
         return self.event.key
 
     def current(self) -> KeyValue:
-        """Return the new state of the key; for a deletion its last state, at the revision of the deletion."""
+        """Return the new state of the key. For a deletion, it is the last state with the revision of the deletion."""
         event = self.event
         if event.value is not None:
             created = event.previous.create_revision if event.previous else event.revision
@@ -102,7 +102,7 @@ class Subscription:
         self._woken = False
 
     def offer(self, event: WatchEvent) -> None:
-        """Add a change; cut the watcher off if too many wait."""
+        """Add a change. End the subscription if too many changes wait."""
         if self.ended:
             return
         if len(self._waiting) >= MOST_WAITING or self._bytes >= MOST_BYTES:
@@ -130,7 +130,7 @@ class Subscription:
         return bool(self._waiting)
 
     async def receive(self) -> list[WatchEvent]:
-        """Wait for changes and return them, a few MiB at most. An empty list: the subscription ended, or ``wake`` was called."""
+        """Wait for changes and return at most a few MiB of them. The list is empty if the subscription ended or ``wake`` was called."""
         while not self._waiting:
             if self.ended or self._woken:
                 self._woken = False
@@ -163,7 +163,7 @@ class WatchCache:
         If changes can no longer be read or distributed, ``fault`` has the error, and all watches and waits end.
 
     Not guaranteed
-        The window need not reach back to a revision; ``since`` raises then.
+        The window may not reach back to a revision. ``since`` then raises.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -183,7 +183,7 @@ class WatchCache:
         self.fault = ""
 
     async def start(self, *, history: bool = False) -> None:
-        """Start reading. ``history``: the window begins with the history of the storage, else now, as in a kube-apiserver."""
+        """Start to read changes. With ``history`` the window includes the stored history. By default it begins now, as upstream."""
         newest = await self._storage.revision()
         self.revision = self.oldest = await self._storage.oldest() if history else newest
         if self.oldest == 1:
@@ -256,7 +256,7 @@ class WatchCache:
                 del self._windows[prefix]
 
     async def wait_until(self, revision: int) -> None:
-        """Wait until changes up to ``revision`` were distributed. It waits forever if this revision never comes.
+        """Wait until all changes up to ``revision`` have been distributed. The wait has no time limit.
 
         Raises:
             StorageFailed: The cache has ended.

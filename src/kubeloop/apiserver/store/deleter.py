@@ -1,4 +1,4 @@
-"""Deletions: preconditions, grace, finalizers, propagation to dependents.
+"""Deletions: preconditions, grace periods, finalizers, and the propagation to dependents.
 
 Source: k8s.io/apiserver pkg/registry/rest/delete.go (BeforeDelete), pkg/registry/generic/registry/store.go (deletionFinalizersFor
 GarbageCollection), Kubernetes documentation "Finalizers", "Garbage Collection".
@@ -32,7 +32,10 @@ FOREGROUND = "foregroundDeletion"
 
 @dataclass(frozen=True, slots=True)
 class DeletionResult:
-    """The result of a deletion. ``gone`` is False while the object stays (grace period, finalizers). ``obj`` is its last or new state."""
+    """The result of a deletion.
+
+    ``gone`` is False if the object still exists because of a grace period or finalizers. ``obj`` is its new state, or its last one.
+    """
 
     obj: JSONObject
     gone: bool
@@ -49,7 +52,7 @@ class _Plan:
 
 
 class Deleter:
-    """Deletes objects of any resource as Kubernetes does: at once, or by marking them and letting others finish."""
+    """Deletes objects of any resource as Kubernetes does: at once, or by marking them until finalizers and grace period have ended."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -104,7 +107,7 @@ class Deleter:
                 continue
 
     async def _remove(self, write: WriteRequest, plan: _Plan, current: StoredObject) -> DeletionResult:
-        """Remove the object; write its changed state first, so that watches see both states as with kube-apiserver."""
+        """Remove the object. Its changed state is written first, so that watches see both states, as with a kube-apiserver."""
         objects = self._writer.objects
         if plan.marked:
             current = await objects.write(write.resource, plan.obj, expected=current.revision)
@@ -114,7 +117,7 @@ class Deleter:
 
     @staticmethod
     def check_preconditions(write: WriteRequest, options: DeleteParameters, current: StoredObject) -> None:
-        """Raises Conflict if the options name another uid or resourceVersion than the object has."""
+        """Check the preconditions of a deletion. Raises Conflict if they name another uid or resourceVersion than the object has."""
         metadata = current.obj["metadata"]
         if write.resource.gvr.group_resource in _PLAIN_PRECONDITIONS:
             for field, requested, own in (
@@ -206,7 +209,7 @@ class Deleter:
 
 
 def _is_under_way(resource: ServedResource, obj: JSONObject, options: DeleteParameters) -> bool:
-    """Return whether an earlier deletion ends at least as soon. This one then changes nothing, and admission does not see it."""
+    """Return whether an earlier deletion ends at least as soon. This deletion then has no effect, and admission is not called."""
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp"):
         return False
@@ -220,7 +223,10 @@ def _is_under_way(resource: ServedResource, obj: JSONObject, options: DeletePara
 
 
 def grace_period_of(default: int, requested: int | None, obj: JSONObject) -> int:
-    """Return the grace in seconds: the requested, else the object's; 0 for pods that never ran or have ended (pod strategy upstream)."""
+    """Return the grace period in seconds: the requested one, or else the object's.
+
+    It is 0 for pods that never ran or have ended, as in upstream's pod strategy.
+    """
     seconds = default if requested is None else requested
     if seconds < 0:
         seconds = 1
@@ -259,7 +265,7 @@ def _foreground(present: list[str], options: DeleteParameters) -> bool:
 
 
 def _namespace_finalizers(present: list[str], options: DeleteParameters) -> list[str]:
-    """As ``finalizers_for``, but ``orphanDependents: false`` means foreground deletion here."""
+    """Return the finalizers of a deleted namespace. Unlike in ``finalizers_for``, ``orphanDependents: false`` means foreground deletion."""
     if options.orphan_dependents is not None:
         finalizers = {ORPHAN: options.orphan_dependents, FOREGROUND: not options.orphan_dependents}
     elif options.propagation_policy is not None:
@@ -273,6 +279,6 @@ def _namespace_finalizers(present: list[str], options: DeleteParameters) -> list
 
 
 def _raise(metadata: JSONObject) -> None:
-    """Raise the generation, for kinds that have one: a deletion changes the desired state."""
+    """Increase the generation, for kinds that have one, because a deletion changes the desired state."""
     if metadata.get("generation"):
         metadata["generation"] += 1

@@ -92,7 +92,7 @@ ANY_REVISION = -1
 
 @dataclass(frozen=True, slots=True)
 class ContinueToken:
-    """``start`` is relative to the key prefix of the list."""
+    """A parsed continue token. ``start`` is the key at which the next page begins, relative to the key prefix of the list."""
 
     start: str
     revision: int
@@ -157,7 +157,7 @@ _CONTINUE_TOO_OLD = (
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a list at ``revision``. ``remaining`` is None if unknown, because of a selector."""
+    """A page of a list at ``revision``. ``remaining`` is the number of further items, or None if a selector makes it unknown."""
 
     items: list[KeyValue]
     revision: int

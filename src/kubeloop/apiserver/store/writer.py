@@ -1,4 +1,4 @@
-"""Creates and updates objects: from a decoded body into storage.
+"""Creates and updates objects: the steps from a decoded body to storage.
 
 Order, as in k8s.io/apiserver pkg/registry: default, field ownership, admission that mutates, preparation, validation, admission that
 validates, compare-and-write. Updates start again after a concurrent write.
@@ -45,7 +45,7 @@ _EVENTS = frozenset({GroupResource("", "events"), GroupResource("events.k8s.io",
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """The result of a write. ``stored`` is None after a dry run and an update that finished a deletion; ``obj`` is then the answer."""
+    """The result of a write. ``stored`` is None after a dry run, and after an update that finished a deletion; ``obj`` is then returned."""
 
     obj: JSONObject
     stored: StoredObject | None = None
@@ -56,7 +56,7 @@ class WriteAuthorization(Protocol):
     """Checks the rights that a write needs besides the right to its verb. Both methods raise an ApiError to reject it."""
 
     def check_write(self, write: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
-        """Check a write after the mutating admission and before validation. ``old`` None: ``obj`` is created."""
+        """Check a write between mutating admission and validation. If ``old`` is None, the write creates ``obj``."""
 
     def check_creation(self, write: WriteRequest) -> None:
         """Check an update that creates the object."""
@@ -240,7 +240,7 @@ class Writer:
 
     @staticmethod
     def _check_version(write: WriteRequest, obj: JSONObject, current: StoredObject) -> bool:
-        """Return whether the update is unconditional; set the version that it replaces."""
+        """Set the version that an update replaces, and return whether the update is unconditional."""
         metadata = metadata_of(obj)
         requested = metadata.get("resourceVersion") or "0"
         number = resource_version_number(requested)
@@ -284,7 +284,7 @@ class Writer:
         _settle(resource, obj)
 
     async def _mutate(self, write: WriteRequest, attributes: Attributes, obj: JSONObject) -> None:
-        """Run the mutating admission, then repair metadata that it broke, with a Warning."""
+        """Run mutating admission. Metadata that admission made invalid is restored, with a Warning."""
         before = metadata_of(obj).get("managedFields")
         if write.view is None:
             await self.admission.mutate(attributes)
@@ -295,7 +295,7 @@ class Writer:
         restore_valid_entries(metadata, before, write.warnings)
 
     async def _own(self, write: WriteRequest, obj: JSONObject, old: JSONObject | None) -> None:
-        """Update ``managedFields`` of ``obj``; ``old`` None: it is created."""
+        """Update ``managedFields`` of ``obj``. If ``old`` is None, the object is being created."""
         scope = self.owners.scope(write.resource, write.subresource)
         live = scope.empty if old is None else old
         with as_sent(obj, write.sent):
@@ -334,7 +334,7 @@ class Writer:
         return WriteResult(stored.obj, stored)
 
     async def _event_lease(self, resource: ServedResource) -> int:
-        """Return a lease that the Events of a minute share, so that none needs a timer; 0 for other kinds."""
+        """Return the lease that all Events of one minute share, so that they need only one timer. Return 0 for other kinds."""
         if resource.gvr.group_resource not in _EVENTS:
             return 0
         now = self.clock.now()
@@ -345,12 +345,12 @@ class Writer:
 
 
 def _with_link(outcome: WriteResult, link: str) -> WriteResult:
-    """Return an outcome with ``selfLink``: storage removes it, but a dry run does not reach storage."""
+    """Return an outcome with ``selfLink``. Storage would remove this field, but a dry run does not reach storage."""
     return WriteResult({**outcome.obj, "metadata": {**outcome.obj["metadata"], "selfLink": link}})
 
 
 def _is_stored(encoded: bytes, stored: bytes) -> bool:
-    """Return whether an update changes nothing: the documents are equal up to the order of fields, which leaves the length."""
+    """Return whether an update changes nothing: the documents are equal apart from the order of fields, so that their lengths are equal."""
     return encoded == stored or (len(encoded) == len(stored) and same(decode(encoded), decode(stored)))
 
 
@@ -372,13 +372,13 @@ def _settle(resource: ServedResource, obj: JSONObject) -> None:
 
 
 def _said_kind(resource: ServedResource, obj: JSONObject) -> GroupKind:
-    """Return the kind for the error of an object that fails validation: a custom object may name another group."""
+    """Return the kind to name in the error of an invalid object, because a custom object may name another group."""
     group = str(obj.get("apiVersion", "")).rpartition("/")[0] if resource.custom else resource.stored_group
     return GroupKind(group, obj.get("kind", ""))
 
 
 def _without_version(obj: JSONObject, *, dry_run: bool) -> JSONObject:
-    """Return an object that an update creates, without its resourceVersion; a dry run leaves it, as upstream."""
+    """Return an object that an update creates without its resourceVersion. As upstream, a dry run does not remove it."""
     requested = metadata_of(obj).get("resourceVersion") or "0"
     if resource_version_number(requested) is None:
         raise api_errors.internal(parse_uint_fault(requested))
@@ -388,7 +388,7 @@ def _without_version(obj: JSONObject, *, dry_run: bool) -> JSONObject:
 
 
 def check_new_version(requested: str) -> None:
-    """Raise InternalError, as upstream's storage, if a new object names a resourceVersion; upstream ignores a value that is no number."""
+    """Raise InternalError, as upstream's storage does, if a new object has a resourceVersion. A value that is not a number is ignored."""
     if requested and resource_version_number(requested):
         raise api_errors.internal("resourceVersion should not be set on objects to be created")
 

@@ -19,13 +19,15 @@ _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
 def with_explicit_empties(errors: Iterable[FieldError], sent: Any) -> list[FieldError]:
-    """``sent``: the body before it was conformed."""
+    """Return the errors with explicitly empty values in place of null. ``sent`` is the body before it was conformed to the schema."""
     return [_shown(error, sent) for error in errors]
 
 
 @contextmanager
 def as_sent(obj: JSONObject, sent: Any) -> Iterator[None]:
-    """``obj`` with an empty list or map, instead of the null that is stored, in fields that are always written and were sent so.
+    """Replace stored nulls by the empty lists and maps that the client sent, for the duration of the block.
+
+    This concerns only fields that are always written, and that the body ``sent`` contains as an empty list or map.
 
     A client that sends ``rules: []`` owns the rules; a client that omits them does not.
     """
@@ -61,7 +63,7 @@ def _shown(error: FieldError, sent: Any) -> FieldError:
 
 
 def part_at(tree: Any, path: str) -> Any:
-    """Return the part of a body at the path of a message; None if it has none."""
+    """Return the part of a body at the path of a message, or None if it has none."""
     for name, index in _STEP.findall(path):
         if name:
             tree = tree.get(name) if isinstance(tree, dict) else None
@@ -71,7 +73,10 @@ def part_at(tree: Any, path: str) -> Any:
 
 
 def as_quoted(errors: Iterable[FieldError], kind: GroupKind, sent: Any) -> list[FieldError]:
-    """``sent``: the body before it was conformed. Values that are not of their field's type are left as they are."""
+    """Return the errors with values quoted as upstream's internal types show them.
+
+    ``sent`` is the body before it was conformed to the schema. Values that do not have the type of their field stay unchanged.
+    """
     found: dict[tuple[str, int], Any] = {}
     return [_quoted(error, kind, sent, found) for error in with_explicit_empties(errors, sent)]
 

@@ -40,7 +40,7 @@ def validate_subdomain_with_underscore(value: str) -> list[str]:
 
 
 def sloppy_ip(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Parse an IP address as old versions of Kubernetes do: leading zeros in IPv4 are decimal. None if it is invalid."""
+    """Parse an IP address as old versions of Kubernetes do, with decimal leading zeros in IPv4. Return None if it is invalid."""
     if re.fullmatch(r"\d{1,3}(\.\d{1,3}){3}", value, re.ASCII):
         parts = [int(part) for part in value.split(".")]
         return ipaddress.IPv4Address(".".join(map(str, parts))) if max(parts) < 256 else None
@@ -70,7 +70,7 @@ def validate_canonical_ip(value: str) -> list[str]:
 
 
 def sloppy_cidr(value: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """Parse a CIDR as old versions of Kubernetes do. None if it is invalid."""
+    """Parse a CIDR as old versions of Kubernetes do. Return None if it is invalid."""
     address, slash, length = value.partition("/")
     parsed = sloppy_ip(address)
     if parsed is None or not slash or not re.fullmatch(r"\d{1,6}", length, re.ASCII) or int(length) > parsed.max_prefixlen:
@@ -240,7 +240,7 @@ def check_local_path(path: str, target: str) -> Errors:
 
 
 def check_local_non_reserved_path(path: str, target: str) -> Errors:
-    """Check a path as ``local_path`` does, and that it does not begin with ``..``, which kubelet's atomic writer uses."""
+    """Check that a path is local, and does not begin with ``..``, which the kubelet's atomic writer uses."""
     yield from check_local_path(path, target)
     if target.startswith("..") and not target.startswith("../"):
         yield invalid(path, target, "must not start with '..'")

@@ -256,7 +256,7 @@ def validate_managed_fields(path: str, entries: list[JSONObject]) -> Iterator[Fi
 
 
 def validate_field_manager(path: str, name: str) -> Iterator[FieldError]:
-    """Validate the name of a field manager, also of the query parameter ``fieldManager``."""
+    """Validate the name of a field manager, which may come from the query parameter ``fieldManager``."""
     if len(name.encode()) > 128:
         yield too_long(path, 128)
     if name.isprintable():

@@ -27,7 +27,7 @@ _USER: Final = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
 
 
 class InvalidURL(ValueError):
-    """An invalid URL; its text is that of Go's url.Error."""
+    """The URL is invalid. The message is that of Go's url.Error."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class AdmissionReviewRequest:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionReviewResponse:
-    """The response of a webhook. ``patch`` is empty if there is none; ``status`` is the Status of a rejection."""
+    """The response of a webhook. ``patch`` is empty if the webhook returned no patch; ``status`` is the Status of a rejection."""
 
     allowed: bool
     patch: bytes = b""
@@ -161,7 +161,7 @@ def rejection(name: str, values: JSONObject | None) -> ApiError:
     except msgspec.ValidationError:
         status = Status(message=str((values or {}).get("message") or ""))
     status.kind, status.api_version, status.status = "Status", "v1", "Failure"
-    # A code that is no HTTP status cannot be sent.
+    # A code that is not a valid HTTP status cannot be sent.
     status.code = status.code if status.code <= 599 else 500
     status.code = max(status.code, 400)
     why = status.message or status.reason

@@ -78,7 +78,7 @@ class Configurations:
         ``hooks`` includes every configuration that the watch cache has published. Storage is read again only after a change.
 
     Not guaranteed
-        That a configuration affects the very next write: as in Kubernetes, there is a short delay.
+        A configuration may not affect the very next write: as in Kubernetes, there is a short delay.
     """
 
     def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:

@@ -39,7 +39,7 @@ class RepeatedWarnings:
         Memory is bounded: at most ``MOST`` texts of ``LONGEST`` characters, of which the least recently logged are dropped.
 
     Not guaranteed
-        That the count of a text is logged if the text never occurs again.
+        If a text does not occur again, the number of its suppressed lines is never logged.
     """
 
     def __init__(self, log: logging.Logger, clock: Clock) -> None:
@@ -79,7 +79,7 @@ class Invocation(Match):
 
 
 async def invocation_of(hook: Webhook, matcher: Matcher, attributes: Attributes) -> Invocation | None:
-    """Return how ``hook`` is called for a write; None: its rules or selectors do not match.
+    """Return how ``hook`` is called for a write, or None if its rules or selectors do not match.
 
     Raises:
         NotFound: The namespace whose labels would decide does not exist.
@@ -127,12 +127,12 @@ class WebhookDispatcher:
         self._warnings = RepeatedWarnings(_LOG, clock)
 
     async def hooks(self, attributes: Attributes) -> list[Webhook]:
-        """Return all configured webhooks; none for writes that no webhook may reject."""
+        """Return all configured webhooks, or an empty list for writes that no webhook may reject."""
         hooks = await self._configurations.hooks()
         return [] if not hooks or is_exempt(attributes) else hooks
 
     async def invocation(self, hook: Webhook, attributes: Attributes) -> Invocation | None:
-        """Return how to call a webhook for a write; None if its rules, selectors or conditions do not match.
+        """Return how to call a webhook for a write, or None if its rules, selectors or conditions do not match.
 
         Raises:
             NotFound: The namespace whose labels would decide does not exist.
@@ -158,7 +158,7 @@ class WebhookDispatcher:
             raise api_errors.forbidden(attributes.resource.gvr.group_resource, name, str(error)) from None
 
     async def versioned(self, invocation: Invocation, attributes: Attributes, obj: JSONObject | None) -> JSONObject | None:
-        """Return ``obj`` in the version that the webhook's rule matched; ``obj`` itself if that is the version of the request."""
+        """Return ``obj`` in the version that the webhook's rule matched, or ``obj`` itself if that is the version of the request."""
         return await convert_to_match(self.objects, invocation, attributes, obj)
 
     async def call(
@@ -197,7 +197,7 @@ class WebhookDispatcher:
         return response
 
     def failed(self, hook: Webhook, fault: CallFailed) -> None:
-        """Apply the failure policy of a webhook whose call failed: return for Ignore.
+        """Apply the failure policy of a webhook whose call failed. The method returns normally if the policy is Ignore.
 
         Raises:
             InternalError: The policy is Fail.

@@ -30,7 +30,7 @@ class _ReinvocationContext:
         self.output: JSONObject | None = None
 
     def changed(self) -> None:
-        """Mark all webhooks called so far for another call, because the object has changed."""
+        """Mark all webhooks that were already called for another call, because the object has changed."""
         self.due |= self.called
         self.called = set()
 

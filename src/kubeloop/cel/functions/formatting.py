@@ -51,7 +51,7 @@ def clauses(text: str) -> Iterator[str]:
     """Yield the verbs of a format string, in order.
 
     Raises:
-        EvalError: a verb is unknown.
+        EvalError: A verb is unknown.
     """
     for found in _VERB.finditer(text):
         if found[0] == "%%":
@@ -81,7 +81,7 @@ def format_text(text: str, args: list[Any]) -> str:
     """Implement ``format`` of strings: replace verbs such as ``%s`` and ``%d`` by the arguments.
 
     Raises:
-        EvalError: a verb is unknown, an argument has the wrong type, or there are too few arguments.
+        EvalError: A verb is unknown, an argument has the wrong type, or there are too few arguments.
     """
     verbs = list(clauses(text))
     if len(verbs) > len(args):
@@ -174,7 +174,7 @@ def _fixed(value: Any, precision: int) -> str:
 
 
 def _scientific(value: Any) -> str:
-    """The precision has no effect: upstream passes it to the formatter as a width."""
+    """Format a number for ``%e``. The precision has no effect, because upstream passes it to the formatter as a width."""
     number = _number(value)
     if not math.isfinite(number):
         return _special(number)

@@ -24,7 +24,7 @@ def _quoted(text: str) -> str:
 
 
 def _address_error(text: str) -> str:
-    """Return the words of Go's net/netip.ParseAddr for a text that is no IP address."""
+    """Return the words of Go's net/netip.ParseAddr for a text that is not an IP address."""
     kind = next((character for character in text if character in ".:%"), "")
     if kind == "%":
         return _parse_error(text, "missing IPv6 address")

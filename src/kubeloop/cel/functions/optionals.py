@@ -30,7 +30,7 @@ def select(of: Any, key: Any) -> Optional:
     """Return the value of ``of``, or of the value in an optional, at a field, key or index; none if there is no such value.
 
     Raises:
-        EvalError: The key is no text, bool or number, or it is no index of a list.
+        EvalError: The key is no text, bool or number, or it is not an index of a list.
     """
     check_qualifier(key)
     if isinstance(of, Optional):

@@ -69,7 +69,7 @@ def _parse_semver(text: str) -> Semver:
     """Parse a semantic version.
 
     Raises:
-        EvalError: the text is not a semantic version; the words are those of github.com/blang/semver.
+        EvalError: The text is not a semantic version. The message is that of github.com/blang/semver.
     """
     if not text:
         raise EvalError("Version string empty")

@@ -20,7 +20,7 @@ def compiled(pattern: str) -> GoPattern:
     """Return a compiled regular expression in Go's syntax.
 
     Raises:
-        EvalError: the pattern is not in Go's syntax; the words are Go's.
+        EvalError: The pattern is not in Go's syntax; the words are Go's.
     """
     try:
         return go_pattern(pattern)

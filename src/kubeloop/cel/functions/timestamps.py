@@ -24,10 +24,10 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @function("duration", "string -> duration", "string_to_duration")
 def parse_duration(text: str) -> DurationValue:
-    """Parse a duration as Go's time.ParseDuration.
+    """Parse a duration as Go's time.ParseDuration does.
 
     Raises:
-        EvalError: the text is not a duration.
+        EvalError: The text is not a duration.
     """
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
@@ -53,7 +53,7 @@ def parse_timestamp(text: str) -> Timestamp:
     """Parse a timestamp of RFC 3339, up to nanoseconds.
 
     Raises:
-        EvalError: the text is not a timestamp.
+        EvalError: The text is not a timestamp.
     """
     match = _RFC3339.fullmatch(text)
     failure = EvalError("type conversion error from 'string' to 'google.protobuf.Timestamp'")
@@ -72,7 +72,7 @@ def parse_date(text: str) -> Timestamp:
     """Parse ``2006-01-02`` as the beginning of the day in UTC.
 
     Raises:
-        ValueError: the text is not a date.
+        ValueError: The text is not a date.
     """
     moment = dt.datetime.combine(dt.date.fromisoformat(text), dt.time(), dt.UTC)
     return Timestamp((moment - _EPOCH) // dt.timedelta(seconds=1) * _SECOND)

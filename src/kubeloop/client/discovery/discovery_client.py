@@ -1,4 +1,4 @@
-"""Asks a server for its resources: by aggregated discovery if the server supports it, else by one document per group version."""
+"""Requests the resources of a server: by aggregated discovery if the server supports it, or else by one document per group version."""
 
 from __future__ import annotations
 
@@ -185,13 +185,13 @@ _AT_ONCE = 20
 
 
 async def discover(transport: Transport) -> Discovered:
-    """Request all resources: two requests with aggregated discovery, else one request per group version.
+    """Request all resources: by two requests with aggregated discovery, or else by one request per group version.
 
     A server without /api is accepted (it serves only extensions); a server without /apis is an error.
 
     Raises:
-        ApiError, TransportError: the server refused, or no response arrived.
-        DecodeError: a response is not a discovery document.
+        ApiError, TransportError: The server refused, or no response arrived.
+        DecodeError: A response is not a discovery document.
     """
     core, groups = await asyncio.gather(_core(transport), transport.request("GET", "/apis", accept=_AGGREGATED))
     result: list[ApiResource] = []
@@ -223,7 +223,7 @@ async def discover_version(transport: Transport, version: GroupVersion) -> tuple
     """Request the resources of one group version with unaggregated discovery.
 
     Raises:
-        DecodeError: the response is not a discovery document.
+        DecodeError: The response is not a discovery document.
     """
     try:
         return tuple(read_version(await transport.request("GET", version.path), version))

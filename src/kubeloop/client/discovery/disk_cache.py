@@ -67,7 +67,7 @@ class DiscoveryFile:
         return self._path
 
     def read(self, now: float) -> Discovered | None:
-        """Return the stored resources; None if the file is missing, damaged or too old. ``now`` is in seconds since 1970."""
+        """Return the stored resources, or None if the file is missing, damaged or too old. ``now`` is in seconds since 1970."""
         try:
             if now > self._path.stat().st_mtime + self._ttl:
                 return None
@@ -96,7 +96,7 @@ def replace_file(path: Path, content: bytes) -> None:
     """Write a file atomically, readable by its owner only; create missing folders, accessible to their owner only.
 
     Raises:
-        OSError: the file cannot be written; the old content is unchanged.
+        OSError: The file cannot be written; the old content is unchanged.
     """
     _make_private(path.parent)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp creates with mode 0600
@@ -146,12 +146,12 @@ class CachedDiscovery:
 
     @property
     def fresh(self) -> bool:
-        """True if this client requested the cached resources, False if they come from a file."""
+        """Whether this client requested the cached resources itself. False: they come from a file."""
         return self._answered > 0 and self._known is not None
 
     @property
     def begun(self) -> int:
-        """The number of requests for all resources so far, including the running one."""
+        """The number of requests for all resources that were started, including a running one."""
         return self._begun
 
     @property
@@ -164,10 +164,10 @@ class CachedDiscovery:
         return self._known
 
     async def current(self) -> Discovered:
-        """Return the resources from memory, else from the file, else from the server.
+        """Return the resources from memory, or else from the file, or else from the server.
 
         Raises:
-            ApiError, TransportError, DecodeError: as ``discover``.
+            ApiError, TransportError, DecodeError: See ``discover``.
         """
         if self._known is not None:
             return self._known

@@ -60,7 +60,9 @@ class OpenApiDocuments:
         self._lock = asyncio.Lock()
 
     def keep_on_disk(self, folder: Path | None = None) -> None:
-        """Cache documents below ``folder`` too, each until the server shows another hash. None: KUBECACHEDIR or ``~/.kube/cache``."""
+        """Cache documents on disk too. A cached document is used until the server reports another hash for it.
+
+        ``folder`` is the directory of the cache; None stands for KUBECACHEDIR or ``~/.kube/cache``."""
         self._folder = (folder or cache_folder()) / "openapi" / folder_of(self._transport.config.server)
 
     def forget(self) -> None:

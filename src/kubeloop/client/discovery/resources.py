@@ -34,7 +34,7 @@ class Failure(msgspec.Struct, frozen=True):
     >>> Failure(GroupVersion("metrics.k8s.io", "v1beta1"), "503 ServiceUnavailable", again=True).again
     True
 
-    ``again``: another request may succeed (429, 5xx, no response). ``absent``: the server says that it serves nothing there.
+    ``again`` says that another request may succeed (429, 5xx, no response). ``absent`` says that the server does not serve it.
     """
 
     group_version: GroupVersion
@@ -118,7 +118,7 @@ def find_resources(discovered: Discovered, word: str) -> tuple[ApiResource, ...]
 
 
 def ambiguity_warning(word: str, found: tuple[ApiResource, ...]) -> str:
-    """Return kubectl's warning about a short name that several resources share; empty if the name is unambiguous."""
+    """Return kubectl's warning about a short name that several resources share, or an empty text if the name is unambiguous."""
     name = word.partition(".")[0].lower()
     if len(found) < 2 or _by_name(found[0], name) or not _by_short_name(found[0], name):
         return ""
@@ -128,7 +128,7 @@ def ambiguity_warning(word: str, found: tuple[ApiResource, ...]) -> str:
 
 
 def _readings(word: str, *, lower: bool = True) -> Iterator[tuple[str, str | None, str | None]]:
-    """Yield name, version and group (None: any) for both readings of a word: RESOURCE.VERSION.GROUP, then RESOURCE.GROUP."""
+    """Yield both interpretations of a word, RESOURCE.VERSION.GROUP and RESOURCE.GROUP, as name, version and group. None means any."""
     name, dot, rest = word.partition(".")
     name = name.lower() if lower else name
     version, second, group = rest.partition(".")

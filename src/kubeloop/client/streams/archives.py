@@ -30,7 +30,7 @@ class Packing:
     Symbolic links stay links. The archive contains only empty folders, so that existing folders in the container keep their modes.
 
     Raises (while it is read)
-        CopyError: a file cannot be read, or changes meanwhile.
+        CopyError: A file cannot be read, or changes while it is read.
     """
 
     def __init__(self, source: Path, name: str) -> None:
@@ -198,7 +198,7 @@ class Unpacking:
         """Unpack the archive; called in a thread.
 
         Raises:
-            CopyError: the archive is damaged or leads outside the destination, or a file cannot be written.
+            CopyError: The archive is damaged or leads outside the destination, or a file cannot be written.
         """
         try:
             self._feed.in_headers = _HEADERS

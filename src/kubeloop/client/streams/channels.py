@@ -1,4 +1,4 @@
-"""The channels of a running command: input, output, errors, result, window size; in WebSocket messages or SPDY streams.
+"""The channels of a running command (input, output, errors, result, window size), carried by WebSocket messages or SPDY streams.
 
 Source: KEP-4006; k8s.io/apimachinery pkg/util/remotecommand; client-go tools/remotecommand (v4, v5, fallback).
 """
@@ -153,7 +153,7 @@ class StreamChannels:
 async def open_channels(
     transport: Transport, path: str, query: Query, wanted: Sequence[StreamChannel], clock: Clock, where: str, *, ends_input: bool
 ) -> AsyncIterator[Channels]:
-    """Request a command and open its channels, by WebSocket; if that is refused, once by SPDY (client-go's fallback).
+    """Request a command and open its channels over WebSocket, or over SPDY if the WebSocket is refused (client-go's fallback).
 
     Args:
         transport: The connection to the API server.
@@ -168,9 +168,9 @@ async def open_channels(
         A context manager whose value is the open channels.
 
     Raises:
-        ApiError: both protocols were refused. StreamError, TransportError.
+        ApiError: Both protocols were refused. StreamError, TransportError.
     """
-    # v4 cannot end the input of a command that is still writing: who needs that is better served by SPDY, which can.
+    # v4 cannot end the input of a command that is still writing. SPDY can, so callers that need this use SPDY.
     protocols = (V5,) if ends_input else (V5, V4)
     async with AsyncExitStack() as stack:
         channels: Channels
@@ -185,7 +185,7 @@ async def open_channels(
 
 
 def may_try_other_protocol(refusal: Exception) -> bool:
-    """Whether another protocol may succeed after a refusal.
+    """Return whether another protocol may succeed after a refusal.
 
     The refusal may come from the server or from a proxy in between. It may even concern permissions, because a WebSocket's GET requires
     another verb than SPDY's POST.

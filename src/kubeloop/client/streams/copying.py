@@ -126,7 +126,7 @@ async def copy_from(
         complaints = bytearray()
 
         async def more() -> bytes:
-            """The next bytes of the archive; empty at its end."""
+            """Return the next bytes of the archive, or empty bytes at its end."""
             if progress is not None and unpacking.told is not None:
                 told, unpacking.told = unpacking.told, None
                 progress(CopyProgress(*told))
@@ -204,7 +204,7 @@ async def _complaints(session: ExecSession) -> bytes:
 
 
 def _ended_early(sending: asyncio.Future[None]) -> bool:
-    """Whether sending failed because the other end has ended."""
+    """Return whether sending failed because the other end has ended."""
     error = sending.exception()
     return isinstance(error, KubeloopError) and not isinstance(error, CopyError)
 

@@ -71,9 +71,9 @@ class PortForward:
         and stored in ``last_error``; other connections continue.
 
     Not guaranteed
-        That one connection does not delay another: all share one connection to the server, which has no flow control per connection. A
-        reader that stops for more than 1 MiB stops all of them, as with kubectl.
-        A reconnection to the server: ``wait`` raises when the connection is lost. Then create another forward.
+        Connections may delay each other: all share one connection to the server, which has no flow control per connection. A
+        reader that leaves more than 1 MiB unread stops all of them, as with kubectl.
+        There is no reconnection to the server: ``wait`` raises when the connection is lost. Then create another forward.
     """
 
     def __init__(self, running: SpdySession, found: TargetPod, where: str) -> None:
@@ -95,7 +95,7 @@ class PortForward:
         return self._found.pod.metadata.name
 
     def local(self, remote: int | str) -> int:
-        """Return the local port that leads to ``remote``. Raises KeyError: there is none."""
+        """Return the local port that is forwarded to ``remote``. Raises KeyError if ``remote`` is not forwarded."""
         for port in self.ports:
             if str(remote) in (port.remote, str(port.pod_port)):
                 return port.local
@@ -105,7 +105,7 @@ class PortForward:
         """Open a connection within this process, even to a port without a local socket. ``remote`` is a port's number or name.
 
         Raises:
-            StreamError: the pod has no such port. TransportError: the connection to the pod's node is lost.
+            StreamError: The pod has no such port. TransportError: the connection to the pod's node is lost.
             A refusal of the pod is raised by the reader: ``ForwardingError``.
         """
         reader = asyncio.StreamReader()
@@ -125,7 +125,7 @@ class PortForward:
         """Return when ``stop`` was called.
 
         Raises:
-            TransportError, StreamError: the connection to the pod's node was lost.
+            TransportError, StreamError: The connection to the pod's node was lost.
         """
         waits = [asyncio.ensure_future(self._stopped.wait()), asyncio.ensure_future(self._running.over.wait())]
         try:
@@ -146,7 +146,7 @@ class PortForward:
             port = pod_port(self._found, one.remote)
             local = port if one.local < 0 else one.local
             try:
-                # Serving begins with the server known: who is cancelled meanwhile would leave the port taken.
+                # The server is stored before it starts to serve. Otherwise a cancellation in between would leave the port in use.
                 server = await asyncio.start_server(self._handler(port), address, local, start_serving=False)
                 self._servers.append(server)
                 await server.start_serving()

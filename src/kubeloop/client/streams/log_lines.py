@@ -35,7 +35,7 @@ class LineSplitter:
         """Return the lines that are complete now, without their ends.
 
         Raises:
-            StreamError: a line is longer than ``MAX_LINE``.
+            StreamError: A line is longer than ``MAX_LINE``.
         """
         *lines, rest = data.split(b"\n")
         if lines and self._parts:
@@ -58,7 +58,7 @@ class LineSplitter:
 class ReturnedLines:
     """Remembers the lines of the last seconds, so that a resumed log does not return them again.
 
-    ``whole``: the log was requested from its beginning; otherwise lines that are older than the first line are dropped.
+    ``whole`` says that the log was requested from its beginning; if not, lines that are older than the first line are dropped.
 
     Cost
         About 100 bytes for each line of the last two seconds.
@@ -72,7 +72,7 @@ class ReturnedLines:
         self._again: Counter[int] | None = None
 
     def is_new(self, line: bytes) -> bool:
-        """Whether a line (with its time) should be returned; if so, remember it. Lines without a time are always new."""
+        """Return whether a line (with its time) should be returned; if so, remember it. Lines without a time are always new."""
         moment = line_time(line)
         if moment is None:
             return True
@@ -96,7 +96,7 @@ class ReturnedLines:
         return True
 
     def resume(self) -> datetime | None:
-        """Return the time from which to request the log again; None if no line with a time has arrived."""
+        """Return the time from which to request the log again, or None if no line with a time has arrived."""
         if self._first is None:
             return None
         self._again = Counter()
@@ -108,7 +108,7 @@ _NONE: Counter[int] = Counter()
 
 
 def line_time(line: bytes) -> Moment | None:
-    """Return a line's time, which is its first word; None if that is not a time."""
+    """Return a line's time, which is its first word, or None if that is not a time."""
     match = _STAMP.match(line)
     if match is None:
         return None

@@ -93,11 +93,12 @@ class Log:
         comes once, and no line that the node still has is missing. The log ends when the container ends.
 
     Not guaranteed
-        Lines that the node deleted (rotation) before they were requested again. Lines without a time, which no kubelet sends.
+        Lines that the node deleted by log rotation before they were requested again are missing. Lines without a time, which kubelets do
+        not send, are not tracked.
     """
 
     def __init__(self, client: Client, pod: Pod, container: str, options: LogOptions) -> None:
-        """``client.pods.logs`` creates it.
+        """Create an instance. Programs call ``client.pods.logs`` instead.
 
         Args:
             client: The client to read with.
@@ -124,7 +125,7 @@ class Log:
         """Return the next line without its end; bytes that are not UTF-8 are replaced.
 
         Raises:
-            StreamError: a line is longer than 16 MiB. TransportError: the connection was lost, and the log is not resumed.
+            StreamError: A line is longer than 16 MiB. TransportError: the connection was lost, and the log is not resumed.
         """
         if self._lines is None:
             raise RuntimeError(f"log of {self._place}: async for line in log")
@@ -204,7 +205,7 @@ class Log:
             await self._client.clock.sleep(delay)
 
     def _is_end(self, fate: _Fate, cut: TransportError | None, refused: ApiError | None) -> bool:
-        """Whether the log is complete. Raises the error that prevents the rest from arriving, if any."""
+        """Return whether the log is complete. Raises the error that prevents the rest from arriving, if any."""
         if refused is not None and not _may_pass(refused):
             raise refused
         if fate is _Fate.GOES_ON or (fate is _Fate.REPLACED and refused is None):
@@ -263,7 +264,7 @@ class Log:
 
 
 def _may_pass(error: ApiError) -> bool:
-    """Whether an error is temporary: while a server, node or container starts."""
+    """Return whether an error is temporary: while a server, node or container starts."""
     return error.status.code >= 500 or error.status.code in (400, 404, 429)
 
 
@@ -292,7 +293,7 @@ class LogCall:
     """
 
     def __init__(self, client: Client, target: Target, namespace: str | None, container: str | None, options: LogOptions) -> None:
-        """``client.pods.logs`` creates it.
+        """Create an instance. Programs call ``client.pods.logs`` instead.
 
         Args:
             client: The client to read with.

@@ -75,7 +75,7 @@ class MergedLogs:
         the pods; with ``follow`` lines come as they are written. A slow reader delays all containers.
 
     Not guaranteed
-        Logs of pods that are created later.
+        Logs of pods that are created later are not included.
     """
 
     def __init__(self, client: Client, sources: LogSources, options: LogOptions) -> None:
@@ -89,7 +89,7 @@ class MergedLogs:
         """Find the containers.
 
         Raises:
-            NotFound: a named object does not exist. StreamError: there are no pods, or more containers than ``max_sources``.
+            NotFound: A named object does not exist. StreamError: there are no pods, or more containers than ``max_sources``.
         """
         pods = await find_pods(self._client, self._sources.targets, self._sources.label_selector, self._sources.namespace)
         if not pods:

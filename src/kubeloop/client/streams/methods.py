@@ -34,8 +34,8 @@ class PodVerbs:
 
     Target
         ``target`` is a pod's name; or ``svc/web``, ``deploy/web``, ``rs/``, ``sts/``, ``ds/``, ``job/``, ``rc/``; or such an object.
-        Of several pods the best one is chosen, as by kubectl. ``container=None`` means the container in the annotation
-        ``kubectl.kubernetes.io/default-container``, else the first.
+        If the target has several pods, the best one is chosen, as by kubectl. ``container=None`` means the container in the annotation
+        ``kubectl.kubernetes.io/default-container``, or else the first container.
 
     Raises
         ``ApiError``: the server or the pod's node refused. ``StreamError`` and its subclasses (``kubeloop.client.streams``): pod, container
@@ -77,7 +77,7 @@ class PodVerbs:
             A log that is not requested yet.
 
         Raises:
-            NotFound, BadRequest: the pod does not exist; its container has not started. OutputTooLarge: awaited, and larger than 64 MiB.
+            NotFound, BadRequest: The pod does not exist; its container has not started. OutputTooLarge: awaited, and larger than 64 MiB.
         """
         from kubeloop.client.streams.logs import LogCall, LogOptions
 
@@ -232,7 +232,7 @@ class PodVerbs:
             A context manager whose value is the session.
 
         Raises:
-            StreamError: also if ``stdin`` is True and the container has none.
+            StreamError: Also if ``stdin`` is True and the container has none.
         """
         from kubeloop.client.streams.commands import attach_session
 
@@ -254,7 +254,7 @@ class PodVerbs:
             A context manager whose value is the forward.
 
         Raises:
-            ValueError: a port is malformed. StreamError: the pod does not run or has no such port, or a local port is in use.
+            ValueError: A port is malformed. StreamError: the pod does not run or has no such port, or a local port is in use.
         """
         from kubeloop.client.streams.forwarding import forward_ports
 
@@ -289,7 +289,7 @@ class PodVerbs:
             The numbers of files and bytes, and the skipped files.
 
         Raises:
-            CopyError: a file cannot be read, or tar reports an incomplete copy.
+            CopyError: A file cannot be read, or tar reports an incomplete copy.
         """
         from pathlib import Path
 
@@ -333,7 +333,7 @@ class PodVerbs:
             The numbers of files and bytes, and the skipped files.
 
         Raises:
-            CopyError: the archive leads outside or is incomplete, tar failed, or a file cannot be written. Written files stay.
+            CopyError: The archive leads outside or is incomplete, tar failed, or a file cannot be written. Written files stay.
         """
         from pathlib import Path
 
@@ -376,7 +376,7 @@ class PodVerbs:
             A request that is not sent yet.
 
         Raises:
-            ApiError: the API server refused, or the program answered with 400 or above; ``status.code`` and the message show which.
+            ApiError: The API server refused, or the program answered with 400 or above; ``status.code`` and the message show which.
         """
         from kubeloop.client.streams.proxying import ProxyCall, ProxyRequest
 
@@ -452,7 +452,7 @@ class PodVerbs:
             timeout: Seconds for the whole call. None: only the request is limited.
 
         Raises:
-            Conflict: the pod is already assigned, or has another uid. NotFound: the pod does not exist.
+            Conflict: The pod is already assigned, or has another uid. NotFound: the pod does not exist.
         """
         from kubeloop.api.core.v1 import Pod
 

@@ -27,7 +27,7 @@ class PortStream:
     """A connection to a port of a pod: bytes in both directions. One task reads, one writes."""
 
     def __init__(self, running: SpdySession, data: SpdyStream, errors: SpdyStream, where: str) -> None:
-        """``open_port`` creates it.
+        """Create an instance. Programs call ``open_port`` instead.
 
         Args:
             running: The SPDY connection.
@@ -44,10 +44,10 @@ class PortStream:
         self._listening = asyncio.ensure_future(self._listen())
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty after the pod's end, or after ``give_up``.
+        """Return the next bytes, or ``b""`` once the pod has closed its side, or after ``give_up``.
 
         Raises:
-            ForwardingError: the node could not connect, or lost the connection. TransportError: the connection to the server was lost.
+            ForwardingError: The node could not connect, or lost the connection. TransportError: the connection to the server was lost.
         """
         try:
             data = await self._data.read()
@@ -79,10 +79,10 @@ class PortStream:
         self._running.connection.give_up(self._data, self._errors)
 
     async def finish(self) -> None:
-        """After the pod's end: discard unsent data, and check that the end was regular.
+        """Discard unsent data after the pod has closed its side, and check that the stream ended without an error.
 
         Raises:
-            ForwardingError: it was not.
+            ForwardingError: The node reported an error.
         """
         with contextlib.suppress(OSError, KubeloopError):
             await self._data.reset()
@@ -120,7 +120,7 @@ async def open_port(running: SpdySession, numbers: itertools.count[int], port: i
         The connection.
 
     Raises:
-        ForwardingError: the node accepts no more connections. TransportError: the connection to the node has ended.
+        ForwardingError: The node accepts no more connections. TransportError: the connection to the node has ended.
     """
     # The error stream comes first: it reports failures of the data stream.
     names = {"port": str(port), "requestid": str(next(numbers))}
@@ -218,7 +218,7 @@ class PortTransport(asyncio.Transport):
 
     @property
     def is_over(self) -> bool:
-        """Whether its tasks have ended."""
+        """Whether all tasks of the connection have ended."""
         return self.closed is not None and self.closed.done()
 
     def close(self) -> None:

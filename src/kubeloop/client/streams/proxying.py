@@ -100,7 +100,7 @@ def proxy_path(request: ProxyRequest, default_namespace: str) -> str:
     """Return the path of the proxy subresource.
 
     Raises:
-        ValueError: a name, port or path that would lead elsewhere.
+        ValueError: A name, port or path that would lead elsewhere.
     """
     resource, name, namespace = _of(request.target)
     namespace = namespace or request.namespace or default_namespace

@@ -22,8 +22,8 @@ def exit_code(message: bytes, request: str) -> int:
     """Return the exit code from a command's result. ``request`` describes the request, for errors.
 
     Raises:
-        ApiError: there is no exit code: the command could not run, or its container ended.
-        StreamError: the result is malformed.
+        ApiError: There is no exit code: the command could not run, or its container ended.
+        StreamError: The result is malformed.
     """
     try:
         status = msgspec.json.decode(message, type=Status)
@@ -92,7 +92,7 @@ class ExecResult:
         """Return the result itself if the exit code is 0.
 
         Raises:
-            CommandFailed: the exit code is not 0.
+            CommandFailed: The exit code is not 0.
         """
         if self.exit_code:
             raise CommandFailed(self.where, self.exit_code, self.stderr)
@@ -114,11 +114,12 @@ class ExecSession:
         Output comes in order within ``stdout`` and within ``stderr``. A slow reader delays the command; at most about 1 MiB is buffered
         here.
         The iteration ends only after the command has ended with an exit code; otherwise it raises.
-        Leaving the block closes the connection at once, also on cancellation.
+        Leaving the block, even by a cancellation, closes the connection at once.
 
     Not guaranteed
-        The order between ``stdout`` and ``stderr``.
-        That the command ends with the block: it loses its input and its readers, and most commands end then, but Kubernetes kills none.
+        The order between ``stdout`` and ``stderr`` is not preserved.
+        The command may continue after the block: it loses its input and its readers, so that most commands end, but Kubernetes does not
+        kill it.
     """
 
     def __init__(self, channels: Channels, where: str, wanted: frozenset[StreamChannel]) -> None:
@@ -139,7 +140,7 @@ class ExecSession:
         """The exit code, after the output was read to its end.
 
         Raises:
-            StreamError: the command has not ended, or not all output was read.
+            StreamError: The command has not ended, or not all output was read.
         """
         if self._exit_code is None:
             raise StreamError(f"{self.where}: the command has not ended yet, as far as its output was read; read on, or await wait()")
@@ -149,7 +150,7 @@ class ExecSession:
         """Send input; return when more can be sent. A command that does not read delays this.
 
         Raises:
-            StreamError: the session has no ``stdin``, or its input has ended. TransportError: the connection has ended.
+            StreamError: The session has no ``stdin``, or its input has ended. TransportError: the connection has ended.
         """
         self._check(StreamChannel.STDIN, "stdin=True")
         if self._input_ended:
@@ -160,7 +161,7 @@ class ExecSession:
         """End the input; output can still arrive.
 
         Raises:
-            StreamError: the server supports only v4, in which the input cannot end before the session.
+            StreamError: The server supports only v4, in which the input cannot end before the session.
         """
         self._check(StreamChannel.STDIN, "stdin=True")
         if not self._input_ended:
@@ -171,7 +172,7 @@ class ExecSession:
         """Send the window size.
 
         Raises:
-            StreamError: there is no terminal (``tty=True``).
+            StreamError: There is no terminal (``tty=True``).
         """
         self._check(StreamChannel.RESIZE, "tty=True")
         await self._channels.send(StreamChannel.RESIZE, msgspec.json.encode({"Width": columns, "Height": rows}))
@@ -183,8 +184,8 @@ class ExecSession:
         """Return the next piece of output.
 
         Raises:
-            ApiError: the command could not run. StreamError: the peer broke the protocol.
-            TransportError: the connection ended before the command's result arrived.
+            ApiError: The command could not run. StreamError: the peer broke the protocol.
+            TransportError: The connection ended before the command's result arrived.
         """
         while self._exit_code is None:
             received = await self._receive()

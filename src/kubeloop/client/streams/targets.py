@@ -59,7 +59,8 @@ class TargetPod:
 
 
 async def find_pod(client: Client, target: Target, namespace: str | None, timeout: float = POD_TIMEOUT) -> TargetPod:
-    """Return the pod of a target; of several pods the best: assigned, running, ready, ready for longest, restarted least, oldest.
+    """Return the pod of a target. Of several pods it is the best by these criteria in order: assigned, running, ready, ready for longest,
+    fewest restarts, oldest.
 
     Args:
         client: The client to read with.
@@ -71,8 +72,8 @@ async def find_pod(client: Client, target: Target, namespace: str | None, timeou
         The pod and the service, if the target is one.
 
     Raises:
-        NotFound: the object does not exist. StreamError: it selects no pods.
-        DeadlineError: it had no pod within ``timeout`` seconds.
+        NotFound: The object does not exist. StreamError: it selects no pods.
+        DeadlineError: It had no pod within ``timeout`` seconds.
     """
     from kubeloop.api.core.v1 import Pod, Service
 
@@ -98,7 +99,7 @@ async def find_pods(client: Client, targets: Sequence[Target], label_selector: L
         The pods.
 
     Raises:
-        NotFound: an object does not exist. StreamError: it selects no pods. ValueError: neither targets nor labels.
+        NotFound: An object does not exist. StreamError: it selects no pods. ValueError: neither targets nor labels.
     """
     from kubeloop.api.core.v1 import Pod
 
@@ -126,10 +127,10 @@ def selector_of(found: Resource) -> Labels:
 
 
 def container_of(pod: Pod, name: str | None) -> Container | EphemeralContainer:
-    """Return a container by name; without a name the pod's default container: from its annotation, else the first.
+    """Return a container by its name. Without a name, return the default container in the pod's annotation, or else the first one.
 
     Raises:
-        StreamError: there is no container of that name.
+        StreamError: There is no container of that name.
     """
     spec = pod.spec
     wanted = name or (pod.metadata.annotations or {}).get(DEFAULT_CONTAINER, "")
@@ -147,12 +148,12 @@ def container_of(pod: Pod, name: str | None) -> Container | EphemeralContainer:
 
 
 def all_containers(pod: Pod) -> list[Container | EphemeralContainer]:
-    """Return the containers in kubectl's order for logs: in the order in which they run; ephemeral ones last."""
+    """Return the containers in kubectl's order for logs: in the order in which they run, with ephemeral containers last."""
     return [*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers]
 
 
 def status_of(pod: Pod, container: str) -> ContainerStatus | None:
-    """Return the status of a container of any type; None if the pod has none yet."""
+    """Return the status of a container of any type, or None if the pod has none yet."""
     status = pod.status
     for one in (*status.container_statuses, *status.init_container_statuses, *status.ephemeral_container_statuses):
         if one.name == container:
@@ -264,7 +265,7 @@ class PortRequest:
 
 
 def parse_port(spec: PortSpec) -> PortRequest:
-    """Parse a port as kubectl writes it. Raises ValueError: malformed or out of range. TypeError: neither text nor number."""
+    """Parse a port in kubectl's syntax. Raises ValueError if it is malformed or out of range, TypeError if it is not text or a number."""
     if not isinstance(spec, str | int):
         raise TypeError(f'{described(spec)} is no port to forward; write 8080, "8080:80", ":80" or "8080:http"')
     local, colon, remote = str(spec).partition(":")
@@ -287,7 +288,7 @@ def pod_port(found: TargetPod, remote: str) -> int:
     """Return the number of the pod's port for ``remote``.
 
     Raises:
-        StreamError: the service or pod has no such port, or not for TCP.
+        StreamError: The service or pod has no such port, or not for TCP.
     """
     if found.service is not None:
         return _through(found.service, found.pod, remote)

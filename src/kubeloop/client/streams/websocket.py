@@ -48,11 +48,11 @@ class WebSocket:
         If nothing arrives for ``PONG_DEADLINE`` seconds, not even an answer to pings, reading raises.
 
     Not guaranteed
-        That a dead peer is detected in that time if no task reads: then only TCP detects it.
+        If no task reads, a dead peer is not detected in that time, but only by TCP.
     """
 
     def __init__(self, wire: Upgraded, clock: Clock, where: str, protocol: str = "") -> None:
-        """``open_socket`` creates it.
+        """Create an instance. Programs call ``open_socket`` instead.
 
         Args:
             wire: The upgraded connection.
@@ -82,7 +82,7 @@ class WebSocket:
         """Send a message; return when more can be sent.
 
         Raises:
-            TransportError: the connection has ended.
+            TransportError: The connection has ended.
         """
         async with self._writing:
             self._check_open()
@@ -93,8 +93,8 @@ class WebSocket:
         """Return the next binary message; None after the peer closed regularly.
 
         Raises:
-            StreamError: the peer broke the protocol, sent too large a message, or closed with an error.
-            TransportError: the connection was lost, or the peer no longer answers.
+            StreamError: The peer broke the protocol, sent too large a message, or closed with an error.
+            TransportError: The connection was lost, or the peer no longer answers.
         """
         while not self._messages:
             if self._ended:
@@ -214,7 +214,7 @@ async def open_socket(
         A context manager whose value is the WebSocket.
 
     Raises:
-        ApiError, NotUpgradedError: the server refused. StreamError: its response is not a handshake. TransportError: no response.
+        ApiError, NotUpgradedError: The server refused. StreamError: its response is not a handshake. TransportError: no response.
     """
     key = base64.b64encode(os.urandom(16))
     headers = {"Sec-WebSocket-Key": key.decode(), "Sec-WebSocket-Version": "13", "Sec-WebSocket-Protocol": ", ".join(protocols)}

@@ -57,8 +57,8 @@ class Applying(Verbs):
             The object as the server stored it.
 
         Raises:
-            Conflict: others own fields that ``obj`` sets differently; each cause names one. Not with ``force``.
-            ValueError: there is no field manager or name; ``obj`` was read from the server or has managedFields; a field has another type.
+            Conflict: Others own fields that ``obj`` sets differently; each cause names one. Not with ``force``.
+            ValueError: There is no field manager or name; ``obj`` was read from the server or has managedFields; a field has another type.
         """
         require_object(obj)
         options = self._options(options)
@@ -96,7 +96,7 @@ class Applying(Verbs):
             An object with only these fields, and with name and namespace.
 
         Raises:
-            NotFound: the object does not exist. ValueError: there is no field manager.
+            NotFound: The object does not exist. ValueError: there is no field manager.
         """
         manager = field_manager or self._defaults.field_manager
         if not manager:
@@ -133,7 +133,7 @@ class Applying(Verbs):
             The object as the server stored it.
 
         Raises:
-            NotFound: the object does not exist. Conflict: others changed it at every attempt.
+            NotFound: The object does not exist. Conflict: others changed it at every attempt.
         """
         from kubeloop.client.conflict import retry_on_conflict
         from kubeloop.client.managed_fields import upgrade_patch
@@ -156,7 +156,7 @@ def applied(obj: Resource) -> bytes:
     """Return the body of a request that applies ``obj``.
 
     Raises:
-        ValueError: see ``Applying.apply``.
+        ValueError: See ``Applying.apply``.
     """
     require_object(obj)
     require_metadata(obj)

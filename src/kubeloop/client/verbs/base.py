@@ -34,7 +34,7 @@ class Verbs:
         """Return resource and scope of a kind: from its class, or from discovery if the class does not know them.
 
         Raises:
-            UnknownKind: the server serves no such kind. TypeError: ``kind`` is not a class of objects.
+            UnknownKind: The server serves no such kind. TypeError: ``kind`` is not a class of objects.
         """
         require_kind(kind)
         return await self.mapper.mapping(kind)
@@ -49,7 +49,7 @@ class Verbs:
         return mapping.path(self._namespace_of(mapping, namespace), name, subresource)
 
     async def _collection(self, kind: type[Resource], namespace: str | None) -> str:
-        """Return the path of many objects: of ``namespace``, else of the client's namespace; ``ALL_NAMESPACES``: of all namespaces."""
+        """Return the path of the objects in ``namespace`` (default: the client's namespace; ``ALL_NAMESPACES``: all namespaces)."""
         mapping = await self.mapping(kind)
         if namespace == ALL_NAMESPACES and not (self._confined and mapping.namespaced):
             return mapping.path()
@@ -61,7 +61,7 @@ class Verbs:
         return mapping.path(self._namespace_of(mapping, namespace))
 
     def _namespace_of(self, mapping: ResourceMapping, namespace: str | None) -> str | None:
-        """Return the namespace of one object: ``namespace``, else the client's."""
+        """Return the namespace of one object: ``namespace``, or else the client's namespace."""
         if not mapping.namespaced:
             return namespace or None
         if namespace:
@@ -112,7 +112,7 @@ async def limit(work: Awaitable[T], timeout: float, clock: Clock, verb: str) -> 
 
 
 def limited(method: M) -> M:
-    """Decorate a method: its argument ``timeout`` limits the whole call, in seconds. None: only each request is limited (``Transport``)."""
+    """Decorate a method so that its argument ``timeout`` (seconds) limits the whole call. None: only each request has a limit."""
 
     @functools.wraps(method)
     async def call(self: Any, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:

@@ -24,7 +24,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class Writing(Verbs):
-    """create, update and update_status.
+    """The methods create, update and update_status.
 
     Raises
         ValueError: a field has a value of another type; the text names the field, and nothing was sent.
@@ -44,7 +44,7 @@ class Writing(Verbs):
             The object as the server stored it, with defaults.
 
         Raises:
-            AlreadyExists: an object with this name exists. Invalid: the object is invalid; a cause names each field.
+            AlreadyExists: An object with this name exists. Invalid: the object is invalid; a cause names each field.
         """
         body = checked(obj, encode)
         mapping = await self.mapping(type(obj))
@@ -70,7 +70,7 @@ class Writing(Verbs):
             The object as the server stored it.
 
         Raises:
-            Conflict: another writer changed the object. IncompleteObject: only a part of it is known here; an update would erase the rest.
+            Conflict: Another writer changed the object. IncompleteObject: only a part of it is known here; an update would erase the rest.
         """
         return await self._put(obj, namespace, options, None)
 
@@ -90,7 +90,7 @@ class Writing(Verbs):
             The object as the server stored it.
 
         Raises:
-            Conflict, IncompleteObject: as ``update``. NotFound: the object, or the kind's status subresource, does not exist.
+            Conflict, IncompleteObject: See ``update``. NotFound: the object, or the kind's status subresource, does not exist.
         """
         return await self._put(obj, namespace, options, "status")
 
@@ -167,7 +167,7 @@ class Changing(Writing):
             The object as the server stored it.
 
         Raises:
-            NotFound: the object does not exist. Conflict: others changed it at every attempt. ValueError: ``mutate`` renamed it.
+            NotFound: The object does not exist. Conflict: others changed it at every attempt. ValueError: ``mutate`` renamed it.
         """
 
         async def attempt() -> R:
@@ -194,7 +194,7 @@ class Changing(Writing):
             The resulting object and the operation.
 
         Raises:
-            Conflict, AlreadyExists: another writer changed or created the object in between. ValueError: ``mutate`` renamed it.
+            Conflict, AlreadyExists: Another writer changed or created the object in between. ValueError: ``mutate`` renamed it.
         """
         try:
             found = await self._read(type(obj), obj.metadata.name, obj.metadata.namespace)
@@ -222,7 +222,7 @@ class Changing(Writing):
             The resulting object and the operation.
 
         Raises:
-            Conflict, AlreadyExists, ValueError: as ``create_or_update``.
+            Conflict, AlreadyExists, ValueError: See ``create_or_update``.
         """
         try:
             found = await self._read(type(obj), obj.metadata.name, obj.metadata.namespace)
@@ -269,7 +269,7 @@ def _mutate(obj: R, mutate: Callable[[R], object]) -> None:
 
 
 def _mutated(obj: R, mutate: Callable[[R], object]) -> bool:
-    """Whether ``mutate`` changed the object."""
+    """Return whether ``mutate`` changed the object."""
     _mutate(obj, mutate)
     body = checked(obj, require_document)
     if not isinstance(obj, Unstructured):

@@ -92,7 +92,7 @@ class Deleting(Verbs):
             The server's response, and whether the object is gone.
 
         Raises:
-            NotFound: the object does not exist. Conflict: a precondition is not met.
+            NotFound: The object does not exist. Conflict: a precondition is not met.
         """
         options = self._delete_options(options, propagation_policy, grace_period_seconds)
         if isinstance(target, Resource):
@@ -128,7 +128,7 @@ class Deleting(Verbs):
         selection: ListOptions | None = None,
         timeout: float | None = None,
     ) -> ObjectList[R]:
-        """Delete all matching objects of ONE namespace (default: ``client.namespace``); all its objects if there is no selector.
+        """Delete the matching objects of ONE namespace (default: ``client.namespace``), or all its objects if there is no selector.
 
         Args:
             kind: The class of the objects.
@@ -145,7 +145,7 @@ class Deleting(Verbs):
             The objects in the response; empty if the server sent a ``Status``.
 
         Raises:
-            MethodNotAllowed: the kind does not support this.
+            MethodNotAllowed: The kind does not support this.
         """
         if selection is not None and (label_selector is not None or field_selector is not None):
             raise ValueError("delete_collection: give label_selector and field_selector either as they are or within selection")

@@ -101,8 +101,8 @@ class Patching(Verbs):
             The object as the server stored it.
 
         Raises:
-            Conflict: the object no longer has the version that the patch requires, or another manager owns applied fields.
-            ValueError: the patch does not have the form of its type, or a field has another type.
+            Conflict: The object no longer has the version that the patch requires, or another manager owns applied fields.
+            ValueError: The patch does not have the form of its type, or a field has another type.
         """
         if isinstance(target, Resource):
             return await self._patch_changes(target, optimistic_lock, subresource, options)
@@ -167,7 +167,7 @@ class Patching(Verbs):
             The new metadata.
 
         Raises:
-            Conflict, ValueError: as ``patch``.
+            Conflict, ValueError: See ``patch``.
         """
         if isinstance(target, PartialObject):
             changes = changes_of(target, optimistic_lock)
@@ -195,7 +195,7 @@ class Patching(Verbs):
 
 
 class Changes(NamedTuple):
-    """The changes to an object as a patch; empty if there are none."""
+    """The changes to an object as a patch, which is empty if nothing has changed."""
 
     type: PatchType
     patch: dict[str, Any]
@@ -204,8 +204,8 @@ class Changes(NamedTuple):
 def changes_of(obj: Resource, optimistic_lock: bool | None = None, *, merge: bool = False) -> Changes:
     """Return the changes to ``obj`` since it was read, as a patch that requires the same uid.
 
-    ``optimistic_lock``: whether the patch requires the version that was read; None: if it replaces a list.
-    ``merge``: always return a merge patch.
+    ``optimistic_lock`` says whether the patch requires the resourceVersion that was read; None means that it does if it replaces a list.
+    ``merge`` requests a merge patch in every case.
 
     Raises:
         IncompleteObject: ``obj`` was not read. ValueError: name or namespace changed, or a field has another type.
@@ -238,7 +238,7 @@ def changes_of(obj: Resource, optimistic_lock: bool | None = None, *, merge: boo
 
 
 def _item_by_item(obj: Resource, old: dict[str, Any], new: dict[str, Any]) -> StrategicDiff | None:
-    """Return a strategic merge patch, which uses the keys of lists; None for kinds and fields without a schema here."""
+    """Return a strategic merge patch, which uses the keys of lists, or None if the models have no schema of the kind or field."""
     from kubeloop.merge import PatchError
     from kubeloop.merge.strategic_diff import create_strategic_patch
     from kubeloop.schema import builtin
@@ -257,7 +257,7 @@ def patch_body(kind: builtins.type[Resource], patch: Patch | Resource, type: Pat
     """Return the body of a patch of a ``kind``.
 
     Raises:
-        ValueError: it does not have the form of its type, or is an object that was read. TypeError: it is a part of another kind.
+        ValueError: It does not have the form of its type, or is an object that was read. TypeError: it is a part of another kind.
     """
     if str(type) not in PATCH_TYPES:
         raise ValueError(f"type={described_word(type)}: must be one of {', '.join(PATCH_TYPES)}")

@@ -40,7 +40,7 @@ class Reading(Verbs):
             timeout: Seconds for the whole call. None: only the request is limited.
 
         Raises:
-            NotFound: the object does not exist.
+            NotFound: The object does not exist.
 
         Returns:
             The object.
@@ -58,7 +58,7 @@ class Reading(Verbs):
         resource_version: str | None = None,
         timeout: float | None = None,
     ) -> PartialObject:
-        """Read the metadata of an object; the server sends nothing else.
+        """Read only the metadata of an object. The server sends nothing else.
 
         Args:
             kind: The class of the object.
@@ -68,7 +68,7 @@ class Reading(Verbs):
             timeout: Seconds for the whole call. None: only the request is limited.
 
         Raises:
-            NotFound: the object does not exist.
+            NotFound: The object does not exist.
 
         Returns:
             The metadata.
@@ -125,7 +125,7 @@ class Reading(Verbs):
         resource_version_match: Match | None = None,
         timeout: float | None = None,
     ) -> ListCall[PartialObject]:
-        """List metadata only; everything else is as for ``list``.
+        """List only the metadata of objects. See ``list`` for everything else.
 
         Args:
             kind: The class of the objects.
@@ -162,7 +162,7 @@ class Reading(Verbs):
             timeout: Seconds for the whole call. None: only the request is limited.
 
         Raises:
-            Expired: the token has expired; the error's status may contain a token for the rest of the list at the newest version.
+            Expired: The token has expired; the error's status may contain a token for the rest of the list at the newest version.
 
         Returns:
             The objects of the page.
@@ -217,7 +217,7 @@ class Reading(Verbs):
         timeout: float | None = None,
         on_expired: Expiry = "raise",
     ) -> Watch[PartialObject]:
-        """Watch metadata only; everything else is as for ``watch``.
+        """Watch only the metadata of objects. See ``watch`` for everything else.
 
         Args:
             kind: The class of the objects.

@@ -43,7 +43,7 @@ class Subresource:
     """
 
     def __init__(self, verbs: Verbs, kind: type[Resource], name: str, subresource: str, namespace: str | None) -> None:
-        """``client.subresource`` creates it.
+        """Create an instance. Programs call ``client.subresource`` instead.
 
         Args:
             verbs: The client's methods.
@@ -123,7 +123,7 @@ class Subresource:
             The object as the server stored it.
 
         Raises:
-            Conflict, ValueError: as ``client.apply``.
+            Conflict, ValueError: As ``client.apply``.
         """
         asked = self._verbs._options(options)
         manager = field_manager or asked.field_manager
@@ -176,7 +176,7 @@ def read_scale(body: bytes) -> Scale:
     """Decode a Scale.
 
     Raises:
-        DecodeError: it is not a Scale of a known version.
+        DecodeError: It is not a Scale of a known version.
     """
     from kubeloop.api.autoscaling.v1 import Scale
 
@@ -224,7 +224,7 @@ class Subresources(Verbs):
             The Scale.
 
         Raises:
-            NotFound: the object, or the kind's scale subresource, does not exist.
+            NotFound: The object, or the kind's scale subresource, does not exist.
         """
         path = await self._path(kind, name, namespace, "scale")
         return read_scale((await self.transport.request("GET", path)).body)
@@ -256,7 +256,7 @@ class Subresources(Verbs):
             The Scale as the server stored it.
 
         Raises:
-            NotFound: as ``get_scale``. ValueError: ``replicas`` is not a number, or negative. Conflict: the object has another version.
+            NotFound: See ``get_scale``. ValueError: ``replicas`` is not a number, or negative. Conflict: the object has another version.
         """
         if type(replicas) is not int or replicas < 0:
             raise ValueError(f"replicas={described_word(replicas)}: must be a whole number, 0 or more")
@@ -302,7 +302,7 @@ class ServiceAccountVerbs:
             The completed TokenRequest.
 
         Raises:
-            NotFound: the service account does not exist. Invalid: the lifetime is below ten minutes, or ``bound_to`` has another kind.
+            NotFound: The service account does not exist. Invalid: the lifetime is below ten minutes, or ``bound_to`` has another kind.
         """
         from kubeloop.api.authentication.v1 import BoundObjectReference, TokenRequest, TokenRequestSpec
         from kubeloop.api.core.v1 import ServiceAccount
@@ -343,7 +343,7 @@ class CertificateVerbs:
             The request with its new condition.
 
         Raises:
-            NotFound: the request does not exist. Invalid: it was denied before.
+            NotFound: The request does not exist. Invalid: it was denied before.
         """
         return await self._decide(name, "Approved", reason, message, options)
 
@@ -364,7 +364,7 @@ class CertificateVerbs:
             The request with its new condition.
 
         Raises:
-            NotFound: the request does not exist. Invalid: it was approved before.
+            NotFound: The request does not exist. Invalid: it was approved before.
         """
         return await self._decide(name, "Denied", reason, message, options)
 

@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class Waiting(Reading):
-    """wait_for and related methods. ``timeout`` is in seconds and required.
+    """The methods wait_for, wait_ready and other waits. ``timeout`` is in seconds and required.
 
     Raises
         DeadlineError: ``timeout`` passed; the text describes the object's last state, or says that it never existed.
@@ -48,7 +48,7 @@ class Waiting(Reading):
             namespace: None: the client's.
 
         Raises:
-            DeadlineError, WaitFailed: as the class describes. ValueError: the text is not a condition.
+            DeadlineError, WaitFailed: As the class describes. ValueError: the text is not a condition.
         """
         from kubeloop.client.waits.conditions import condition_for
         from kubeloop.client.waits.waiting import wait_for
@@ -65,7 +65,7 @@ class Waiting(Reading):
             namespace: None: the client's.
 
         Raises:
-            DeadlineError: as the class describes.
+            DeadlineError: As the class describes.
         """
         return await self.wait_for(kind, name, "create", timeout=timeout, namespace=namespace)
 
@@ -85,7 +85,7 @@ class Waiting(Reading):
             The object in that state.
 
         Raises:
-            DeadlineError, WaitFailed: as the class describes.
+            DeadlineError, WaitFailed: As the class describes.
         """
         from kubeloop.client.waits.conditions import ready
         from kubeloop.client.waits.waiting import wait_for
@@ -103,7 +103,7 @@ class Waiting(Reading):
             uid: Wait only for the deletion of the object with this uid. Empty: any object of that name.
 
         Raises:
-            DeadlineError: ``timeout`` passed; the text names the finalizers of the object.
+            DeadlineError: ``timeout`` passed; the message names the finalizers of the object.
         """
         from kubeloop.client.waits.waiting import wait_gone
 
@@ -119,7 +119,7 @@ class Waiting(Reading):
             namespace: None: the client's.
 
         Raises:
-            DeadlineError: with the last line. WaitFailed: the rollout exceeded its progress deadline. ValueError: the kind has no rollouts.
+            DeadlineError: With the last line. WaitFailed: the rollout exceeded its progress deadline. ValueError: the kind has no rollouts.
         """
         line = ""
         async with aclosing(self.rollout_status(kind, name, timeout=timeout, namespace=namespace)) as lines:
@@ -139,7 +139,7 @@ class Waiting(Reading):
             namespace: None: the client's.
 
         Raises:
-            DeadlineError, WaitFailed, ValueError: as ``wait_rollout``.
+            DeadlineError, WaitFailed, ValueError: See ``wait_rollout``.
         """
         from kubeloop.client.waits.waiting import rollout
 
@@ -172,7 +172,7 @@ class Waiting(Reading):
             resource_version: The version to start from. None: existing objects come first, as ADDED.
 
         Raises:
-            DeadlineError: as the class describes. Expired: the server no longer has the version.
+            DeadlineError: As the class describes. Expired: the server no longer has the version.
         """
         from kubeloop.client.waits.conditions import require_seconds
         from kubeloop.client.waits.waiting import until

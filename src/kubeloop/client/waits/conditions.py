@@ -39,7 +39,7 @@ class WaitCondition(Generic[R_contra]):
 
 
 def holds_secrets(kind: type[Resource]) -> bool:
-    """Whether the kind is Secret, typed or not."""
+    """Return whether the kind is Secret, typed or not."""
     return (kind.api_version, kind.kind) == ("v1", "Secret")
 
 
@@ -47,7 +47,7 @@ def condition_for(want: Callable[[R], object] | str | WaitCondition[R]) -> WaitC
     """Return the condition for a function, or for a text of ``kubectl wait --for``.
 
     Raises:
-        ValueError: kubectl does not know such a text, or the JSONPath is malformed.
+        ValueError: Kubectl does not know such a text, or the JSONPath is malformed.
     """
     if isinstance(want, WaitCondition):
         return want
@@ -81,7 +81,7 @@ def jsonpath(path: str, value: str | None = None) -> WaitCondition[Resource]:
     """Return the wait for a single value at ``path``, such as ``{.status.phase}`` in kubectl's dialect; ``value`` None accepts any value.
 
     Raises:
-        ValueError: the path is malformed.
+        ValueError: The path is malformed.
     """
     try:
         compiled = JSONPath(path, allow_missing=True)
@@ -128,7 +128,7 @@ def require_seconds(seconds: object) -> None:
     """Check that a time is a number.
 
     Raises:
-        TypeError: it is not.
+        TypeError: It is not.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
         raise TypeError(f"timeout={described_word(seconds)}: must be a number of seconds; each wait has an end")

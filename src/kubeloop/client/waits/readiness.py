@@ -24,7 +24,7 @@ def rollout_of(tree: Tree) -> Rollout:
     """Return the progress of an object's rollout.
 
     Raises:
-        WaitFailed: the rollout exceeded its progress deadline. ValueError: the kind, or its update strategy, has no rollouts.
+        WaitFailed: The rollout exceeded its progress deadline. ValueError: the kind, or its update strategy, has no rollouts.
     """
     kind = str(tree.get("kind", ""))
     read = _ROLLOUT_KINDS.get(kind)
@@ -34,7 +34,7 @@ def rollout_of(tree: Tree) -> Rollout:
 
 
 def has_rollout(tree: Tree) -> bool:
-    """Whether ``rollout_of`` supports the object: its kind has rollouts, and they do not wait for a user who deletes pods."""
+    """Return whether ``rollout_of`` supports the object: its kind has rollouts, and they do not wait for a user who deletes pods."""
     kind = tree.get("kind")
     return kind in _ROLLOUT_KINDS and (kind == "Deployment" or _strategy(tree) == "RollingUpdate")
 
@@ -117,19 +117,19 @@ _ROLLOUT_KINDS: dict[str, Callable[[Tree, str], Rollout]] = {
 
 
 def is_ready(tree: Tree) -> bool:
-    """Whether the object is ready.
+    """Return whether the object is ready.
 
     Raises:
-        WaitFailed: it has failed and cannot become ready without a change.
+        WaitFailed: It has failed and cannot become ready without a change.
     """
     return not missing_for_readiness(tree)
 
 
 def missing_for_readiness(tree: Tree) -> str:
-    """Return the reason why an object is not ready, as text; empty if it is ready.
+    """Return the reason why an object is not ready, as text, or an empty text if it is ready.
 
     Raises:
-        WaitFailed: as ``is_ready``.
+        WaitFailed: See ``is_ready``.
     """
     if below(tree, "metadata").get("deletionTimestamp"):
         return "it is being deleted"

@@ -23,7 +23,7 @@ def tree_of(obj: Resource) -> Tree:
 
 
 def below(tree: Tree, *names: str) -> Tree:
-    """Return the object at a path; an empty one if the path has no object."""
+    """Return the object at a path, or an empty one if the path has no object."""
     for name in names:
         inner = tree.get(name)
         if not isinstance(inner, dict):
@@ -39,7 +39,7 @@ def number(tree: Tree, name: str, missing: int = 0) -> int:
 
 
 def condition_of(tree: Tree, name: str) -> Tree | None:
-    """Return the condition of that type, compared case-insensitively as by kubectl; None if there is none."""
+    """Return the condition of that type, compared case-insensitively as by kubectl, or None if there is none."""
     conditions = below(tree, "status").get("conditions")
     for one in conditions if isinstance(conditions, list) else ():
         if isinstance(one, dict) and str(one.get("type", "")).lower() == name.lower():
@@ -48,7 +48,7 @@ def condition_of(tree: Tree, name: str) -> Tree | None:
 
 
 def status_of(tree: Tree, name: str) -> str:
-    """Return a condition's status: ``True``, ``False``, ``Unknown``; empty if it is missing or of an older generation."""
+    """Return a condition's status: ``True``, ``False``, ``Unknown``, or an empty text if it is missing or of an older generation."""
     condition = condition_of(tree, name)
     if condition is None or is_outdated(tree, condition):
         return ""
@@ -56,7 +56,7 @@ def status_of(tree: Tree, name: str) -> str:
 
 
 def is_outdated(tree: Tree, condition: Tree | None = None) -> bool:
-    """Whether the status (or that condition) is older than the last change of the spec (kubectl wait: getObservedGeneration)."""
+    """Return whether the status (or that condition) is older than the last change of the spec (kubectl wait: getObservedGeneration)."""
     generation = number(below(tree, "metadata"), "generation", -1)
     observed = number(condition or {}, "observedGeneration", -1)
     if observed < 0:

@@ -87,7 +87,7 @@ async def wait_for(client: WaitClient, kind: type[R], name: str, want: WaitCondi
         namespace: None: the client's.
 
     Raises:
-        DeadlineError: no state met it within ``timeout`` seconds.
+        DeadlineError: No state met it within ``timeout`` seconds.
     """
     require_seconds(timeout)
     last: R | None = None
@@ -118,7 +118,7 @@ async def wait_gone(client: WaitClient, kind: type[Resource], name: str, timeout
         uid: Wait only for the object with this uid. Empty: any object of that name.
 
     Raises:
-        DeadlineError: it still exists after ``timeout`` seconds.
+        DeadlineError: It still exists after ``timeout`` seconds.
     """
     require_seconds(timeout)
     last: Resource | None = None
@@ -157,7 +157,7 @@ async def rollout(client: WaitClient, kind: type[R], name: str, timeout: float, 
         namespace: None: the client's.
 
     Raises:
-        DeadlineError: not complete within ``timeout`` seconds. WaitFailed: the progress deadline passed. ValueError: no rollouts.
+        DeadlineError: Not complete within ``timeout`` seconds. WaitFailed: the progress deadline passed. ValueError: no rollouts.
     """
     require_seconds(timeout)
     ends = client.clock.now() + timeout
@@ -185,7 +185,7 @@ def _moved(obj: Resource, before: str) -> bool:
 
 
 async def until(events: AsyncIterator[Event[R]], conditions: tuple[Callable[[Event[R]], object], ...]) -> Event[R] | None:
-    """Return the event that met the last of ``conditions``, which come true one after the other; None if the events end before.
+    """Return the event that met the last of ``conditions``, or None if the events end before. The conditions are met one after the other.
 
     The event that meets a condition is also the first event for the next condition (client-go tools/watch, UntilWithoutRetry).
     """
@@ -199,7 +199,7 @@ async def until(events: AsyncIterator[Event[R]], conditions: tuple[Callable[[Eve
 
 
 async def _states(client: WaitClient, kind: type[R], name: str, namespace: str | None) -> AsyncGenerator[R | None, None]:
-    """Yield the states of one object; None while it does not exist."""
+    """Yield the states of one object, and None while it does not exist."""
     yield None
     async with client.watch(kind, namespace=namespace, field_selector={"metadata.name": name}) as events:
         async for event in events:

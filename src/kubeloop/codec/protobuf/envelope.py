@@ -34,7 +34,7 @@ def open_envelope(data: bytes) -> Envelope:
     """Return the type and the raw message of an object, without decoding the message.
 
     Raises:
-        DecodeError: the bytes are no envelope; the text is kube-apiserver's where it has one.
+        DecodeError: The bytes are not an envelope. The message is that of kube-apiserver if it has one for the error.
     """
     if not data:
         raise DecodeError("empty data")
@@ -53,8 +53,8 @@ def decode(data: bytes, default: GroupVersionKind | None = None) -> JSONObject:
     ``default`` gives the parts of the type that the object leaves out.
 
     Raises:
-        DecodeError: the bytes are malformed; the text names message and field.
-        UnknownKind: the kind has no protobuf message, as every custom resource.
+        DecodeError: The bytes are malformed; the message names message and field.
+        UnknownKind: The kind has no protobuf message, as every custom resource.
     """
     envelope = open_envelope(data)
     return decode_message(kind_of(envelope, default), envelope.raw)
@@ -64,7 +64,7 @@ def kind_of(envelope: Envelope, default: GroupVersionKind | None = None) -> Grou
     """Return the type of an object. A malformed apiVersion counts as missing, as upstream.
 
     Raises:
-        DecodeError: the object has no kind, and there is no default.
+        DecodeError: The object has no kind, and there is no default.
     """
     kind = envelope.kind or (default.kind if default else "")
     if not kind:
@@ -80,8 +80,8 @@ def decode_message(gvk: GroupVersionKind, raw: bytes) -> JSONObject:
     """Decode the message of an object without its envelope. Without a version (as APIVersions of discovery) the kind is sought in v1.
 
     Raises:
-        DecodeError: the bytes are malformed.
-        UnknownKind: the kind has no protobuf message.
+        DecodeError: The bytes are malformed.
+        UnknownKind: The kind has no protobuf message.
     """
     tree: JSONObject = {"kind": gvk.kind, "apiVersion": gvk.api_version} if gvk.version else {"kind": gvk.kind}
     tree |= read_message(table().kind(gvk), raw, 0, len(raw))
@@ -94,8 +94,8 @@ def encode(obj: JSONObject) -> bytes:
     """Encode a JSON tree of a built-in kind, a list or a Status, with its envelope.
 
     Raises:
-        EncodeError: the tree has no kind, an unknown field or a value of the wrong type; the text names message and field.
-        UnknownKind: the kind has no protobuf message, as every custom resource.
+        EncodeError: The tree has no kind, an unknown field or a value of the wrong type; the message names message and field.
+        UnknownKind: The kind has no protobuf message, as every custom resource.
     """
     api_version, kind = obj.get("apiVersion", ""), obj.get("kind")
     if not isinstance(api_version, str) or not isinstance(kind, str):
@@ -107,7 +107,7 @@ def encode_message(gvk: GroupVersionKind, obj: JSONObject) -> bytes:
     """Encode the message of an object without its envelope.
 
     Raises:
-        EncodeError, UnknownKind: as ``encode``.
+        EncodeError, UnknownKind: See ``encode``.
     """
     return write_message(table().kind(gvk), obj)
 
@@ -123,7 +123,7 @@ def encode_list(gvk: GroupVersionKind, metadata: JSONObject, items: list[bytes])
     """Encode a list of kind ``gvk`` from the messages of its items, with its envelope.
 
     Raises:
-        UnknownKind: the list has no protobuf message.
+        UnknownKind: The list has no protobuf message.
     """
     message = table().kind(gvk)
     head = write_message(message, {"metadata": metadata})
@@ -145,8 +145,8 @@ def decode_event(frame: bytes) -> JSONObject:
     """Decode a WatchEvent (without the length before it) as ``{"type": ..., "object": ...}``.
 
     Raises:
-        DecodeError: the bytes are malformed.
-        UnknownKind: the kind has no protobuf message.
+        DecodeError: The bytes are malformed.
+        UnknownKind: The kind has no protobuf message.
     """
     event = FlatFields("WatchEvent", frame)
     return {"type": event.text(1), "object": decode(FlatFields("RawExtension", event.bytes(2)).bytes(1))}

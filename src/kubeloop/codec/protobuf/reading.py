@@ -35,7 +35,7 @@ def read_message(message: MessageDefinition, data: bytes, at: int, end: int, dep
         known: The value of an earlier occurrence of the same field, which this one extends.
 
     Raises:
-        DecodeError: the bytes are truncated, of a wrong wire type, or nested too deeply; the text names message and field.
+        DecodeError: The bytes are truncated, of a wrong wire type, or nested too deeply; the message names message and field.
     """
     if depth > DEEPEST:
         raise DecodeError(f"{message.name}: messages nest more than {DEEPEST} deep")
@@ -65,7 +65,7 @@ def read_fields(message: MessageDefinition, data: bytes, at: int, end: int, tree
         ``tree``.
 
     Raises:
-        DecodeError: as ``read_message``.
+        DecodeError: See ``read_message``.
     """
     fields = message.by_key
     try:
@@ -160,7 +160,7 @@ def _number(value: float) -> float:
     """Convert a whole number to an int, because Go prints it without a fraction.
 
     Raises:
-        DecodeError: the number is infinite or NaN, which JSON cannot express.
+        DecodeError: The number is infinite or NaN, which JSON cannot express.
     """
     if value != value or value in (float("inf"), float("-inf")):
         raise DecodeError(f"proto: {value} is no number of JSON")
@@ -242,8 +242,8 @@ def skip(message: MessageDefinition, data: bytes, at: int, end: int, key: int) -
         The index after the field.
 
         Raises:
-            DecodeError: the field is malformed.
-            IndexError: the data ends inside the field.
+            DecodeError: The field is malformed.
+            IndexError: The data ends inside the field.
     """
     groups = 0
     while True:

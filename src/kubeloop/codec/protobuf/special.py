@@ -97,7 +97,7 @@ def schema_fields(form: MessageForm, value: Any) -> dict[str, Any]:
     """Return the fields of an either-or part of a CRD schema, from its JSON.
 
     Raises:
-        EncodeError: the value is neither of the two.
+        EncodeError: The value is neither of the two.
     """
     if isinstance(value, dict):
         return {"schema": value, "allows": True} if form == MessageForm.SCHEMA_OR_BOOL else {"schema": value}

@@ -34,8 +34,8 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Decode an unsigned number of 64 bits; return it and the index after it.
 
     Raises:
-        DecodeError: the number has more than ten bytes.
-        IndexError: the data ends before the number does.
+        DecodeError: The number has more than ten bytes.
+        IndexError: The data ends before the number does.
     """
     first = data[at]
     return (first, at + 1) if first < 128 else rest_of_varint(data, at + 1, first)
@@ -60,7 +60,7 @@ def signed(number: int, bits: int) -> int:
 
 
 def kind_of(value: Any) -> str:
-    """Name the kind of a JSON value, never the value: it may be secret."""
+    """Return the kind of a JSON value for messages. Messages never show the value itself, because it may be secret."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -73,7 +73,7 @@ def kind_of(value: Any) -> str:
 
 
 class FlatFields:
-    """A message of numbers and byte strings; the last value of a repeated field counts.
+    """A decoded message that consists of numbers and byte strings. If a field is repeated, the last value counts.
 
     Raises
         DecodeError: the bytes are truncated or of a wrong wire type; the text names the message.

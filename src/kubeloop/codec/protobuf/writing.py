@@ -34,7 +34,7 @@ def write_message(message: MessageDefinition, value: Any, depth: int = 0) -> byt
     """Encode a message from its JSON.
 
     Raises:
-        EncodeError: the JSON has an unknown field, or a value of another type; the text names message and field.
+        EncodeError: The JSON has an unknown field, or a value of another type; the message names message and field.
     """
     return _writer(message)(value, depth)
 

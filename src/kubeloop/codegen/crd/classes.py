@@ -17,11 +17,12 @@ from kubeloop.meta.resource import Resource
 
 
 def classes_at(target: str) -> list[type[Resource]]:
-    """Return the ``@custom_resource`` classes of a target, in the order of their definition. Imports the module, also from the working
-    directory.
+    """Import the module of a target, and return its ``@custom_resource`` classes in the order of their definition.
+
+    The module may also be in the working directory.
 
     Raises:
-        ConfigError: there is no such module or class, it fails during import, or it contains no custom kind.
+        ConfigError: There is no such module or class, it fails during import, or it contains no custom kind.
     """
     name, colon, path = target.partition(":")
     module = imported(name, target)
@@ -34,10 +35,10 @@ def classes_at(target: str) -> list[type[Resource]]:
 
 
 def imported(name: str, target: str) -> ModuleType:
-    """Import the module ``name``, also from the working directory; ``target`` is the user's text, for messages.
+    """Import the module ``name``, which may also be in the working directory. ``target`` is the user's text, for messages.
 
     Raises:
-        ConfigError: there is no such module, or it fails during import.
+        ConfigError: There is no such module, or it fails during import.
     """
     here = str(Path.cwd())
     if here not in sys.path:
@@ -99,7 +100,7 @@ def _named(module: ModuleType, path: str, target: str) -> type[Resource]:
 
 
 def _declares(value: Any, module: str) -> bool:
-    """Whether the value is a kind that the module defines rather than imports."""
+    """Return whether the value is a kind that the module defines rather than imports."""
     if not (isinstance(value, type) and issubclass(value, Resource) and value.__module__ == module):
         return False
     info = value.__dict__.get("__kind_info__")

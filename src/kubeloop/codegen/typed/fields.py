@@ -20,7 +20,10 @@ _EMPTY: Final = {"str": '""', "int": "0", "float": "0.0", "bool": "False", "byte
 
 
 class PythonDefault(NamedTuple):
-    """Source of a Python default; empty for none. ``factory``: it is called. ``implied``: it determines the server's default too."""
+    """The source code of a Python default, empty if there is none.
+
+    ``factory`` says that the default is called, ``implied`` that it also determines the server's default.
+    """
 
     source: str = ""
     factory: bool = False

@@ -66,7 +66,11 @@ _NOTHING: Final = object()
 
 
 def _markers(rest: JSONObject, gone: list[str], said: JSONObject, type_text: str) -> Iterator[str]:
-    """Yield markers, and remove their keywords from ``rest`` and ``gone``."""
+    """Yield the source of the markers for the schema keywords that the type does not imply.
+
+    ``rest`` are the keywords that are still to be expressed, ``gone`` the derived keywords that the schema lacks, and ``said`` the keywords
+    derived from the type. Expressed keywords are removed from ``rest`` and ``gone``.
+    """
     if said.get("type") == "object" and gone == ["x-kubernetes-preserve-unknown-fields"] and "additionalProperties" not in rest:
         gone.clear()
         yield f"{_DECLARE}.Pruned()"
@@ -140,7 +144,7 @@ def _holds(bound: Any, type_text: str) -> bool:
 
 
 def _is_limit(wire: str, value: Any) -> bool:
-    """Whether ``Limits`` takes the value: zero, false and empty are no limits, apart from bounds of 0 and lengths of 0."""
+    """Return whether ``Limits`` takes the value: zero, false and empty are no limits, apart from bounds of 0 and lengths of 0."""
     if wire == "pattern":
         return isinstance(value, str) and bool(value)
     if wire.startswith("exclusive"):
@@ -149,7 +153,7 @@ def _is_limit(wire: str, value: Any) -> bool:
 
 
 def _is_common(pattern: Any) -> bool:
-    """Whether Python and Go read a pattern alike, judged by its syntax."""
+    """Return whether Python and Go read a pattern alike, judged by its syntax."""
     if not isinstance(pattern, str) or not pattern or "[:" in pattern or "(?" in pattern or r"\C" in pattern or r"\Q" in pattern:
         return False
     try:

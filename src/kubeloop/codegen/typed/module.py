@@ -25,7 +25,7 @@ _NOT_OURS: Final = ("kubectl.kubernetes.io/last-applied-configuration",)
 
 
 def crd_version(version: JSONObject) -> str:
-    """Return source; empty if all values are defaults. ``version["crd"]`` is the whole definition."""
+    """Return source, or an empty text if all values are defaults. ``version["crd"]`` is the whole definition."""
     crd: JSONObject = version["crd"]
     spec = crd["spec"]
     said: list[str] = []
@@ -295,7 +295,7 @@ def render_package(source: ModelSource, *, docs: Docs = "short") -> dict[str, st
     """Return source text by path below the package; sorted and deterministic.
 
     Raises:
-        ConfigError: there is no kind to write, or two group versions refer to each other.
+        ConfigError: There is no kind to write, or two group versions refer to each other.
     """
     names = _ours(source)
     modules = module_names(names)
@@ -316,7 +316,7 @@ def render_module(source: ModelSource, name: str, *, docs: Docs = "short") -> st
     """Render all classes into one module called ``name``.
 
     Raises:
-        ConfigError: there is no kind to write, or two classes have one name (two versions of a kind).
+        ConfigError: There is no kind to write, or two classes have one name (two versions of a kind).
     """
     names = _ours(source)
     module = ModuleName(name, "")

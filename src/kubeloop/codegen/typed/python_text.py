@@ -66,7 +66,7 @@ def formatted(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def same(left: str, right: str) -> bool:
-    """Whether two modules differ only in format."""
+    """Return whether two modules differ only in format."""
     if left == right:
         return True
     try:

@@ -129,7 +129,7 @@ class ModelSource:
         """Return only the kinds of these groups and the definitions they refer to.
 
         Raises:
-            ConfigError: a group has no kind here.
+            ConfigError: A group has no kind here.
         """
         wanted = set(groups)
         missing = wanted - {gvk.group for gvk in self.kinds.values()}
@@ -172,7 +172,7 @@ def source_of_crd(crd: JSONObject, source: str) -> ModelSource:
     """Return the versions of a CustomResourceDefinition (apiextensions.k8s.io/v1), served or not.
 
     Raises:
-        ConfigError: it is no such definition, or of a version that Kubernetes no longer serves; ``source`` names its file.
+        ConfigError: It is no such definition, or of a version that Kubernetes no longer serves; ``source`` names its file.
     """
     try:
         spec, name = crd["spec"], crd["metadata"]["name"]
@@ -235,12 +235,12 @@ def _is_list(node: JSONObject) -> bool:
 
 
 def is_known(node: JSONObject) -> bool:
-    """Whether an inline struct is one of Kubernetes' own."""
+    """Return whether an inline struct equals a struct of Kubernetes itself."""
     return known_struct(node) is not None
 
 
 def known_struct(node: JSONObject) -> str | None:
-    """Return the only definition of core/v1 or meta/v1 that equals ``node``, descriptions aside; None if none or several do."""
+    """Return the only definition of core/v1 or meta/v1 that equals ``node``, descriptions aside, or None if none or several do."""
     properties = node.get("properties")
     if not properties or "$ref" in node:
         return None

@@ -21,8 +21,9 @@ _VALUES: Final = ("Quantity", "IntOrString", "Time", "MicroTime")
 
 
 class PyType(NamedTuple):
-    """``text`` is source. ``said``: the keywords that ``kubeloop.schema.classes`` derives from the type alone (None: those of the
-    reference).
+    """The Python type of a schema. ``text`` is its source code.
+
+    ``said`` are the schema keywords that ``kubeloop.schema.classes`` derives from the type alone; None means those of the referenced type.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""Edits kubeconfig files. Each change goes to the file that contains the entry; unknown fields stay.
+"""Editing of kubeconfig files. Each change is written to the file that contains the entry, and unknown fields stay.
 
 Source: client-go tools/clientcmd/config.go (ModifyConfig) and ``kubectl config``.
 """
@@ -37,7 +37,7 @@ def locked(files: Iterable[Path], wait: float) -> Iterator[None]:
     """Acquire the lock files of all files, in a fixed order. Blocks up to ``wait`` seconds for each.
 
     Raises:
-        ConfigError: another program holds a lock, or a lock file cannot be made.
+        ConfigError: Another program holds a lock, or a lock file cannot be made.
     """
     with ExitStack() as held:
         for file in sorted(files):
@@ -74,7 +74,7 @@ def write_private(path: Path, content: bytes) -> None:
     """Write with mode 0600, atomically: readers see the old file or the whole new one. A symbolic link stays: its target is replaced.
 
     Raises:
-        ConfigError: the file cannot be written; the old content stays.
+        ConfigError: The file cannot be written; the old content stays.
     """
     target = path.resolve()
     temporary = ""
@@ -103,7 +103,7 @@ def edit_kubeconfig(path: str | os.PathLike[str] | None = None, *, wait: float =
     Lock files exclude other programs, kubectl too, during the block. Entering it blocks up to ``wait`` seconds for their locks.
 
     Raises:
-        ConfigError: a file is locked, cannot be read or written, or would no longer be a kubeconfig.
+        ConfigError: A file is locked, cannot be read or written, or would no longer be a kubeconfig.
     """
     files = kubeconfig_files(path)
     with locked(files.paths, wait):
@@ -139,7 +139,7 @@ class KubeconfigEditor(Kubeconfig):
         """Make ``name`` the current context; an empty name clears it.
 
         Raises:
-            ConfigError: there is no such context.
+            ConfigError: There is no such context.
         """
         if name and name not in self.contexts:
             raise _unknown(self, "context", name)
@@ -258,7 +258,7 @@ class KubeconfigEditor(Kubeconfig):
         """Delete a cluster.
 
         Raises:
-            ConfigError: there is no such cluster.
+            ConfigError: There is no such cluster.
         """
         self._delete("cluster", name)
 
@@ -266,7 +266,7 @@ class KubeconfigEditor(Kubeconfig):
         """Delete a user.
 
         Raises:
-            ConfigError: there is no such user.
+            ConfigError: There is no such user.
         """
         self._delete("user", name)
 
@@ -274,7 +274,7 @@ class KubeconfigEditor(Kubeconfig):
         """Delete a context. Its cluster and user stay; a current context of that name stays set, without an entry.
 
         Raises:
-            ConfigError: there is no such context.
+            ConfigError: There is no such context.
         """
         self._delete("context", name)
 
@@ -282,7 +282,7 @@ class KubeconfigEditor(Kubeconfig):
         """Rename a context, also as the current context.
 
         Raises:
-            ConfigError: there is no such context, or the new name is taken.
+            ConfigError: There is no such context, or the new name is taken.
         """
         current = self.current_context
         self._rename("context", old, new)
@@ -290,16 +290,16 @@ class KubeconfigEditor(Kubeconfig):
             self.use_context(new)
 
     def rename_cluster(self, old: str, new: str) -> None:
-        """Rename a cluster, also in the contexts of all files.
+        """Rename a cluster in its file and in the contexts of all files.
 
         Raises:
-            ConfigError: there is no such cluster, or the new name is taken.
+            ConfigError: There is no such cluster, or the new name is taken.
         """
         self._rename("cluster", old, new)
         self._follow("cluster", old, new)
 
     def rename_user(self, old: str, new: str) -> None:
-        """Rename a user, also in the contexts of all files. Raises as ``rename_cluster``."""
+        """Rename a user in its file and in the contexts of all files. See ``rename_cluster`` for errors."""
         self._rename("user", old, new)
         self._follow("user", old, new)
 
@@ -309,7 +309,7 @@ class KubeconfigEditor(Kubeconfig):
         ``flatten`` embeds its certificate and key files; without it their paths become absolute.
 
         Raises:
-            ConfigError: a different entry of that name exists, and ``replace`` is False; or a file cannot be read.
+            ConfigError: A different entry of that name exists, and ``replace`` is False; or a file cannot be read.
         """
         wanted: list[tuple[str, str, JSONObject]] = []
         different: list[str] = []
@@ -343,7 +343,7 @@ class KubeconfigEditor(Kubeconfig):
         """Write the changed files. ``edit_kubeconfig`` does so at the end of its block.
 
         Raises:
-            ConfigError: a file cannot be written; earlier files are written already.
+            ConfigError: A file cannot be written; earlier files are written already.
         """
         from kubeloop.codec.yaml import write_yaml
 
@@ -430,7 +430,7 @@ def _items(config: Kubeconfig, section: str) -> dict[str, tuple[JSONObject, Path
 
 
 def _beside(path: str | Path | None, kubeconfig: Path) -> str:
-    """Return a path relative to the kubeconfig if it is in or below its folder, so that the folder can be moved; else absolute."""
+    """Return a path relative to the kubeconfig if it is below its folder, so that the folder can be moved, or else an absolute path."""
     if not path:
         return ""
     absolute, base = Path(path).absolute(), kubeconfig.absolute().parent

@@ -31,7 +31,9 @@ class Extension(_Entry):
 
 
 class Cluster(_Entry):
-    """How to reach a server. ``certificate_authority_data`` is base64 of PEM text, and takes precedence over the file.
+    """The address and TLS settings of a server.
+
+    ``certificate_authority_data`` is PEM text in base64, and takes precedence over the file.
 
     >>> cluster = Cluster(server="https://127.0.0.1:6443", certificate_authority="ca.crt")
     """

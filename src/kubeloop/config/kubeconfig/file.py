@@ -37,7 +37,7 @@ class _NotPlainError(Exception):
 
 
 def read_plain(text: bytes) -> tuple[Any] | None:
-    """Return the tree in a tuple; None if a YAML parser is needed."""
+    """Return the tree in a tuple, or None if a YAML parser is needed."""
     if not text.isascii() or b"\t" in text or b"\r" in text or b"\x00" in text:
         return None
     lines: list[tuple[int, str]] = []
@@ -131,13 +131,13 @@ def _value(text: str) -> Any:
 
 
 class KubeconfigFile:
-    """A kubeconfig file. ``tree`` is its whole content, ``document`` the known part. ``exists`` False: the file does not exist yet."""
+    """A kubeconfig file. ``tree`` is its whole content, ``document`` the known part. ``exists`` says whether the file exists."""
 
     def __init__(self, path: Path, tree: JSONObject, *, exists: bool) -> None:
         """Read the entries of a file from its tree.
 
         Raises:
-            ConfigError: a field has another type, or a name occurs twice; the text names file and field.
+            ConfigError: A field has another type, or a name occurs twice; the message names file and field.
         """
         self.path = path
         self.tree = tree
@@ -148,7 +148,7 @@ class KubeconfigFile:
         """Decode the typed entries again after ``tree`` was changed.
 
         Raises:
-            ConfigError: as for the constructor.
+            ConfigError: As for the constructor.
         """
         self.document = _document(self.tree, self.path)
 
@@ -157,10 +157,10 @@ class KubeconfigFile:
 
 
 def read_file(path: Path) -> KubeconfigFile:
-    """Read the file; return an empty one, with ``exists`` False, if there is none.
+    """Return the content of a kubeconfig file, or an empty KubeconfigFile whose ``exists`` is false if the file does not exist.
 
     Raises:
-        ConfigError: the file cannot be read, is not YAML, or a field has another type; the text names line and column, or the field.
+        ConfigError: The file cannot be read, is not YAML, or a field has another type; the message names line and column, or the field.
     """
     try:
         text = path.read_bytes()

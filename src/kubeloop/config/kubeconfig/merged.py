@@ -54,7 +54,7 @@ class KubeconfigFiles(NamedTuple):
 
 
 def kubeconfig_files(path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> KubeconfigFiles:
-    """Return ``path`` alone; else the list in ``KUBECONFIG``, without duplicates; else ``~/.kube/config``."""
+    """Return the files to read: ``path`` if set, or else the list in ``KUBECONFIG`` without duplicates, or else ``~/.kube/config``."""
     if path is not None:
         return KubeconfigFiles((Path(path).expanduser(),), "argument")
     if listed := (os.environ if environ is None else environ).get("KUBECONFIG", ""):
@@ -63,7 +63,9 @@ def kubeconfig_files(path: str | os.PathLike[str] | None = None, environ: Mappin
 
 
 class Kubeconfig:
-    """Merged kubeconfig files. The first file with an entry of a name provides the whole entry; the same for ``current-context``.
+    """Merged kubeconfig files. The first file with an entry of some name provides the whole entry.
+
+    Likewise, the first file with a ``current-context`` provides it.
 
     >>> kubeconfig = Kubeconfig.read()
     >>> kubeconfig.current_context in kubeconfig.contexts
@@ -80,7 +82,7 @@ class Kubeconfig:
         """Read files by clientcmd's precedence: ``path``, which must exist; else ``KUBECONFIG``; else ``~/.kube/config``.
 
         Raises:
-            ConfigError: a file cannot be read or is not a kubeconfig; the text names file, line or field.
+            ConfigError: A file cannot be read or is not a kubeconfig; the message names file, line or field.
         """
         files = kubeconfig_files(path)
         return read_kubeconfig(list(files.paths), must_exist=files.explicit)
@@ -138,7 +140,7 @@ class Kubeconfig:
             raw: Include tokens, passwords, certificates and keys, which are redacted otherwise.
 
                 Raises:
-                    ConfigError: there is no such context, or a file to embed cannot be read.
+                    ConfigError: There is no such context, or a file to embed cannot be read.
         """
         from kubeloop.config.kubeconfig.view import view
 
@@ -152,7 +154,7 @@ def read_kubeconfig(files: list[Path], *, must_exist: bool) -> Kubeconfig:
     """Read and merge ``files``, highest precedence first. Missing files count as empty unless ``must_exist``.
 
     Raises:
-        ConfigError: a file cannot be read, is not YAML, or a field has another type; the text names line and column, or the field.
+        ConfigError: A file cannot be read, is not YAML, or a field has another type; the message names line and column, or the field.
     """
     read = [read_file(file) for file in dict.fromkeys(files)]
     if must_exist and (missing := next((file for file in read if not file.exists), None)) is not None:

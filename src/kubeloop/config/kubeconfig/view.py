@@ -43,10 +43,10 @@ def view(config: Kubeconfig, context: str | None, *, minify: bool, flatten: bool
 
 
 def flattened(item: JSONObject, key: str, path: Path) -> JSONObject:
-    """Return an entry with the certificate and key files of ``path`` embedded; other paths made absolute.
+    """Return an entry of the file ``path`` with its certificate and key files embedded. Other paths become absolute.
 
     Raises:
-        ConfigError: a file cannot be read.
+        ConfigError: A file cannot be read.
     """
     item = copy.deepcopy(item)
     entry = _entry(item, key)

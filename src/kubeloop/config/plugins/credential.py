@@ -17,7 +17,7 @@ from kubeloop.meta.errors import ConfigError
 
 
 class ExecCredential(msgspec.Struct, frozen=True):
-    """A token, a client certificate with its key, or both. ``expires`` None: valid until it is refused."""
+    """A token, a client certificate with its key, or both. If ``expires`` is None, the credential is used until the server rejects it."""
 
     token: str
     certificate: tuple[bytes, bytes] | None
@@ -50,7 +50,7 @@ def read_credential(output: bytes, plugin: ExecPlugin, at: str) -> ExecCredentia
     """Parse a plugin's output. ``at`` names the plugin, for messages.
 
     Raises:
-        ConfigError: the output is not an ExecCredential of the configured version, or contains no usable credential.
+        ConfigError: The output is not an ExecCredential of the configured version, or contains no usable credential.
     """
     try:
         answer = msgspec.json.decode(output, type=_Answer)
@@ -151,7 +151,7 @@ class ExecRequest(msgspec.Struct, frozen=True, kw_only=True):
         """Decode ``KUBERNETES_EXEC_INFO``.
 
         Raises:
-            ConfigError: the variable is not set, because no client runs this program; or it is not an ExecCredential.
+            ConfigError: The variable is not set, because no client runs this program; or it is not an ExecCredential.
         """
         text = (os.environ if environ is None else environ).get(_VARIABLE, "")
         if not text:
@@ -178,10 +178,12 @@ class ExecRequest(msgspec.Struct, frozen=True, kw_only=True):
         return cls(api_version=info.api_version, interactive=info.spec.interactive, cluster=config, settings=cluster.config)
 
     def answer(self, *, token: str = "", certificate: tuple[bytes, bytes] | None = None, expires: datetime | None = None) -> str:
-        """Return the only text to print: a token, or PEM chain and key, or both. Without ``expires`` clients use it until it is refused.
+        """Return the text that the plugin must print: a token, or PEM chain and key, or both.
+
+        Without ``expires``, clients use the credential until the server rejects it.
 
         Raises:
-            ValueError: there is no credential, or ``expires`` has no time zone.
+            ValueError: There is no credential, or ``expires`` has no time zone.
         """
         if not token and certificate is None:
             raise ValueError("give a token, a certificate, or both")

@@ -37,7 +37,7 @@ class PluginFigures:
             self._validity[source] = found
 
     def soonest_expiry(self) -> datetime | None:
-        """Return when the first of the present certificates expires; None if there is none."""
+        """Return the earliest expiry of all current certificates, or None if there are none."""
         return min((end for _, end in list(self._validity.values())), default=None)
 
 
@@ -45,7 +45,7 @@ figures = PluginFigures()
 
 
 def validity(chain: bytes) -> tuple[datetime, datetime] | None:
-    """Return begin and end of the validity of the first certificate in a PEM text; None if it cannot be read.
+    """Return begin and end of the validity of the first certificate in a PEM text, or None if it cannot be read.
 
     RFC 5280, section 4.1: version, serialNumber, signature and issuer precede it.
     """

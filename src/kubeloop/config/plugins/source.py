@@ -30,7 +30,7 @@ _LAST_WORDS = 2.0
 
 
 class Ended(NamedTuple):
-    """The result of a run. ``complaint`` is the end of stderr, without control characters."""
+    """The result of a plugin run. ``complaint`` is the end of stderr, without control characters."""
 
     status: int
     output: bytes
@@ -55,8 +55,8 @@ async def run(command: str, args: Sequence[str], environment: Mapping[str, str],
         Output and exit status.
 
         Raises:
-            OSError: the program cannot be started.
-            TimeoutError, TooMuchOutputError: the program was killed.
+            OSError: The program cannot be started.
+            TimeoutError, TooMuchOutputError: The program was killed.
     """
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.subprocess_exec(
@@ -90,7 +90,11 @@ async def run(command: str, args: Sequence[str], environment: Mapping[str, str],
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """``ended``: it exited and closed its stdout; ``silent``: its stderr is closed; ``gone``: the process and its pipes are closed."""
+    """The output of a plugin process.
+
+    ``ended`` is set when the process has exited and closed its stdout, ``silent`` when its stderr is closed, and ``gone`` when the process
+    and all its pipes are closed.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.ended: asyncio.Future[None] = loop.create_future()
@@ -168,10 +172,10 @@ class PluginSource:
         self._hints: list[float] = []
 
     async def credential(self, plugin: ExecPlugin, config: ClusterConfig, clock: Clock) -> ExecCredential:
-        """Return the cached credential if it has not expired, else a new one.
+        """Return the cached credential if it has not expired, or else run the plugin for a new one.
 
         Raises:
-            ConfigError: the plugin must not run, is not installed, failed, timed out, or printed something else.
+            ConfigError: The plugin must not run, is not installed, failed, timed out, or printed something else.
         """
         if (kept := self._usable(clock)) is not None:
             return kept
@@ -196,7 +200,7 @@ class PluginSource:
             return made
 
     def refused(self, credential: ExecCredential, started: float | None) -> None:
-        """Handle a 401 for a request sent at ``started`` with this credential: do not use it again."""
+        """Handle a 401 for a request that was sent at ``started`` with this credential. The credential is not used again."""
         kept = self._credential
         if kept is None or kept != credential or (started is not None and self._obtained > started):
             return  # renewed meanwhile

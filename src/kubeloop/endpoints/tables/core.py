@@ -80,7 +80,7 @@ def _address(status: JSONObject, kind: str) -> str:
 
 
 def _event(obj: JSONObject, now: float) -> list[Any]:
-    """Of either group: they share storage, and each writes the same facts under its own names."""
+    """Return the cells of an Event of either group. Both groups share the storage, and have different field names for the same values."""
 
     def either(core: str, events: str) -> Any:
         return obj.get(core) if obj.get(core) is not None else obj.get(events)
@@ -137,7 +137,7 @@ def _phase(obj: JSONObject) -> str:
 
 
 def _class(obj: JSONObject) -> str:
-    """The annotation is what classes were before they had a field."""
+    """Return the storage class of an object: the legacy annotation takes precedence over the field."""
     annotations = obj["metadata"].get("annotations") or {}
     return str(annotations.get("volume.beta.kubernetes.io/storage-class", part(obj, "spec").get("storageClassName") or ""))
 

@@ -10,7 +10,7 @@ from kubeloop.types import JSONObject
 
 
 def _aged(read: Callable[[JSONObject], list[Any]]) -> Callable[[JSONObject, float], list[Any]]:
-    """Name, then what ``read`` gives, then the age."""
+    """Return a function for rows of three parts: the object's name, the cells that ``read`` returns, and the age."""
     return lambda obj, now: [name_of(obj), *read(obj), age_of(obj, now)]
 
 
@@ -159,7 +159,7 @@ def _priority_level(obj: JSONObject) -> list[Any]:
 
 
 def _ip_address(obj: JSONObject) -> list[Any]:
-    """Upstream sends the age too, in a third cell without a column."""
+    """Return the cells of an IPAddress. As upstream, they end with the age, although the Table has no column for it."""
     parent = part(obj, "spec").get("parentRef")
     if parent is None:
         return ["<none>"]

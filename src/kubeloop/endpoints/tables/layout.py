@@ -1,4 +1,4 @@
-"""What a Table of one kind looks like: its columns, and the cells of one object."""
+"""The columns of a Table for one kind, and functions that compute cells."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from kubeloop.meta.selectors import selector_from
 from kubeloop.meta.time import parse_time
 from kubeloop.types import JSONObject
 
-# Durations as people read them: two or three figures, as kubectl shows ages. Source: apimachinery util/duration HumanDuration.
+# Durations for people, with two or three significant figures, as kubectl shows ages. Source: apimachinery util/duration HumanDuration.
 
 
 def human_duration(seconds: float) -> str:
-    """``85s``, ``3m10s``, ``5h2m``, ``4d3h``, ``2y100d``; a clock up to two seconds ahead is let pass, more is ``<invalid>``."""
+    """Return a duration for people: ``85s``, ``3m10s``, ``5h2m``, ``4d3h``, ``2y100d``.
+
+    A duration between -2 and 0 seconds, which clock skew may cause, is shown as ``0s``; a smaller one as ``<invalid>``.
+    """
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
@@ -44,7 +47,10 @@ def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
 
 
 def age(timestamp: str | None, now: float, *, invalid: str = "<unknown>") -> str:
-    """Time since ``timestamp`` (RFC 3339) at ``now`` (seconds since the epoch); ``<unknown>`` without one, ``invalid`` for another text."""
+    """Return the time between ``timestamp`` (RFC 3339) and ``now`` (seconds since the epoch), for people.
+
+    Without a timestamp the result is ``<unknown>``; for a malformed one it is ``invalid``.
+    """
     if not timestamp:
         return "<unknown>"
     try:
@@ -54,7 +60,7 @@ def age(timestamp: str | None, now: float, *, invalid: str = "<unknown>") -> str
 
 
 def between(start: str, end: str) -> str:
-    """Time from one timestamp to another."""
+    """Return the time between two timestamps, for people."""
     return human_duration(parse_time(end).timestamp() - parse_time(start).timestamp())
 
 
@@ -70,7 +76,7 @@ _DESCRIPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """``priority`` 0 is shown always, 1 only in the wide form."""
+    """The header of a column. A column of ``priority`` 0 is always shown, one of priority 1 only in the wide form."""
 
     name: str
     type: str = "string"
@@ -129,7 +135,11 @@ class Layout:
 
 
 def layout(columns: str, cells: Cells) -> Layout:
-    """``columns`` separated by ``|``: ``Name``, ``Count:integer``; ``IP!`` is for the wide form. A column ``Name`` has the format name."""
+    """Return the layout for a description of columns, separated by ``|``, and a function that computes the cells.
+
+    ``Count:integer`` names a column and its type (default string); ``IP!`` is shown only in the wide form. The column ``Name`` has the
+    format ``name``.
+    """
     return Layout(tuple(_header(text.strip()) for text in columns.split("|")), cells)
 
 
@@ -149,7 +159,7 @@ def age_of(obj: JSONObject, now: float) -> str:
 
 
 def part(obj: Mapping[str, Any], *path: str) -> JSONObject:
-    """The object at a path; an empty one where there is none."""
+    """Return the object at a path of field names, or an empty object if there is none."""
     value: Any = obj
     for name in path:
         value = value.get(name) or {}
@@ -162,7 +172,7 @@ def labels_text(labels: Mapping[str, str] | None) -> str:
 
 
 def selector_text(selector: Mapping[str, Any] | None) -> str:
-    """A LabelSelector in the form that ``-l`` takes."""
+    """Return a LabelSelector as text, in the syntax of kubectl's ``-l``."""
     try:
         return str(selector_from(selector)) or "<none>"
     except ValueError:
@@ -170,13 +180,13 @@ def selector_text(selector: Mapping[str, Any] | None) -> str:
 
 
 def containers_text(pod_spec: Mapping[str, Any]) -> tuple[str, str]:
-    """Names and images of the containers."""
+    """Return the names and the images of the containers, each separated by commas."""
     containers = pod_spec.get("containers") or []
     return ",".join(one.get("name", "") for one in containers), ",".join(one.get("image", "") for one in containers)
 
 
 def shortened(texts: list[str], most: int, count: int) -> str:
-    """The first ``most`` texts, and how many more there are."""
+    """Return the first ``most`` texts, and the number of the remaining ones (``a,b + 3 more...``)."""
     shown = ",".join(texts[:most])
     return f"{shown} + {count - most} more..." if len(texts) > most else shown
 

@@ -1,4 +1,4 @@
-"""Table answers (meta.k8s.io/v1 Table) for any resource. Source: Kubernetes API concepts "Receiving resources as Tables"."""
+"""Table responses (meta.k8s.io/v1 Table) for any resource. Source: Kubernetes API concepts "Receiving resources as Tables"."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MADE_BY_VERSION = {
 
 
 def partial_object(obj: JSONObject) -> JSONObject:
-    """Return a PartialObjectMetadata of an object, its fields in the order of the Go type. The values are shared."""
+    """Return an object as PartialObjectMetadata, with fields in the order of the Go type. Values are not copied."""
     metadata, made = obj["metadata"], _MADE_BY_VERSION.get((obj.get("apiVersion", ""), obj.get("kind", "")))
     if made and (annotations := metadata.get("annotations")):
         metadata = {name: value for name, value in metadata.items() if name != "annotations"}
@@ -39,7 +39,7 @@ def partial_object(obj: JSONObject) -> JSONObject:
 
 
 def partial_list(objects: Iterable[JSONObject], metadata: JSONObject) -> JSONObject:
-    """Return a PartialObjectMetadataList; ``metadata`` is that of the list. Without objects ``items`` is null, as Go's nil slice is."""
+    """Return a PartialObjectMetadataList with the list's ``metadata``. Without objects, ``items`` is null, as Go encodes a nil slice."""
     items = [partial_object(obj) for obj in objects]
     list_metadata = {name: value for name, value in metadata.items() if value not in ("", None)}
     return {"kind": "PartialObjectMetadataList", "apiVersion": API_VERSION, "metadata": list_metadata, "items": items or None}
@@ -67,12 +67,12 @@ _WITHOUT_TABLES: Final = frozenset(
 
 
 def has_tables(resource: str, subresource: str, verbs: Sequence[str]) -> bool:
-    """Return whether an API server has tables of a built-in resource. It has tables of all custom resources.
+    """Return whether an API server returns a built-in resource as Tables. It does so for all custom resources.
 
     Args:
-        resource: Its name in paths, such as ``pods``.
-        subresource: Empty for the resource itself.
-        verbs: Verbs of the resource, as discovery lists them.
+        resource: The name of the resource in paths, such as ``pods``.
+        subresource: The subresource. Empty: the resource itself.
+        verbs: The verbs of the resource, as discovery lists them.
     """
     return (resource, subresource) not in _WITHOUT_TABLES and tuple(verbs) != ("create",)
 
@@ -93,16 +93,16 @@ def table(
     include: str = "",
     headers: bool = True,
 ) -> JSONObject:
-    """Return a Table with a row for each object. It shares the objects, and does not change them.
+    """Return a Table with a row for each object. The rows refer to the objects, which are neither copied nor changed.
 
     Args:
         resource: The resource of the objects; built-in resources have the columns of a kube-apiserver.
-        objects: Their JSON trees.
+        objects: The JSON trees of the objects.
         metadata: The metadata of the list, or of the only object.
         now: Seconds since the epoch, for ages.
-        columns: Columns of a custom resource; None for a built-in resource.
-        include: The part of an object in its row, one of ``INCLUDE_OBJECT``.
-        headers: Whether the Table has column definitions. Those of a watch have them in the first event only.
+        columns: The columns of a custom resource. None: the resource is built in.
+        include: The part of the object that a row contains, one of ``INCLUDE_OBJECT``.
+        headers: Whether the Table has column definitions. In a watch only the first event has them.
     """
     if columns is None:
         definitions, rows = _builtin(resource, objects, now, include)

@@ -196,7 +196,7 @@ def _first_reason(obj: JSONObject) -> str:
 
 
 def _init_reason(status: JSONObject, at: int, total: int) -> str:
-    """What an init container that is not done says."""
+    """Return the STATUS text for an init container that has not completed, such as ``Init:0/2`` or ``Init:Error``."""
     state = part(status, "state")
     waiting = part(state, "waiting").get("reason")
     if state.get("terminated") is not None:
@@ -207,7 +207,7 @@ def _init_reason(status: JSONObject, at: int, total: int) -> str:
 
 
 def _init(obj: JSONObject, summary: _Summary) -> tuple[bool, _Summary]:
-    """Return whether the pod is still initializing, and its summary with the restarts of sidecars."""
+    """Return whether the pod is still initializing, and the pod's summary including the restarts of its sidecars."""
     specs = {one.get("name"): one for one in part(obj, "spec").get("initContainers") or []}
     sidecars = _Summary("")
     for at, status in enumerate(part(obj, "status").get("initContainerStatuses") or []):
@@ -335,7 +335,7 @@ def _autoscaler(obj: JSONObject, now: float) -> list[Any]:
 
 
 def _of_either_version(obj: JSONObject) -> tuple[list[JSONObject], list[JSONObject]]:
-    """Return the target and current metrics. autoscaling/v1 has a field for CPU, and annotations for all others."""
+    """Return target and current metrics of either API version. autoscaling/v1 has a field for CPU, and annotations for the others."""
     spec, status = part(obj, "spec"), part(obj, "status")
     annotations = obj["metadata"].get("annotations") or {}
     return (

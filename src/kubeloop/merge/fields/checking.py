@@ -19,7 +19,7 @@ def check(obj: JSONObject, type_: MergeType, *, allow_duplicates: bool = False) 
     """Validate an object. ``allow_duplicates``: associative lists may hold items with the same key, as stored objects may.
 
     Raises:
-        TypeMismatch: the object does not fit; the text names every fault with its path.
+        TypeMismatch: The object does not fit; the message names every fault with its path.
     """
     faults: list[str] = []
     with MISMATCHES:

@@ -30,7 +30,7 @@ def field_set(obj: JSONObject, type_: MergeType) -> FieldSet:
     """Return every field that has a value in ``obj``, list items included.
 
     Raises:
-        TypeMismatch: a field is not in the type, or an item has no key. ``check`` finds other faults.
+        TypeMismatch: A field is not in the type, or an item has no key. ``check`` finds other faults.
     """
     with MISMATCHES:
         return FieldSet(LEAF if type_.map is None or type_.map.atomic else _map_set(obj, type_.map))
@@ -40,7 +40,7 @@ def compare(old: JSONObject, new: JSONObject, type_: MergeType) -> StateComparis
     """Compare two states; for added and removed containers, both the container and its content are in the result.
 
     Raises:
-        TypeMismatch: as ``field_set``; parts that both sides share are not checked.
+        TypeMismatch: See ``field_set``; parts that both sides share are not checked.
     """
     if old is new:
         return _SAME
@@ -90,7 +90,7 @@ def _map_set(value: JSONObject, type_: MapType) -> Node:
 
 
 def _below_map(value: JSONObject, type_: MergeType) -> Node | None:
-    """Return the node of a map, without the map itself unless it is a leaf; None if the set is empty."""
+    """Return the node of a map, without the map itself unless it is a leaf, or None if the set is empty."""
     if type_.map is None:
         return None
     if type_.map.atomic:

@@ -93,10 +93,10 @@ def _float(value: float) -> str:
 
 @lru_cache(maxsize=8192)
 def canonical(element: str) -> str | None:
-    """Return the canonical spelling of an element as a client wrote it; None for an unknown type, which sets leave out.
+    """Return the canonical form of a path element that a client wrote, or None for an element of unknown type, which sets leave out.
 
     Raises:
-        ElementError: the text is not a path element.
+        ElementError: The text is not a path element.
     """
     kind, content = element[:2], element[2:]
     if len(element) < 2:

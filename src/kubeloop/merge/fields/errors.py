@@ -11,7 +11,7 @@ from kubeloop.meta.errors import KubeloopError
 
 
 class TypeMismatch(KubeloopError):
-    """A value does not fit its type; ``str()`` is Kubernetes' text after "failed to create typed patch object (...): "."""
+    """A value does not fit its type. The message is the part of Kubernetes' message after "failed to create typed patch object (...): "."""
 
 
 class _Mismatches:
@@ -53,7 +53,10 @@ class MissingVersion(KubeloopError):
 
 
 class FieldConflict(NamedTuple):
-    """``manager`` (by the caller's own identifier) owns ``path``, and the applied configuration has another value there."""
+    """A conflict: ``manager`` owns ``path``, and the applied configuration has another value there.
+
+    ``manager`` is in the form in which the caller identifies managers.
+    """
 
     manager: Any
     path: Path
@@ -65,7 +68,7 @@ class FieldConflict(NamedTuple):
 
 
 class ApplyConflict(KubeloopError):
-    """Other managers own fields that would change; nothing was applied.
+    """Other managers own fields that would change, so that nothing was applied.
 
     ``conflicts`` are sorted by manager in the given order, then by field.
     """

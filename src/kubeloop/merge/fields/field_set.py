@@ -30,7 +30,10 @@ class FieldSet:
     __slots__ = ("_root", "_written")
 
     def __init__(self, root: Node | None = None) -> None:
-        """``root`` must be a canonical tree (``tree``) and must not change afterwards; else use ``of`` or ``from_json``."""
+        """Create a set from a tree of fields.
+
+        ``root`` must be canonical (see ``tree``) and must not change afterwards. Use ``of`` or ``from_json`` for other input.
+        """
         self._root: Node = LEAF if root is None else root
         #: Whether the tree is a document as a server wrote it, so that it need not be encoded again.
         self._written = False
@@ -51,7 +54,7 @@ class FieldSet:
         Elements of an unknown type are left out, as Kubernetes does.
 
         Raises:
-            ElementError: the document is not a tree of path elements.
+            ElementError: The document is not a tree of path elements.
         """
         found = cls(_read(document, 0))
         found._written = found._root is document
@@ -124,7 +127,7 @@ class FieldSet:
 
 
 def _read(document: Any, depth: int) -> Node:
-    """Return the document itself wherever it is canonical, as most are."""
+    """Convert FieldsV1 to a node with canonical keys. A canonical document, the usual case, is returned itself, not a copy."""
     if document.__class__ is not dict or depth > _DEEPEST:
         return _rebuilt(document, depth)
     for key, below in document.items():

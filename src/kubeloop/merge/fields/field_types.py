@@ -54,7 +54,7 @@ class ListType:
         """Return the path element of an item of an associative list.
 
         Raises:
-            ElementError: the item has no key.
+            ElementError: The item has no key.
         """
         if not self.keys:
             return _set_element(item)
@@ -150,7 +150,7 @@ def _reaches_untyped(type_: MergeType) -> bool:
 
 
 def shape(type_: MergeType, value: Any) -> Literal["map", "scalar", "list", ""]:
-    """Return the alternative that a value is treated as; the first one if it fits none."""
+    """Return the alternative of a type that applies to a value, or the first alternative if none fits."""
     if value.__class__ is dict:
         if type_.map is not None:
             return "map"

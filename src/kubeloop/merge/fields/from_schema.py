@@ -30,7 +30,7 @@ class FieldTypes:
         self._pending: list[tuple[MergeType, MergeType]] = []
 
     def of_kind(self, gvk: GroupVersionKind) -> MergeType | None:
-        """Return the type of a kind; None if the document does not have it."""
+        """Return the type of a kind, or None if the document does not have it."""
         name = self._schemas.kind_name(gvk)
         return None if name is None else self.of_definition(name)
 

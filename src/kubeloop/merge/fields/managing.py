@@ -30,7 +30,7 @@ def reconcile(fields: FieldSet, type_: MergeType) -> FieldSet:
 
 
 def _node(node: Node, type_: MergeType) -> Node:
-    """``node`` has children (a leaf is owned as it is)."""
+    """Return the part of a node that fits the type, ``node`` itself if nothing changes. The node has children."""
     if type_.map is not None:
         map_ = type_.map
         if map_.free:
@@ -65,7 +65,7 @@ M = TypeVar("M", bound=Hashable)
 
 
 class VersionedSet(NamedTuple):
-    """The fields that one manager owns, named as in ``api_version``; ``applied``: by apply, which removes fields it no longer contains."""
+    """The fields that one manager owns, with names as in ``api_version``. ``applied`` says whether it owns them by server-side apply."""
 
     set: FieldSet
     api_version: str
@@ -79,11 +79,11 @@ class Versions(Protocol):
         """Return the type in a version. Raises MissingVersion."""
 
     def convert(self, obj: JSONObject, api_version: str) -> JSONObject:
-        """Convert ``obj`` from its ``apiVersion`` to another version; return it unchanged if it is in that one. Never changes it.
+        """Return ``obj`` in another version, or ``obj`` itself if it already has this version. ``obj`` is not changed.
 
         Raises:
-            MissingVersion: the owners of fields in that version are dropped.
-            TypeMismatch: the write fails (an apply), or drops all owners (an update).
+            MissingVersion: The owners of fields in that version are dropped.
+            TypeMismatch: The write fails (an apply), or drops all owners (an update).
         """
 
 
@@ -111,7 +111,7 @@ def update(
         filters: Filter by version: the fields that this endpoint can own. None: all fields.
 
     Raises:
-        TypeMismatch: a state does not fit its type.
+        TypeMismatch: A state does not fit its type.
     """
     with MISMATCHES:
         filters = filters or {}
@@ -155,8 +155,8 @@ def apply(
         force: Take over fields that others own instead of raising ApplyConflict.
 
     Raises:
-        ApplyConflict: others own fields that would change, and ``force`` is False.
-        TypeMismatch: a state does not fit its type.
+        ApplyConflict: Others own fields that would change, and ``force`` is False.
+        TypeMismatch: A state does not fit its type.
     """
     with MISMATCHES:
         filters = filters or {}
@@ -213,7 +213,7 @@ def _reconciled(old: _Old, managers: Mapping[M, VersionedSet], versions: Version
     """Return the managers without those of versions that no longer exist, and by today's schemas.
 
     Raises:
-        TypeMismatch: the stored object does not fit a version in which a manager owns fields.
+        TypeMismatch: The stored object does not fit a version in which a manager owns fields.
     """
     out: dict[M, VersionedSet] = {}
     for manager, owned in managers.items():
@@ -257,7 +257,7 @@ class _Changes:
 
 
 def _others(changes: _Changes, managers: Mapping[M, VersionedSet], manager: M) -> tuple[dict[M, VersionedSet], list[FieldConflict]]:
-    """Return all managers, the others without changed or removed fields; and the conflicts: changed fields that they owned."""
+    """Return all managers and the conflicts. Other managers lose changed and removed fields; changed ones that they owned are conflicts."""
     kept: dict[M, VersionedSet] = {}
     conflicts: list[FieldConflict] = []
     for other, owned in managers.items():

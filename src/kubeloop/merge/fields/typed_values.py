@@ -131,7 +131,7 @@ def remove(obj: JSONObject, fields: FieldSet, type_: MergeType) -> JSONObject:
     A container that loses all of its content, without being in ``fields`` itself, becomes null, as in Kubernetes.
 
     Raises:
-        TypeMismatch: a list item has no key.
+        TypeMismatch: A list item has no key.
     """
     if not fields:
         return obj
@@ -141,7 +141,7 @@ def remove(obj: JSONObject, fields: FieldSet, type_: MergeType) -> JSONObject:
 
 
 def _without(value: Any, node: Node, type_: MergeType) -> Any:
-    """``node`` has children."""
+    """Return ``value`` without the fields of ``node``, which has children."""
     if value.__class__ is dict:
         if type_.map is None or type_.map.atomic:
             return None
@@ -176,7 +176,7 @@ def extract(obj: JSONObject, fields: FieldSet, type_: MergeType) -> JSONObject:
     """Return only ``fields`` of ``obj``, with the keys of their list items: the configuration with which a manager owns the same fields.
 
     Raises:
-        TypeMismatch: as ``field_set``.
+        TypeMismatch: See ``field_set``.
     """
     # Fields that the object no longer has are ignored.
     present = field_set(obj, type_) & fields

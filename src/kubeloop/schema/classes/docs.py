@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def class_text(cls: type) -> str:
-    """Return the docstring of the class itself, one line for each paragraph; empty if it has none."""
+    """Return the docstring of the class itself, one line for each paragraph, or an empty text if it has none."""
     text = cls.__dict__.get("__doc__")
     if not isinstance(text, str):
         return ""

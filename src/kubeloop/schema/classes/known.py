@@ -53,7 +53,7 @@ _TEMPLATE_META: Final[JSONObject] = {
 
 
 def scalar(hint: Any) -> JSONObject | None:
-    """Return the schema of a type that is not a struct, list or map; None for others."""
+    """Return the schema of a scalar type, or None for structs, lists and maps."""
     try:
         found = _SCALARS.get(hint)
     except TypeError:
@@ -62,10 +62,10 @@ def scalar(hint: Any) -> JSONObject | None:
 
 
 def kubernetes_own(cls: type) -> JSONObject | None:
-    """Return the schema of one of Kubernetes' own structs (``PodTemplateSpec``), references resolved; None for other classes.
+    """Return the schema of a struct of Kubernetes itself (``PodTemplateSpec``) with references resolved, or None for other classes.
 
     Raises:
-        ConfigError: the struct refers to itself.
+        ConfigError: The struct refers to itself.
     """
     if cls is ObjectMeta:
         return copy.deepcopy(_TEMPLATE_META)
@@ -77,7 +77,7 @@ def definition_schema(name: str) -> JSONObject:
     """Return the structural schema of a built-in definition, by its name, as a new tree.
 
     Raises:
-        ConfigError: the definition refers to itself.
+        ConfigError: The definition refers to itself.
     """
     return _plain(TypeSchema(ref=name), name, ())
 

@@ -54,7 +54,7 @@ def apply(marker: object, node: JSONObject, location: str) -> None:
     """Add the rules of ``marker`` to ``node``.
 
     Raises:
-        ConfigError: the marker does not fit the type of the value; ``location`` names class and field.
+        ConfigError: The marker does not fit the type of the value; ``location`` names class and field.
     """
     match marker:
         case msgspec.Meta():

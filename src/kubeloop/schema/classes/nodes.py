@@ -45,7 +45,7 @@ def schema_of(cls: type[msgspec.Struct], *, descriptions: bool = True) -> JSONOb
     It is not checked whether the result is a valid structural schema (``kubeloop generate crd`` does).
 
     Raises:
-        ConfigError: a type cannot be expressed in a schema; the message names class and field.
+        ConfigError: A type cannot be expressed in a schema; the message names class and field.
     """
     own = kubernetes_own(cls)
     return _Reader(descriptions).struct(cls, ()) if own is None else own
@@ -231,7 +231,7 @@ def check(obj: Resource) -> list[FieldError]:
     It does not check CEL rules, names and metadata, or admission rules. Values that were read and not changed are checked too.
 
     Raises:
-        ConfigError: the class declares something that no schema can express.
+        ConfigError: The class declares something that no schema can express.
     """
     schema = _schema(type(obj))
     tree = _tree(obj)
@@ -243,8 +243,8 @@ def require_valid(obj: Resource) -> None:
     """Raise the error with which the server would refuse the object, if ``check`` finds one.
 
     Raises:
-        Invalid: the object breaks its schema; it has a cause for each wrong field.
-        ConfigError: as ``check``.
+        Invalid: The object breaks its schema; it has a cause for each wrong field.
+        ConfigError: See ``check``.
     """
     faults = check(obj)
     if not faults:

@@ -1,4 +1,7 @@
-"""Streams within one SPDY connection, for both sides: opened with headers, each direction closed separately, reset when abandoned."""
+"""The streams of one SPDY connection, for clients and servers.
+
+A stream is opened with headers. Each direction is closed separately, and a stream that is abandoned is reset.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +51,10 @@ class SpdyStream:
         self.replied: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty when the peer has closed its direction.
+        """Return the next bytes, or empty bytes once the peer has closed its direction.
 
         Raises:
-            StreamReset: the stream was reset, or the connection ended.
+            StreamReset: The stream was reset, or the connection ended.
         """
         while not self._parts:
             if self._ended:
@@ -68,7 +71,7 @@ class SpdyStream:
         """Send data, in as many frames as necessary.
 
         Raises:
-            StreamReset: the stream was reset, or the connection ended.
+            StreamReset: The stream was reset, or the connection ended.
         """
         if self._fault is not None or self._finished:
             raise self._fault or StreamReset("this half of the stream is closed")
@@ -76,7 +79,7 @@ class SpdyStream:
             await self._connection.send_data(self.number, data[at : at + _PIECE])
 
     async def close(self) -> None:
-        """Close this direction; the peer's may continue."""
+        """Close this side's direction of the stream. The peer may continue to send."""
         if self._finished or self._fault is not None:
             return
         self._finished = True
@@ -94,7 +97,7 @@ class SpdyStream:
 
     @property
     def lost(self) -> ConnectionOver | None:
-        """Return the error of a connection that ended before the stream did; None if it did not."""
+        """Return the error if the connection ended before the stream did, or None."""
         return self._fault if isinstance(self._fault, ConnectionOver) else None
 
     @property
@@ -102,7 +105,7 @@ class SpdyStream:
         return self._fault is not None or (self._finished and self._ended)
 
     def take(self, data: bytes, *, fin: bool) -> None:
-        """Receive the peer's data."""
+        """Add data that the peer has sent."""
         if data and not self._ended:
             self._parts.append(data)
         else:
@@ -120,7 +123,7 @@ class SpdyStream:
 class SpdyConnection:
     """All streams over one ``Duplex``. ``run`` reads from it and must be running for all other methods.
 
-    ``accept`` is called with each stream that the peer opens, in order, after the reply; None: they are reset.
+    ``accept`` is called with each stream that the peer opens, in order, after the reply. If it is None, such streams are reset.
     """
 
     def __init__(self, duplex: Duplex, *, client: bool, accept: Callable[[SpdyStream], Awaitable[None]] | None = None) -> None:
@@ -140,11 +143,11 @@ class SpdyConnection:
         self._resets: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Read until the peer ends the connection. Then all streams are over.
+        """Read until the peer ends the connection. All streams have then ended.
 
         Raises:
-            SpdyError: the peer broke the protocol.
-            OSError: the connection failed.
+            SpdyError: The peer broke the protocol.
+            OSError: The connection failed.
         """
         try:
             while data := await self._duplex.read():
@@ -162,10 +165,10 @@ class SpdyConnection:
             await end_tasks(*self._resets, expected=(SpdyError, OSError), logger=_LOG)
 
     async def open(self, headers: Mapping[str, str]) -> SpdyStream:
-        """Open a new stream; return when the peer has accepted it.
+        """Open a new stream, and return it when the peer has accepted it.
 
         Raises:
-            StreamReset: the peer refused it, or the connection has ended.
+            StreamReset: The peer refused it, or the connection has ended.
         """
         async with self._sending:
             if self._ended:
@@ -184,13 +187,13 @@ class SpdyConnection:
             # The peer may have accepted it, and would hold it for the lifetime of the connection.
             self.give_up(stream)
             raise
-        # An accepted stream may be over by now, with all its data: that is no refusal.
+        # An accepted stream may already have ended, with all its data. That is not a refusal.
         if not taken:
             raise stream.lost or StreamReset("the peer refused the stream")
         return stream
 
     def give_up(self, *streams: SpdyStream) -> None:
-        """Reset streams in the background, as soon as a frame can be written. The connection's end resets them, too."""
+        """Reset streams in the background, as soon as a frame can be written. They also end with the connection."""
         task = asyncio.ensure_future(_reset(streams))
         self._resets.add(task)
         task.add_done_callback(self._resets.discard)
@@ -201,7 +204,7 @@ class SpdyConnection:
             await self._duplex.write(self._packer.ping(number))
 
     async def close(self) -> None:
-        """Announce that no more streams are accepted. The owner of the duplex closes it."""
+        """Announce that no more streams are accepted. The caller closes the ``Duplex``."""
         with contextlib.suppress(OSError):
             async with self._sending:
                 await self._duplex.write(self._packer.goaway(self._last))

@@ -44,11 +44,11 @@ DICTIONARY = _dictionary()
 
 
 class SpdyError(Exception):
-    """The peer broke the SPDY/3 protocol."""
+    """The peer violated the SPDY/3 protocol."""
 
 
 class Kind(IntEnum):
-    """Types of control frames; DATA is our value for data frames."""
+    """The types of control frames. DATA is this module's own value for data frames."""
 
     DATA = 0
     SYN_STREAM = 1
@@ -66,7 +66,7 @@ FIN = 0x01
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame. ``number`` is the stream's id, or a ping's own; ``headers`` have lower-case names, ``data`` belongs to data frames."""
+    """One frame. ``number`` is the id of the stream or of the ping; ``headers`` have lower-case names, ``data`` belongs to data frames."""
 
     kind: Kind
     number: int
@@ -121,7 +121,7 @@ class Unpacker:
         """Yield the complete frames; the rest is buffered. Frames of unused kinds are skipped.
 
         Raises:
-            SpdyError: the data breaks the protocol.
+            SpdyError: The data breaks the protocol.
         """
         data = self._rest + data
         at = 0

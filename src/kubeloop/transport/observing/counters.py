@@ -1,4 +1,4 @@
-"""A transport's counters of its requests, cheap enough to be always on. Their meaning: client-go tools/metrics."""
+"""Request counters of a transport, cheap enough to be always on. They have the meaning of client-go's tools/metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_ANSWER = "<error>"
 
 
 class BucketCounts:
-    """Counts of values up to each bound; the last count has no bound."""
+    """A histogram: the number of values up to each bound, and of those above the last bound."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -39,9 +39,9 @@ def _by_verb(bounds: tuple[float, ...]) -> defaultdict[str, BucketCounts]:
 
 
 class RequestCounters:
-    """Counters of one transport, or of several to one host. ``verb`` and ``method`` are the HTTP method, as in client-go.
+    """Request counters of one transport, or of several to one host. ``verb`` and ``method`` are the HTTP method, as in client-go.
 
-    Tries are counted by code and method, also those of streams; durations and sizes are of whole requests.
+    Attempts, including those of streams, are counted by status code and method. Durations and sizes concern complete requests only.
     """
 
     def __init__(self) -> None:
@@ -56,14 +56,14 @@ class RequestCounters:
         self.connections = 0
 
     def tried(self, status: int | None, method: str, attempt: int) -> None:
-        """Count a try by its status; None: there was no response."""
+        """Count an attempt by the status of its response. None means that there was no response."""
         code = NO_ANSWER if status is None else str(status)
         self.requests[code, method] += 1
         if attempt:
             self.retries[code, method] += 1
 
     def add(self, other: RequestCounters) -> None:
-        """Add another's counters."""
+        """Add the counters of ``other`` to these."""
         for mine, theirs in ((self.requests, other.requests), (self.retries, other.retries), (self.ca_reloads, other.ca_reloads)):
             for key, number in theirs.items():
                 mine[key] += number

@@ -1,6 +1,7 @@
-"""Debug records of requests, as kubectl's -v=6 to 9, with secrets left out. Levels are those of ``logging``, lower is more:
+"""Debug records of requests, like kubectl's -v=6 to 9, without secrets.
 
-``DEBUG`` (10) one line a request; 9 also headers, and the request as a curl command; 8 also bodies, cut, except secret ones.
+The levels are those of ``logging``; a lower level logs more. ``DEBUG`` (10) logs one line for each request. Level 9 adds headers, and the
+request as a curl command. Level 8 adds truncated bodies, except secret ones.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SECRET_SUBRESOURCES = frozenset(("token", "proxy", "exec", "attach", "portforwa
 
 
 def log_exchange(url: str, call: RequestCall, sent: list[tuple[str, str]], answer: ResponseHead, content: bytes, seconds: float) -> None:
-    """Log one try with a response.
+    """Log an attempt that got a response.
 
     Args:
         url: The URL.
@@ -53,7 +54,7 @@ def log_exchange(url: str, call: RequestCall, sent: list[tuple[str, str]], answe
 
 
 def log_failure(url: str, call: RequestCall, error: BaseException, seconds: float) -> None:
-    """Log one try without a response, or with an unreadable one.
+    """Log an attempt that got no response, or an unreadable one.
 
     Args:
         url: The URL.
@@ -65,7 +66,7 @@ def log_failure(url: str, call: RequestCall, error: BaseException, seconds: floa
 
 
 def curl(method: str, url: str, headers: list[tuple[str, str]], *, has_body: bool) -> str:
-    """Return the request as a shell command; credentials are masked, the body is only mentioned.
+    """Return the request as a curl command. Credentials are masked, and the body is only mentioned.
 
     Args:
         method: The HTTP method.
@@ -82,7 +83,7 @@ def curl(method: str, url: str, headers: list[tuple[str, str]], *, has_body: boo
 
 
 def body_text(call: RequestCall, body: bytes) -> str:
-    """Return the body for a log, cut; or the reason why it is hidden."""
+    """Return the truncated body for a log, or the reason why it is hidden."""
     found = asked(call.method, call.path, call.query)
     if found.resource in _SECRET_RESOURCES or found.subresource.partition("/")[0] in _SECRET_SUBRESOURCES:
         return f"<{len(body)} bytes, not shown: they may hold secrets>"

@@ -1,7 +1,7 @@
-"""Requests as Prometheus metrics, with client-go's names. Nothing is measured here: a scrape reads the transports' counters.
+"""Requests as Prometheus metrics, with client-go's names. Each scrape reads the counters of the transports.
 
-One collector per registry, one series per host: several transports to one host are summed, as in client-go. Source:
-component-base metrics/prometheus/restclient.
+A registry has one collector, and each host one series: as in client-go, the counters of several transports to one host are summed.
+Source: component-base metrics/prometheus/restclient.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _Hosts = Mapping[str, RequestCounters]
 
 
 class TransportMetrics(Collector):
-    """The transports in one registry.
+    """The collector of the transports of one Prometheus registry.
 
     Guarantees
-        Counters do not fall when a transport is closed: its counts stay. May be scraped from any thread.
+        Counters do not decrease when a transport is closed, because its counts are retained. Any thread may scrape.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -45,7 +45,7 @@ class TransportMetrics(Collector):
         self._open[transport] = transport.host
 
     def remove(self, transport: Transport) -> None:
-        """Remove a closed transport: its counts stay."""
+        """Remove a closed transport. Its counts are retained."""
         host = self._open.pop(transport, None)
         if host is not None:
             self._closed.setdefault(host, RequestCounters()).add(transport.figures)
@@ -63,7 +63,7 @@ class TransportMetrics(Collector):
 
 
 def metrics_of(registry: CollectorRegistry | None) -> TransportMetrics:
-    """Return the collector of a registry, None for prometheus_client's default one."""
+    """Return the collector of a registry. None stands for prometheus_client's default registry."""
     registry = REGISTRY if registry is None else registry
     found = _COLLECTORS.get(registry)
     if found is None:
@@ -119,7 +119,7 @@ def _families(hosts: _Hosts, transports: list[tuple[Transport, str]]) -> Iterato
 
 
 def _plugins() -> Iterator[Metric]:
-    """Yield the metrics of credential plugins, which belong to the process, not to a host."""
+    """Yield the metrics of credential plugins. They are counted per process, not per host."""
     prefix = "rest_client_exec_plugin_"
     calls = CounterMetricFamily(prefix + "call", "Runs of credential plugins.", labels=("code", "call_status"))
     policy = CounterMetricFamily(prefix + "policy_call", "Verdicts on plugins.", labels=("status",))

@@ -1,5 +1,6 @@
-"""OpenTelemetry spans of requests, one for each try; ``pip install kubeloop[otel]``. ``Transport(config, hooks=[Tracing()])``.
+"""OpenTelemetry spans for requests, one for each attempt: ``Transport(config, hooks=[Tracing()])``.
 
+``pip install kubeloop[otel]`` installs the dependency.
 Source: OpenTelemetry semantic conventions for HTTP client spans (1.23 and later, stable) and for Kubernetes attributes; W3C Trace Context.
 """
 
@@ -17,13 +18,14 @@ _KEY = "kubeloop.span"
 
 
 class Tracing(Hook):
-    """Makes a span from sending to the response (for watches and logs: to its head), below the current span; sends ``traceparent``.
+    """A hook that records a span for each attempt, as a child of the current span, and sends ``traceparent``.
 
-    ``tracer_provider`` None: the program's global one, which does nothing until an SDK is set up. Spans contain paths, but no queries,
-    because commands of exec and selectors may be confidential.
+    A span lasts until the complete response, or for watches and logs until its head. If ``tracer_provider`` is None, the global provider of
+    the program is used; it does nothing until an SDK is set up. Spans contain paths but not queries, because commands of exec and selectors
+    may be confidential.
 
     Raises:
-        ConfigError: opentelemetry-api is not installed.
+        ConfigError: The package opentelemetry-api is not installed.
     """
 
     def __init__(self, tracer_provider: Any = None) -> None:

@@ -39,7 +39,7 @@ def containers(spec: JSONObject) -> Iterator[JSONObject]:
 
 
 def security(one: JSONObject) -> JSONObject:
-    """Return the security context of a container or a pod spec; empty if there is none."""
+    """Return the security context of a container or a pod spec, or an empty object if there is none."""
     result: JSONObject = one.get("securityContext") or {}
     return result
 
@@ -50,12 +50,12 @@ def quoted(names: Iterable[str]) -> str:
 
 
 def plural(names: Iterable[Any], one: str, many: str) -> str:
-    """Return ``one`` for a single name, else ``many``."""
+    """Return the singular ``one`` if there is one name, else the plural ``many``."""
     return one if len(list(names)) == 1 else many
 
 
 def named(names: list[str]) -> str:
-    """``container "a"``, ``containers "a", "b"``."""
+    """Return containers as text for a message: ``container "a"`` or ``containers "a", "b"``."""
     return f"{plural(names, 'container', 'containers')} {quoted(names)}"
 
 
@@ -219,7 +219,7 @@ def proc_mount(pod: Pod) -> Violation | None:
 
 
 def proc_mount_35(pod: Pod) -> Violation | None:
-    """Check the /proc mount as of 1.35, which allows any mount in a user namespace."""
+    """Check the /proc mount by the rule of 1.35 and later, which allows every mount type in a user namespace."""
     return None if in_user_namespace(pod.spec) else proc_mount(pod)
 
 
@@ -260,7 +260,7 @@ def _seccomp_name(value: str) -> bool:
 
 
 def seccomp_type(one: JSONObject) -> str | None:
-    """Return the type of the seccomp profile of a pod spec or a container; None if there is none."""
+    """Return the type of the seccomp profile of a pod spec or a container, or None if there is none."""
     profile = security(one).get("seccompProfile")
     return None if profile is None else profile.get("type", "")
 

@@ -112,7 +112,7 @@ _NEWEST = max(minor for versions in (*BASELINE.values(), *(one.versions for one 
 
 
 def violations(level: LevelVersion, pod: Pod) -> list[Violation]:
-    """Return all violations of a pod: those of baseline, then those of restricted, each sorted by the name of the check."""
+    """Return all violations of a pod, first those of baseline and then those of restricted, sorted by the names of the checks."""
     if level.level == "privileged":
         return []
     value = (check(pod) for check in _checks(level.level, min(level.minor, _NEWEST)))
@@ -162,7 +162,7 @@ def warnings_about(namespace: str, level: LevelVersion, pods: Iterable[JSONObjec
 
 
 def _prioritized(pods: Iterable[JSONObject]) -> list[JSONObject]:
-    """Order pods so that one pod of each controller comes first: the other pods of a controller are most likely alike."""
+    """Return the pods with one pod of each controller first, because the pods of one controller most likely have the same violations."""
     first: list[JSONObject] = []
     twins: list[JSONObject] = []
     seen: set[str] = set()

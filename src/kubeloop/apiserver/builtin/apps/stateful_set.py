@@ -76,7 +76,7 @@ class StatefulSetStrategy(TemplateStrategy):
 
 
 def _warnings(spec: JSONObject, claims: str) -> Iterator[str]:
-    """Yield warnings about a spec. ``claims`` is what upstream adds to the path of a claim template."""
+    """Yield warnings about a spec. ``claims`` is the text that upstream adds to the path of a claim template."""
     for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
         yield from claim_warnings(f"spec.volumeClaimTemplates[{index}]{claims}", claim.get("spec") or {})
     if (spec.get("revisionHistoryLimit") or 0) < 0:
@@ -156,7 +156,7 @@ def _template(spec: JSONObject, options: PodOptions) -> Errors:
 
 
 def _again(template: JSONObject, options: PodOptions) -> Errors:
-    """Validate the template's metadata once more: upstream does so for StatefulSets, and clients see each error twice."""
+    """Validate the template's metadata a second time. Upstream does so for StatefulSets, so that clients see each error twice."""
     metadata = template.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
     yield from validate_labels("spec.template.labels", metadata.get("labels"))

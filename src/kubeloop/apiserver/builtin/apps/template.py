@@ -16,7 +16,7 @@ from kubeloop.types import JSONObject
 
 
 def template_options(old: JSONObject | None) -> PodOptions:
-    """Return options that still accept what the template of the stored object contains."""
+    """Return validation options that accept invalid values which the template of the stored object already contains."""
     if old is None:
         return PodOptions()
     spec = old.get("spec") or {}

@@ -85,7 +85,7 @@ def validate_scaled_object(path: str, reference: JSONObject, *, core: bool, any_
 
 
 def api_version_error(reference: JSONObject, *, core: bool) -> str:
-    """Return why the API version of a reference is invalid; empty if it is valid."""
+    """Return why the API version of a reference is invalid, or an empty text if it is valid."""
     text = reference.get("apiVersion", "")
     if text.count("/") > 1:
         return f"unexpected GroupVersion string: {text}"
@@ -191,7 +191,7 @@ def _target(path: str, target: JSONObject) -> Errors:
 
 
 class AutoscalerStrategy(BuiltinStrategy):
-    """Strategy of HorizontalPodAutoscalers. It validates every version as v2, and accepts invalid references that are stored already."""
+    """Strategy of HorizontalPodAutoscalers. It validates every version as v2, and accepts invalid references that are already stored."""
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
         return list(_spec(_as_sent(_newest(obj), context.sent), None, any_object=False))

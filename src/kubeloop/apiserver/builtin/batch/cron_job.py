@@ -35,7 +35,7 @@ _LONGEST = 2**63 - 1
 
 
 def schedule_error(text: str) -> str:
-    """Return why a schedule is invalid; empty if it is valid. A leading ``TZ=`` or ``CRON_TZ=`` is skipped."""
+    """Return why a schedule is invalid, or an empty text if it is valid. A leading ``TZ=`` or ``CRON_TZ=`` is skipped."""
     if text.startswith(("TZ=", "CRON_TZ=")):
         text = text.partition(" ")[2].strip()
     if text.startswith("@"):
@@ -61,7 +61,7 @@ def _descriptor_fault(text: str) -> str:
 
 
 def _duration_fault(text: str) -> str:
-    """Return why a duration is invalid; empty if it is valid. Source: Go's time.ParseDuration."""
+    """Return why a duration is invalid, or an empty text if it is valid. Source: Go's time.ParseDuration."""
     invalid = f'invalid duration "{text}"'
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":

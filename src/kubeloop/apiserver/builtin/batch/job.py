@@ -165,7 +165,9 @@ class JobStrategy(TemplateStrategy):
         return list(_job(obj, template_options(None)))
 
     def errors_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
-        """See ``Strategy.errors_on_update``; a job whose labels come from its template is validated with those of the template.
+        """Return the errors of an update (see ``Strategy.errors_on_update``).
+
+        A job whose labels come from its template is validated with the labels of the template.
 
         Args:
             context: The write.

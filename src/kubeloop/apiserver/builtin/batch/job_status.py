@@ -1,6 +1,6 @@
 """Validates updates of a job's status. Source: ValidateJobStatusUpdate; pkg/registry/batch/job for when each rule applies.
 
-External controllers may write the status too, so a rule applies only to changed fields: an invalid value may stay.
+External controllers may write the status too. A rule therefore applies only to changed fields, and an unchanged invalid value is accepted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Interval = tuple[int, int]
 
 
 class InvalidIndexes(ValueError):
-    """Invalid indexes; the text is the message for the client."""
+    """The indexes are invalid. The message of the exception is sent to the client."""
 
 
 def check_indexes(text: str, completions: int) -> int:
@@ -45,7 +45,7 @@ def check_indexes(text: str, completions: int) -> int:
 
 
 def overlap(completed: str, failed: str, completions: int) -> int | None:
-    """Return the first index that both lists contain; None if there is none. Invalid intervals are skipped."""
+    """Return the first index that both lists contain, or None if there is none. Invalid intervals are skipped."""
     one, other = _intervals(completed, completions), _intervals(failed, completions)
     while one and other:
         (start, end), (other_start, other_end) = one[-1], other[-1]
@@ -102,7 +102,7 @@ class _State:
         return any(one.get("type") == kind and one.get("status") == value for one in self.status.get("conditions") or ())
 
     def count(self, name: str) -> int:
-        """Return a counter; 0 if it is absent."""
+        """Return a counter, or 0 if it is absent."""
         return int(self.status.get(name) or 0)
 
     @cached_property

@@ -145,7 +145,7 @@ _VERSION_PRIORITY = {("", "v1"): 1, ("autoscaling", "v2"): 30, ("flowcontrol.api
 
 
 def group_priority(group: str) -> int | None:
-    """Return the priority of a group; None for a group that is not Kubernetes' own."""
+    """Return the priority of a group, or None for a group that does not belong to Kubernetes."""
     return _GROUP_PRIORITY.get(group)
 
 

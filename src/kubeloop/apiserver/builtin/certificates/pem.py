@@ -11,7 +11,7 @@ _BLOCK = re.compile(rb"-----BEGIN ([^\n]+?)-----[ \t\r]*\n(.*?)-----END \1-----"
 
 
 def request_error(encoded: str | None) -> str:
-    """Return why a certificate request (PEM in base64) is invalid; empty if it is valid."""
+    """Return why a certificate request (PEM in base64) is invalid, or an empty text if it is valid."""
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -33,7 +33,7 @@ def request_error(encoded: str | None) -> str:
 
 
 def organizations_of(encoded: str | None) -> list[str]:
-    """Return the organizations in the subject of a request, which are groups; empty for an invalid request."""
+    """Return the organizations in the subject of a request, which are groups, or an empty list for an invalid request."""
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
@@ -42,7 +42,7 @@ def organizations_of(encoded: str | None) -> list[str]:
 
 
 def common_name_of(encoded: str | None) -> str:
-    """Return the common name in the subject of a request, which is a user name; empty if it has none.
+    """Return the common name in the subject of a request, which is a user name, or an empty text if it has none.
 
     Raises:
         ValueError: The request is invalid.
@@ -58,7 +58,7 @@ def common_name_of(encoded: str | None) -> str:
 
 
 def certificate_error(encoded: str | None) -> str:
-    """Return why a list of issued certificates is invalid; empty if it is valid or there are none."""
+    """Return why a list of issued certificates is invalid, or an empty text if it is valid or there are none."""
     from cryptography import x509
 
     if not encoded:
@@ -79,7 +79,7 @@ def certificate_error(encoded: str | None) -> str:
 
 
 def _blocks(encoded: str | None) -> list[tuple[str, bool, bytes]]:
-    """Return type, presence of headers, and content of each valid block."""
+    """Return the type, whether there are headers, and the content of each valid PEM block."""
     result = []
     for kind, body in _BLOCK.findall(base64.b64decode(encoded or "") + b"\n"):
         headers, blank, text = body.partition(b"\n\n")

@@ -104,7 +104,7 @@ def _judged(expression: str) -> tuple[str, bool]:
 
 
 def _size_of(path: Path) -> CostRange | None:
-    """Return the size range of an attribute or capacity, as far as a slice limits it. Any name below a domain is an attribute."""
+    """Return the size range of an attribute or capacity, as far as a ResourceSlice limits it. Any name below a domain is an attribute."""
     match path[1:]:
         case ():
             return CostRange(0, 0)

@@ -58,7 +58,7 @@ def validate_share_id(path: str, value: str) -> Errors:
 
 
 def _uuid_fault(value: str) -> str:
-    """Return the message of upstream's UUID library, which accepts four formats; empty for a valid UUID."""
+    """Return the error message of upstream's UUID library, which accepts four formats, or an empty text for a valid UUID."""
     match len(value):
         case 36:
             bare = value
@@ -120,7 +120,7 @@ class RequestNames:
         return alternatives is not None and (not below or below[0] in alternatives)
 
     def check(self, path: str, name: str) -> Errors:
-        """Check that a reference names one of them."""
+        """Check that a reference names one of the requests or subrequests."""
         parts = name.split("/")
         if len(parts) > 2:
             yield invalid(path, name, _NO_REQUEST)
@@ -255,7 +255,7 @@ def validate_configuration(path: str, config: JSONObject, *, stored: bool = Fals
 
 
 def validate_raw_object(path: str, value: Any, *, stored: bool = False) -> Errors:
-    """Validate an object of any content and limited size. An object that is ``stored`` already may be larger."""
+    """Validate an object of any content and limited size. An object that is already stored (``stored``) may be larger."""
     if value is None:
         yield required(path)
     elif not stored and len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()) > _LONGEST:
@@ -270,7 +270,7 @@ def validate_label_name(path: str, name: str) -> Errors:
 
 
 def check_binding_conditions(path: str, holder: JSONObject) -> Errors:
-    """Check that both lists of binding conditions are set or none, and that they have no duplicates."""
+    """Check that either both lists of binding conditions are set or neither is, and that they have no duplicates."""
     requested, failures = holder.get("bindingConditions") or [], holder.get("bindingFailureConditions") or []
     for field, value in (("bindingConditions", requested), ("bindingFailureConditions", failures)):
         yield from validate_items(f"{path}.{field}", value, _MOST_CONDITIONS, validate_label_name)

@@ -50,7 +50,7 @@ class ResourceSliceStrategy(BuiltinStrategy):
 
 
 def _as_sent(spec: JSONObject, sent: Any) -> JSONObject:
-    """Return the spec with the empty lists of the request body, which count as set: at most one of two lists may be set."""
+    """Return the spec with the empty lists of the request body restored. An empty list counts as set, and at most one list may be set."""
     sent_spec = sent.get("spec") if isinstance(sent, dict) else None
     if not isinstance(sent_spec, dict):
         return spec

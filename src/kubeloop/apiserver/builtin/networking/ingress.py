@@ -168,7 +168,7 @@ def _address(path: str, one: JSONObject, known: set[str | None]) -> Errors:
 
 
 def _spec(spec: JSONObject, sent: Any, *, any_secret: bool, any_wildcard: bool) -> Errors:
-    """Validate the spec. ``sent`` is the request body, which shows whether the list of rules is empty or absent."""
+    """Validate the spec. ``sent`` is the request body, which tells whether the list of rules is empty or absent."""
     rules, backend = spec.get("rules") or [], spec.get("defaultBackend")
     if not rules and backend is None:
         yield invalid("spec", part_at(sent, "spec.rules"), "either `defaultBackend` or `rules` must be specified")

@@ -38,7 +38,7 @@ class PodContext:
 
     @property
     def grace(self) -> int | None:
-        """The termination grace period in seconds; None if it is not set."""
+        """The termination grace period in seconds, or None if it is not set."""
         return self.spec.get("terminationGracePeriodSeconds")
 
     @property

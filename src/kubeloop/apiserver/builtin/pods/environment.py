@@ -95,7 +95,7 @@ def _renamed(field_path: str) -> str:
 
 
 def _conversion_fault(api_version: str, field_path: str, subscripted: re.Match[str] | None) -> str:
-    """Return why upstream cannot convert a field path; empty if it can. Source: ConvertDownwardAPIFieldLabel."""
+    """Return why upstream cannot convert a field path, or an empty text if it can. Source: ConvertDownwardAPIFieldLabel."""
     if api_version != "v1":
         return f"unsupported pod version: {api_version}"
     if subscripted:

@@ -1,4 +1,4 @@
-"""Options of pod validation: whether it is a pod or a template, and which invalid values of the stored object are accepted."""
+"""Options of pod validation: whether the object is a pod or a template, and which invalid stored values are accepted."""
 
 from __future__ import annotations
 

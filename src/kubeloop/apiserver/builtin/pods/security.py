@@ -158,7 +158,7 @@ def _sysctls(path: str, sysctls: list[JSONObject], spec: JSONObject, options: Po
 
 
 def host_sysctl_error(name: str, spec: JSONObject) -> str:
-    """Return why a pod may not set a sysctl: it would change the host, whose namespace the pod shares. Empty if it may."""
+    """Return the error if a sysctl would change the host, because the pod shares the namespace concerned, or an empty text."""
     dotted = _dotted(name)
     if spec.get("hostNetwork") and dotted.startswith("net."):
         return "may not be specified when 'hostNetwork' is true"

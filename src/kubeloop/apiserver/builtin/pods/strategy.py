@@ -122,7 +122,9 @@ class PodStrategy(BuiltinStrategy):
             keep_metadata(obj, old)
 
     def errors_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
-        """See ``Strategy.errors_on_update``; some pods cannot be written through a subresource at all, which is then the only error.
+        """Return the errors of an update (see ``Strategy.errors_on_update``).
+
+        If a pod cannot be written through the subresource at all, that is the only error.
 
         Args:
             context: The write.
@@ -182,7 +184,7 @@ class PodStrategy(BuiltinStrategy):
 
 
 def _unfit(subresource: str, old: JSONObject) -> FieldError | None:
-    """Return why a pod cannot be written through ``subresource`` at all; None if it can."""
+    """Return why a pod cannot be written through ``subresource`` at all, or None if it can."""
     if subresource == "resize":
         return resize_error(old)
     if subresource == "ephemeralcontainers" and MIRROR in (old["metadata"].get("annotations") or {}):

@@ -144,7 +144,7 @@ def selector_warnings(path: str, selector: JSONObject) -> Iterator[str]:
 
 
 def node_label_warnings(path: str, keys: Iterable[str]) -> Iterator[str]:
-    """Yield warnings about the keys of a node selector map; all name the path of the map."""
+    """Yield warnings about the keys of a node selector map. All warnings name the path of the map."""
     for key in keys:
         if key in _NODE_LABELS:
             yield f"{path}: {_NODE_LABELS[key]}"

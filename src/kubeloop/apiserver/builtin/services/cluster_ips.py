@@ -57,7 +57,7 @@ def _ranges(cidrs: list[str]) -> Errors:
 
 
 def _range_changes(cidrs: list[str], old: list[str]) -> Errors:
-    """Check that an update adds at most a range of the other IP family."""
+    """Check that an update changes no range, and adds at most one range, of the other IP family."""
     if len(cidrs) == len(old):
         for index, (value, before) in enumerate(zip(cidrs, old, strict=True)):
             if value != before:

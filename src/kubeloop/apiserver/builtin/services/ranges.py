@@ -27,7 +27,7 @@ class ServiceRanges:
 
     @classmethod
     def parse(cls, cluster_ips: str = "", node_ports: str = "") -> Self:
-        """Parse flags: ``10.0.0.0/24``, and ``30000-32767`` or ``30000+2767``; an empty text is the default.
+        """Parse the values of flags: ``10.0.0.0/24``, and ``30000-32767`` or ``30000+2767``. An empty text stands for the default.
 
         Raises:
             ConfigError: A text is not a range, or a range that this server does not support.

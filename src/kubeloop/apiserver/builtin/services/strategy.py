@@ -126,7 +126,7 @@ def _affinity(spec: JSONObject) -> Errors:
 
 
 def endpoint_ip(address: str) -> list[str]:
-    """Return why an address cannot be an endpoint; empty if it can. Source: ValidateEndpointIP."""
+    """Return why an address cannot be an endpoint, or an empty list if it can. Source: ValidateEndpointIP."""
     value = sloppy_ip(address)
     if value is None:
         return []

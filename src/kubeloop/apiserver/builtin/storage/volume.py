@@ -45,7 +45,7 @@ _ISCSI_LIMIT = 64
 
 
 def validate_volume_source(path: str, spec: JSONObject, volume_name: str) -> Errors:
-    """Validate the source, of which there must be exactly one. Upstream ignores a second one beside a flexVolume."""
+    """Validate the volume source. There must be exactly one, but upstream ignores a second source beside a flexVolume."""
     count = 0
     for name, check in _SOURCES.items():
         source = spec.get(name)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Connecter:
-    """A subresource that connects. ``paths``: the path may continue after the subresource."""
+    """A subresource that connects. ``paths`` says whether the path may continue after the subresource."""
 
     methods: frozenset[str]
     handler: Callable[[RequestScope], Awaitable[Reply]]
@@ -26,7 +26,7 @@ class Connecter:
 
 
 def find_connecter(info: RequestInfo) -> Connecter | None:
-    """Return the connecter of a request; None for other requests."""
+    """Return the connecter of a request, or None if the request needs none."""
     return _TABLE.get(f"{info.resource}/{info.subresource}") if info.subresource and not info.group else None
 
 

@@ -1,4 +1,4 @@
-"""The server's certificate for kubelets and the authority of theirs: kube-apiserver's ``--kubelet-*`` flags.
+"""The server's client certificate for kubelets, and the authority of the kubelets' certificates (``--kubelet-*`` flags).
 
 The server presents no certificate to other backends of proxied requests and does not verify theirs (Kubernetes documentation, "Accessing
 services").
@@ -17,7 +17,7 @@ from kubeloop.meta.tls import client_tls
 
 @dataclass(frozen=True)
 class KubeletCredentials:
-    """Files as kube-apiserver's ``--kubelet-client-certificate``, ``--kubelet-client-key`` and ``--kubelet-certificate-authority``.
+    """The files of ``--kubelet-client-certificate``, ``--kubelet-client-key`` and ``--kubelet-certificate-authority``.
 
     Without ``authority`` the kubelets' certificates are not verified. Files are read when the first kubelet is called.
 
@@ -30,7 +30,7 @@ class KubeletCredentials:
     authority: Path | None = None
 
     def check(self) -> None:
-        """Read the files now, so that the server does not start with a broken file.
+        """Read the files, so that a server with an unusable file fails at its start.
 
         Raises:
             ConfigError: A file is missing or broken.

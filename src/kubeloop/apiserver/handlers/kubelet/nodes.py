@@ -17,13 +17,13 @@ PODS = GroupVersionResource("", "v1", "pods")
 
 
 async def find(scope: RequestScope, gvr: GroupVersionResource, namespace: str, name: str) -> JSONObject | None:
-    """Return a stored object, which the caller must not change; None if there is none.
+    """Return a stored object, which the caller must not change, or None if there is none.
 
     Args:
         scope: The scope of the request.
         gvr: The resource of the object.
-        namespace: Its namespace; empty for a cluster-scoped resource.
-        name: Its name.
+        namespace: The namespace of the object. Empty: the resource is cluster-scoped.
+        name: The name of the object.
     """
     resource = scope.services.registry.get(gvr)
     found = await scope.services.objects.get(resource, namespace, name) if resource is not None else None
@@ -34,7 +34,7 @@ async def pod_of(scope: RequestScope, name: str) -> JSONObject:
     """Return a stored pod.
 
     Raises:
-        NotFound: There is none.
+        NotFound: The pod does not exist.
     """
     found = await find(scope, PODS, scope.namespace, name)
     if found is None:
@@ -74,7 +74,9 @@ _SIMULATED = "kubeloop://"
 
 @dataclass(frozen=True, slots=True)
 class Kubelet:
-    """The address of a kubelet. ``websockets``: it accepts the WebSocket protocols that the server otherwise translates."""
+    """The address of a kubelet.
+
+    ``websockets`` says whether it accepts the WebSocket protocols; if not, the server translates them to SPDY."""
 
     host: str
     port: int

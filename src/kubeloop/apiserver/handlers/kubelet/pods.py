@@ -156,7 +156,7 @@ _REFUSALS: dict[int, tuple[str, str | None]] = {
 
 
 async def log(scope: RequestScope) -> Reply:
-    """Serve a container's log as text, and to a WebSocket as messages; 204 for a pod that has no node yet."""
+    """Serve a container's log, as text or as messages of a WebSocket. The response is 204 if the pod has no node yet."""
     _check_accept(scope.request.header("Accept"))
     by_socket = is_websocket(scope.request)
     offered = subprotocols(scope.request)
@@ -278,7 +278,7 @@ async def _messages(socket: Socket, chunks: AsyncIterator[bytes]) -> None:
 
 
 async def _chunks(wire: ClientConnection) -> AsyncIterator[bytes]:
-    """Yield the body. An error ends the log, because the status has been sent."""
+    """Yield the body. An error ends the log, because the status of the response has already been sent."""
     try:
         while True:
             try:
@@ -335,11 +335,11 @@ async def _in_container(scope: RequestScope, action: str, parameters: Parameters
 
 
 def _check_create(scope: RequestScope) -> None:
-    """Check that the user may create the subresource, also for WebSockets, whose method is GET (kubernetes issue 133515).
+    """Check that the user may create the subresource. WebSockets need this right too, although they use GET (kubernetes issue 133515).
 
     Raises:
         BadRequest: The request is a dry run.
-        Forbidden: The user may not.
+        Forbidden: The user may not create the subresource.
     """
     if "dryRun" in scope.request.query:
         raise api_errors.bad_request("dryRun is not supported")

@@ -1,4 +1,4 @@
-"""``/proxy`` of pods, services and nodes: any request, proxied to their address.
+"""The subresource ``/proxy`` of pods, services and nodes, which forwards any request to their address.
 
 Source: Kubernetes documentation, "Access Services Running on Clusters"; k8s.io/kubernetes pkg/registry/core (ResourceLocation).
 Loopback and link-local addresses are forbidden.
@@ -76,7 +76,7 @@ def _reference(text: str, resource: str) -> tuple[str, str, str]:
 
 
 def _path(rest: tuple[str, ...], *, slash: bool) -> str:
-    """Return the normalized path below ``/proxy``; empty if there is none."""
+    """Return the normalized path below ``/proxy``, or an empty text if there is none."""
     path = "/".join(rest)
     if path and not path.startswith("/"):
         path = f"/{path}"
@@ -136,7 +136,7 @@ async def _service(scope: RequestScope, scheme: str, name: str, port: str) -> Ba
 
 
 async def _named(scope: RequestScope, gvr: GroupVersionResource, name: str) -> JSONObject:
-    """Return a stored object. Raises NotFound, which names the request's resource, as upstream."""
+    """Return a stored object. Raises NotFound, which as upstream names the resource of the request."""
     found = await find(scope, gvr, scope.namespace, name)
     if found is None:
         raise api_errors.not_found(scope.resource.gvr.group_resource, name)
@@ -144,7 +144,7 @@ async def _named(scope: RequestScope, gvr: GroupVersionResource, name: str) -> J
 
 
 async def _is_pod(scope: RequestScope, address: JSONObject) -> bool:
-    """Return whether an address belongs to a pod of this namespace. A service reaches no other address."""
+    """Return whether an address belongs to a pod of this namespace. A service must not lead to any other address."""
     target = address.get("targetRef") or {}
     if target.get("namespace", "") != scope.namespace:
         return False

@@ -1,4 +1,4 @@
-"""Subresources: a table of handlers, and the handlers that are a few lines. The server refuses other subresources as not implemented."""
+"""Subresources: the table of their handlers, and the short handlers. Other subresources are rejected as not implemented."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _HANDLERS: dict[str, dict[str, Handler]] = {
 
 
 def handlers_of(resource: str, subresource: str) -> dict[str, Handler] | None:
-    """Return verb -> handler; None if the server does not implement the subresource."""
+    """Return the handlers of a subresource by verb, or None if the server does not implement the subresource."""
     return _HANDLERS.get(f"{resource}/{subresource}") or _HANDLERS.get(subresource)
 
 

@@ -1,4 +1,4 @@
-"""``/eviction`` of pods: a deletion that disruption budgets may refuse for the moment.
+"""The subresource ``/eviction`` of pods: a deletion that disruption budgets may reject temporarily.
 
 Source: k8s.io/kubernetes pkg/registry/core/pod/storage (EvictionREST); Kubernetes documentation, "API-initiated Eviction".
 """
@@ -152,7 +152,7 @@ def _why_none(name: str, status: JSONObject) -> str:
 
 
 def budget_outdated(name: str) -> Exception:
-    """Return the error while the disruption controller has not processed the budget yet."""
+    """Return the error for a budget that the disruption controller has not processed yet."""
     return _refused(f"The disruption budget {name} is still being processed by the server.", retry=_RETRY)
 
 
@@ -194,7 +194,7 @@ async def evict(scope: RequestScope) -> Answer:
 
 
 def _dry_run(of_body: list[str], of_request: list[str]) -> list[str]:
-    """Return the dryRun values of body and query; upstream requires that they are equal."""
+    """Return the dryRun values of body and query, which as upstream must be equal."""
     if of_body and of_request and of_body != of_request:
         view = (f"[{' '.join(one)}]" for one in (of_request, of_body))
         raise api_errors.internal(f"Non-matching dry-run options in request and content: {' and '.join(view)}")

@@ -1,4 +1,4 @@
-"""Pods: ``/binding``, and functions for subresources that receive an object of another kind."""
+"""The subresource ``/binding`` of pods, and functions for subresources that receive an object of another kind."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ BINDING = GroupVersionKind("", "v1", "Binding")
 
 
 async def bind(scope: RequestScope) -> Answer:
-    """Assign a pod to a node. This is possible once."""
+    """Assign a pod to a node. A pod can be assigned only once."""
     options = write_options(scope.request, "CreateOptions")
     binding = await decode_posted(scope, BINDING, options)
     name = metadata_of(binding).get("name") or ""
@@ -141,7 +141,7 @@ async def _assign(scope: RequestScope, name: str, node: str, requested: JSONObje
 
 
 def _check(current: StoredObject, name: str, requested: JSONObject) -> None:
-    """Raises Conflict if the binding means another pod, or the pod cannot be assigned."""
+    """Check that a binding can be applied. Raises Conflict if it refers to another pod, or the pod cannot be assigned to a node."""
     metadata, spec = current.obj["metadata"], current.obj["spec"]
     if (requested.get("uid") or metadata["uid"]) != metadata["uid"]:
         raise _mistaken(metadata, "UID", requested["uid"], metadata["uid"])

@@ -125,7 +125,7 @@ class _ReplicaOwners:
         self._paths = _replica_paths(scope)
 
     def scaled(self, old: JSONObject, scale: JSONObject) -> JSONObject:
-        """Return the object after a write of its Scale, which may be changed."""
+        """Return the object after a write of its Scale. The Scale may be changed in place."""
         self._owners.updated(scale_scope(), self.live(old), scale, self._manager)
         return self.carried_back(old, scale)
 
@@ -220,7 +220,7 @@ def _replica_path(resource: ServedResource) -> Path | None:
 
 
 class _ScaleView:
-    """The form in which admission sees a write through ``/scale``."""
+    """The view of an object for admission: a write through ``/scale`` appears as a write of a Scale."""
 
     kind = SCALE
 

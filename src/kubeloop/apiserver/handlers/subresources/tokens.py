@@ -38,7 +38,7 @@ _YEAR: Final = 365 * 24 * 3600
 
 
 async def create_token(scope: RequestScope) -> Answer:
-    """Issue a token for the service account in the path, also for a dry run, as upstream."""
+    """Issue a token for the service account in the path. As upstream, a dry run issues a token too."""
     settings = scope.services.token_settings
     objects = BoundObjects(scope.services.objects, scope.services.registry)
     options = write_options(scope.request, "CreateOptions")

@@ -68,7 +68,7 @@ def new_store(folder: Path) -> Iterator[Path]:
     """Context manager for a new store: yields the path of its file, with the lock acquired. On an error a new folder is removed again.
 
     Raises:
-        ConfigError: As ``Lock``; or the folder has a store already.
+        ConfigError: See ``Lock``; or the folder has a store already.
     """
     made = not folder.exists()
     lock = Lock(folder)
@@ -87,7 +87,7 @@ def new_store(folder: Path) -> Iterator[Path]:
 
 
 def ensure_store(folder: Path, *, synced: bool = True) -> Path:
-    """Return the file of a store; create it if there is none. The caller must have the lock.
+    """Return the file of a store, and create the store if the folder has none. The caller must have the lock.
 
     Args:
         folder: The folder of the store.

@@ -1,4 +1,6 @@
-"""The database file of a store: changes in the order of their revisions. Synchronous; without conditions, watches or clocks.
+"""The database file of a store, which holds changes in the order of their revisions.
+
+This module is synchronous, and knows no conditions, watches or clocks.
 
 Source: sqlite.org "Write-Ahead Logging", "PRAGMA synchronous": with WAL and FULL, a committed transaction survives a power failure.
 """
@@ -85,7 +87,7 @@ class WriteAheadLog:
             return cls(False, tuple(commits))
 
     def fault(self, valid: int) -> str:
-        """Return the damage of the log if SQLite accepts only its first ``valid`` frames; "" if there is none.
+        """Return the damage of the log if SQLite accepts only its first ``valid`` frames, or "" if there is none.
 
         The last transaction may be incomplete: a power failure interrupts only transactions that were never acknowledged.
         """
@@ -148,7 +150,7 @@ _MOST_LOG = 64 * 1024 * 1024
 
 
 class StoreDamaged(ConfigError):
-    """The content of a store's file is damaged. ``what`` names the place. The server does not start with it."""
+    """The content of a store's file is damaged, so that the server does not start. ``what`` describes the damaged place."""
 
     def __init__(self, path: Path, what: str) -> None:
         super().__init__(f"{path} is damaged: {what}; restore a snapshot into another folder, or move this one away to start empty")

@@ -51,8 +51,8 @@ class SqliteStorage:
         History since the last compaction survives, and leases end at their time.
 
     Cost
-        As in memory, plus one ``fsync`` for all writes that arrive during the one before. ``open`` reads the whole file.
-        One thread, for ``fsync``.
+        The same as in memory, plus one ``fsync`` for all writes that arrive during the previous ``fsync``. ``open`` reads the whole file.
+        One thread is used for ``fsync``.
 
     With ``synced`` False no write waits for the disk: data survives the end of the process, but not a power failure.
     """
@@ -82,12 +82,12 @@ class SqliteStorage:
 
     @classmethod
     async def open(cls, folder: Path, clock: Clock | None = None, *, synced: bool = True) -> SqliteStorage:
-        """Open the store in ``folder``; create it if there is none.
+        """Open the store in ``folder``, and create it if the folder has none.
 
         Args:
             folder: The folder of the store.
             clock: Clock for leases; None: the system clock.
-            synced: False: do not call fsync.
+            synced: Whether commits call fsync.
 
         Raises:
             ConfigError: Another process has the store open, it is damaged, or a newer kubeloop wrote it.
@@ -224,7 +224,7 @@ class SqliteStorage:
                 self._add(_Write(key, None, current.mod_revision, 0, None, done))
 
     def _expire_again(self, key: str, done: asyncio.Future[WriteOutcome]) -> None:
-        """Delete a key later whose deletion failed because the disk was full."""
+        """Schedule another attempt to delete a key after its deletion failed because the disk was full."""
         if not done.cancelled() and done.exception() is not None and not self._closed:
             self._leases.attach(key, self._leases.grant(_NEXT_TRY))
 
@@ -276,7 +276,7 @@ class SqliteStorage:
                 write.done.set_result(outcome)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Run ``work`` in the thread. A cancelled caller waits for its end too, because the file must not be used before."""
+        """Run ``work`` in the thread. Even a cancelled caller waits for its end, because the file must not be used before."""
         if not self._synced:
             return work()  # a commit without fsync is faster than a switch to the thread
         return await finish(asyncio.get_running_loop().run_in_executor(self._thread, work))
