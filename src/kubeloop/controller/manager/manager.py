@@ -90,8 +90,7 @@ class Manager:
         clock: Clock of all delays.
 
     Raises:
-        DeadlineError: the caches did not sync in time; the message names informers and reasons. Forbidden, Unauthorized,
-            UntrustedCertificate: raised immediately.
+        DeadlineError: the caches did not sync in time; the message has the reasons. Forbidden, Unauthorized, UntrustedCertificate: at once.
         GraceExceeded: from ``stop`` and ``run``; work had to be cancelled.
         ManagerError: arguments that exclude each other.
 
@@ -219,8 +218,7 @@ class Manager:
         self._over.set()
 
     async def start(self) -> None:
-        """Start the manager. Return when all caches are synced and reconciles have begun or, with leader election, when this replica is a
-        candidate.
+        """Start the manager. Return when all caches are synced and reconciles have begun, or when this replica is a candidate.
 
         If ``request_stop`` is called meanwhile, the manager is stopped on return.
 
