@@ -19,7 +19,7 @@ from kubeloop.controller.builder.declaration import (
     Declaration,
     check_no_handlers,
     check_numbers,
-    check_texts,
+    check_option_types,
     check_watches,
     checked,
     checked_owns,
@@ -202,7 +202,7 @@ class ControllerBase(Generic[R]):
         check_watches(cls, cls.watches)
         cls.predicates = checked(cls, "predicates", Predicate)
         check_numbers(cls)
-        check_texts(cls)
+        check_option_types(cls)
         parents: Any = super(cls, cls)  # Run the checks of the base classes, as __init_subclass__ does.
         parents._check_class()
 

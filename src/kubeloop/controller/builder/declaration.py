@@ -231,7 +231,7 @@ def check_numbers(cls: type[Any]) -> None:
         raise DeclarationError(f"{cls.__name__}: debounce must be a number of seconds, or 0 for none, not {described_word(debounce)}")
 
 
-def check_texts(cls: type[Any]) -> None:
+def check_option_types(cls: type[Any]) -> None:
     """Check name, pause annotation, indexes and boolean options.
 
     Raises:

@@ -162,7 +162,10 @@ class _ReplicaOwners:
         return obj
 
     def live(self, old: JSONObject) -> JSONObject:
-        """Return the Scale of an object with its owners. Missing replicas have upstream's marker value."""
+        """Return the Scale of the object before the write, with the managedFields entries that own the replicas.
+
+        If a custom object has no replicas field, the Scale has the smallest int32, as upstream.
+        """
         scale = scale_of(self._resource, old)
         if not _says_replicas(self._resource, old):
             scale["spec"]["replicas"] = _UNSAID
