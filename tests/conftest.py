@@ -106,7 +106,17 @@ def _leftovers_of_a_file() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[ServerUnderTest]:
-    """The server under test, with its controllers. Suites that use it are marked ``server`` and run against a real one too."""
+    """The server under test, without controllers. Suites that use it are marked ``server`` and run against a real one too, which has none.
+
+    A module whose tests need controllers defines ``server`` as ``server_with_controllers``.
+    """
+    with server_under_test(controllers=False) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def server_with_controllers() -> Iterator[ServerUnderTest]:
+    """The server under test, with the built-in controllers if it is the embedded one."""
     with server_under_test(controllers=True) as found:
         yield found
 
@@ -123,7 +133,7 @@ def namespace(server: ServerUnderTest) -> Iterator[str]:
     """A fresh namespace on the server under test."""
     name = f"test-{os.getpid()}-{next(_NUMBERS)}"
     server.administrator.create(Namespace(metadata=ObjectMeta(name=name)))
-    # Pods need it. Where a controller makes it, it may be there already; beside a real kube-apiserver no controller runs.
+    # Pods need it. Where controllers run, one of them may have created it.
     with contextlib.suppress(AlreadyExists):
         server.administrator.create(ServiceAccount(metadata=ObjectMeta(name="default", namespace=name)))
     yield name

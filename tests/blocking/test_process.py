@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import textwrap
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.meta import AlreadyExists, ObjectMeta
 from tests.servers import ServerUnderTest
 
 # A server that takes requests and never answers. ``told`` is called when a whole request has come; ``gone`` holds what came of a
@@ -155,6 +158,8 @@ from kubeloop.blocking import Client, Informers
     ],
 )
 def test_the_interpreter_ends_without_a_word(server: ServerUnderTest, body: str) -> None:
+    with contextlib.suppress(AlreadyExists):
+        server.administrator.create(ConfigMap(metadata=ObjectMeta(name="listed", namespace="default")))
     made = "client = Client.from_config(sys.argv[1]); client.list(ConfigMap)"
     ended = run(f"{SAMPLE}\n{made}\n{body}", str(server.kubeconfig))
     assert (ended.code, ended.err) == (0, "")

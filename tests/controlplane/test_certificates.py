@@ -204,7 +204,8 @@ def test_requests_are_kept(one: CertificateSigningRequest, kept: timedelta) -> N
 
 
 @pytest.mark.embedded
-async def test_the_servers_own_control_plane_signs_what_the_server_believes(server: ServerUnderTest) -> None:
+async def test_the_servers_own_control_plane_signs_what_the_server_believes(server_with_controllers: ServerUnderTest) -> None:
+    server = server_with_controllers
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "developers"), x509.NameAttribute(NameOID.COMMON_NAME, "jane")])
     pem = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())

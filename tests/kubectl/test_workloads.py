@@ -8,8 +8,14 @@ import pytest
 
 from tests.kubectl.manifests import DEPLOYMENT, POD
 from tests.kubectl.runner import Kubectl
+from tests.servers import ServerUnderTest
 
 pytestmark = pytest.mark.embedded
+
+
+@pytest.fixture(scope="module")
+def server(server_with_controllers: ServerUnderTest) -> ServerUnderTest:
+    return server_with_controllers
 
 
 def test_a_pod_is_scheduled_and_becomes_ready(kubectl: Kubectl) -> None:

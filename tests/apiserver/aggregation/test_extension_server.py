@@ -42,6 +42,11 @@ WIDGETS = {
 }
 
 
+@pytest.fixture(scope="module")
+def server(server_with_controllers: ServerUnderTest) -> ServerUnderTest:
+    return server_with_controllers
+
+
 class Front:
     """Requests to the server in front, as its administrator."""
 

@@ -8,6 +8,7 @@ import copy
 import json
 import ssl
 import tempfile
+from asyncio.trsock import TransportSocket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ class Hook:
     headers: list[dict[str, str]] = field(default_factory=list)
     #: Connections seen so far, by the client's port.
     _peers: dict[int, web.BaseRequest] = field(default_factory=dict)
+    _sockets: set[TransportSocket] = field(default_factory=set)
 
     @property
     def connections(self) -> int:
@@ -57,6 +59,12 @@ class Hook:
             if request.transport is not None:
                 request.transport.close()
         await asyncio.sleep(0.02)
+
+    async def until_closed(self) -> None:
+        """Return when asyncio has closed the sockets of all connections, which it does in later turns of the loop."""
+        async with asyncio.timeout(5):
+            while any(socket.fileno() != -1 for socket in self._sockets):
+                await asyncio.sleep(0)
 
     def client_config(self, path: str) -> JSONObject:
         return {"url": f"https://127.0.0.1:{self.port}{path}", "caBundle": base64.b64encode(self.ca).decode()}
@@ -70,6 +78,7 @@ class Hook:
         review = json.loads(await request.read())
         if request.transport is not None:
             self._peers[request.transport.get_extra_info("peername")[1]] = request
+            self._sockets.add(request.transport.get_extra_info("socket"))
         self.seen.setdefault(request.path, []).append(copy.deepcopy(review))
         self.queries.append(request.query_string)
         self.headers.append(dict(request.headers))
@@ -123,3 +132,4 @@ async def scripted_hook(names: tuple[str, ...] = (), *, ip: str = "127.0.0.1", d
         yield hook
     finally:
         await runner.cleanup()
+        await hook.until_closed()
