@@ -140,8 +140,9 @@ async def test_the_total_of_an_older_revision_counts_what_was_there_then(storage
 async def test_a_revision_to_come_is_refused(storage: Storage) -> None:
     with pytest.raises(FutureRevision):
         await storage.range("/a/", "/a0", revision=2)
-    with pytest.raises(FutureRevision):
+    with pytest.raises(FutureRevision) as refused:
         await storage.get("/a/x", 7)
+    assert (refused.value.revision, refused.value.current) == (7, 1)
 
 
 async def test_a_watch_shows_history_from_its_start_then_what_happens(storage: Storage) -> None:

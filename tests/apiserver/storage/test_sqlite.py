@@ -151,7 +151,18 @@ async def test_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synced: bo
         await storage.close()
 
 
-async def test_a_file_system_without_shared_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        pytest.param(0, "its file system cannot hold a write-ahead log; name a folder on a local disk", id="for a new store"),
+        pytest.param(1, "cannot open .*: unable to open database file", id="for a store that was copied there"),
+    ],
+)
+async def test_a_file_system_without_shared_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: int, message: str
+) -> None:
+    if keys:
+        await fill(tmp_path, keys)
     connect = sqlite3.connect
 
     def without_shared_memory(name: str, *, uri: bool = False, **options: Any) -> sqlite3.Connection:
@@ -159,7 +170,7 @@ async def test_a_file_system_without_shared_memory_is_refused(tmp_path: Path, mo
         return made
 
     monkeypatch.setattr(sqlite3, "connect", without_shared_memory)
-    with pytest.raises(ConfigError, match="its file system cannot hold a write-ahead log; name a folder on a local disk"):
+    with pytest.raises(ConfigError, match=message):
         await SqliteStorage.open(tmp_path, FakeClock())
 
 
@@ -187,7 +198,7 @@ async def test_nothing_shows_before_it_is_on_disk(tmp_path: Path) -> None:
 
 
 async def test_its_files_are_for_its_owner_only(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
+    folder = tmp_path / "new" / "data"
     async with opened(folder) as storage:
         await storage.write("/a/x", b"secret", expected=0)
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -304,11 +315,18 @@ async def test_a_damaged_log_is_named_before_sqlite_drops_what_comes_after(tmp_p
         assert log.read_bytes() == content
 
 
-@pytest.mark.parametrize("lost", [1, 5000])
-async def test_a_last_transaction_that_was_torn_was_never_acknowledged(tmp_path: Path, lost: int) -> None:
+@pytest.mark.parametrize(
+    "tear",
+    [
+        pytest.param(lambda content: content[:-1], id="without its last byte"),
+        pytest.param(lambda content: content[:-5000], id="without most of it"),
+        pytest.param(lambda content: content[:-1] + bytes([content[-1] ^ 1]), id="with another last byte"),
+    ],
+)
+async def test_a_last_transaction_that_was_torn_was_never_acknowledged(tmp_path: Path, tear: Callable[[bytes], bytes]) -> None:
     (tmp_path / "crashed").mkdir()
     log = await crashed(tmp_path / "data", tmp_path / "crashed")
-    log.write_bytes(log.read_bytes()[:-lost])
+    log.write_bytes(tear(log.read_bytes()))
     async with opened(tmp_path / "crashed") as storage:
         assert await storage.revision() == 20
     assert sorted(one.name for one in log.parent.iterdir()) == ["lock", "store.db"]
@@ -410,6 +428,28 @@ async def test_what_is_under_way_when_it_is_closed_is_finished_and_nothing_comes
         with pytest.raises(StorageFailed, match="it is closed"):
             await storage.write("/a/x", b"", expected=0)
     assert len(rows(tmp_path)) == 3
+
+
+async def test_a_write_that_waits_for_another_when_the_store_is_closed_is_finished(tmp_path: Path) -> None:
+    async with opened(tmp_path) as storage:
+        committed, commit = threading.Event(), storage._ledger.commit
+
+        def slow() -> None:
+            committed.wait(5)
+            commit()
+
+        storage._ledger.commit = slow  # type: ignore[method-assign]  # a disk that is slow
+        writing = []
+        for key in ("/a/x", "/a/y"):
+            writing.append(asyncio.create_task(storage.write(key, b"", expected=0)))
+            for _ in range(3):
+                await asyncio.sleep(0)
+        closing = asyncio.create_task(storage.close())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        committed.set()
+        assert [one.revision for one in await asyncio.gather(*writing)] == [2, 3]
+        await closing
 
 
 async def test_a_writer_whose_transaction_is_cancelled_does_not_wait_forever(tmp_path: Path) -> None:

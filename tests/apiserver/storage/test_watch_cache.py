@@ -189,6 +189,17 @@ async def test_encoded_frames_are_cached_until_the_event_is_old() -> None:
         assert [event.cached("json", lambda: next(numbers)) for _ in range(2)] == [3, 4]
 
 
+async def test_only_the_newest_events_have_cached_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_cache, "_MOST_FRAMES", 2)
+    async with started() as (storage, cache):
+        await write(storage, cache, "a/x", "a/y", "a/z")
+        numbers = itertools.count(1)
+        made = [
+            (event.cached("json", lambda: next(numbers)), event.cached("json", lambda: next(numbers))) for event in cache.since(PREFIX, 1)
+        ]
+        assert made == [(1, 2), (3, 3), (4, 4)]
+
+
 async def test_a_trimmed_window_begins_after_the_revision() -> None:
     async with started() as (storage, cache):
         await write(storage, cache, "a/x", "a/y", "a/z")
