@@ -31,7 +31,9 @@ async def test_a_claims_status_is_for_schedulers_and_drivers(as_: As) -> None:
     cannot = f'resourceclaims.{DEVICES} is forbidden: User "{eve}" cannot patch resource "resourceclaims/binding" in API group "{DEVICES}"'
     binding = 'changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="patch" permission'
     invalid = f'ResourceClaim.{DEVICES} "c" is invalid: '
-    assert await status(allocation=ALLOCATED) == (422, f"{invalid}status.allocation: Forbidden: {binding}: {cannot} at the cluster scope")
+    for allocation in (ALLOCATED, {}):
+        found, message = await status(allocation=allocation)
+        assert (found, f"status.allocation: Forbidden: {binding}: {cannot} at the cluster scope" in message) == (422, True), message
     name = f"{as_.namespace}-scheduler"
     await as_.role(name, rule("patch", "resourceclaims/binding", DEVICES), everywhere=True)
     await as_.bind(name, eve, everywhere=True)

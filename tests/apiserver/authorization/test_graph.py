@@ -80,7 +80,9 @@ def test_attachments_and_slices_are_their_nodes() -> None:
             id="what an environment is made from",
         ),
         pytest.param(
-            {"ephemeralContainers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "s"}}}]}]}, {"secrets/s"}, id="a single variable"
+            {"ephemeralContainers": [{"env": [{"valueFrom": {one: {"name": "a"}}} for one in ("secretKeyRef", "configMapKeyRef")]}]},
+            {"secrets/a", "configmaps/a"},
+            id="a single variable",
         ),
         pytest.param(
             {"volumes": [{"name": "v", "projected": {"sources": [{"secret": {"name": "s"}}, {"configMap": {"name": "m"}}]}}]},
@@ -107,6 +109,18 @@ def test_a_claim_made_from_a_template_is_the_one_that_the_status_names() -> None
     assert pod_dependencies(made) == set()
     made["status"] = {"resourceClaimStatuses": [{"name": "r", "resourceClaimName": "p-r-1"}]}
     assert pod_dependencies(made) == {NamedResource("resourceclaims", "shop", "p-r-1")}
+
+
+def test_a_claim_for_extended_resources_is_the_one_that_the_status_names() -> None:
+    made = pod()
+    made["status"] = {"extendedResourceClaimStatus": {"resourceClaimName": "p-x"}}
+    assert pod_dependencies(made) == {NamedResource("resourceclaims", "shop", "p-x")}
+
+
+@pytest.mark.parametrize("kind", ["nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"])
+def test_a_volume_of_a_driver_needs_a_secret_on_the_node(kind: str) -> None:
+    volume = {"spec": {"claimRef": {"namespace": "shop", "name": "c"}, "csi": {kind: {"namespace": "x", "name": "n"}}}}
+    assert volume_dependencies(volume)[1] == {NamedResource("secrets", "x", "n")}
 
 
 def test_secrets_that_only_controllers_need_are_not_the_nodes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubeloop.apiserver.authorization import impersonation
 from kubeloop.apiserver.authorization.impersonation import Impersonation
 from kubeloop.endpoints.access import AUTHENTICATED, Access, Decision, Rules, User
 from kubeloop.meta.errors import ApiError
@@ -73,6 +74,24 @@ def judged(some: Some, wanted: User, requester: User | None = None) -> tuple[Use
             id="many groups by the right to all",
         ),
         pytest.param(
+            [
+                "impersonate-on:user-info:list pods.",
+                f"impersonate:user-info users.{AUTHENTICATION} bob",
+                f"impersonate:user-info userextras/*.{AUTHENTICATION} *",
+            ],
+            User("bob", extra={f"example.com/{number}": ("v",) for number in range(4)}),
+            (AUTHENTICATED,),
+            "impersonate:user-info",
+            id="many extras by the right to all",
+        ),
+        pytest.param(
+            ["impersonate users. bob", *(f"impersonate userextras/example.com/k.{AUTHENTICATION} {value}" for value in "vw")],
+            User("bob", extra={"example.com/k": ("v", "w")}),
+            (AUTHENTICATED,),
+            "",
+            id="few extras by the right to each value",
+        ),
+        pytest.param(
             ["impersonate users. system:anonymous"],
             User("system:anonymous"),
             ("system:unauthenticated",),
@@ -96,12 +115,20 @@ def test_a_service_account_may_be_the_node_that_its_token_names_and_no_other() -
 
 def test_a_refusal_is_that_of_the_first_mode_that_fits_and_of_the_last_that_worked() -> None:
     some = Some("impersonate users. bob")
-    impersonation, access = Impersonation(some), Access(User("eve"), "list", "", "v1", "pods", "", "shop")
+    modes, access = Impersonation(some), Access(User("eve"), "list", "", "v1", "pods", "", "shop")
     with pytest.raises(ApiError, match="cannot impersonate-on:user-info:list resource"):
-        impersonation.authorize(access, User("carol"))
-    impersonation.authorize(access, User("bob"))
+        modes.authorize(access, User("carol"))
+    modes.authorize(access, User("bob"))
     with pytest.raises(ApiError, match='users "carol" is forbidden: User "eve" cannot impersonate resource "users"'):
-        impersonation.authorize(access, User("carol"))
+        modes.authorize(access, User("carol"))
+
+
+def test_only_the_modes_of_the_last_users_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(impersonation, "_MOST_REMEMBERED", 2)
+    modes = Impersonation(Some("impersonate users. bob"))
+    for name in ("a", "b", "a", "c", "x" * 257):
+        modes.authorize(Access(User(name), "list", "", "v1", "pods", "", "shop"), User("bob"))
+    assert list(modes._last) == ["a", "c"]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +138,11 @@ def test_a_refusal_is_that_of_the_first_mode_that_fits_and_of_the_last_that_work
         pytest.param(User("bob", ("",)), "impersonating the empty string group is not allowed", id="a group without name"),
         pytest.param(
             User("bob", extra={"nodomain": ("v",)}), 'extra.key: Invalid value: "nodomain": must be a domain-prefixed path', id="a key"
+        ),
+        pytest.param(
+            User("bob", extra={"example.com/K": ("v",)}),
+            'impersonating a non-lowercase key in extra is not allowed: "example.com/K"',
+            id="a key with a capital",
         ),
         pytest.param(User("bob", extra={"example.com/k": ("",)}), "impersonating the empty string value in extra", id="an empty value"),
     ],

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.apiserver.authorization.rbac import RoleAuthorizer, RoleIndex
+from kubeloop.apiserver.authorization.rbac import RoleAuthorizer, RoleIndex, SubjectBinding
 from kubeloop.apiserver.authorization.rbac_rules import RoleRules
-from kubeloop.endpoints.access import Access, User
+from kubeloop.endpoints.access import Access, Rules, User
 
 GET_PODS = {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]}
 
@@ -43,6 +44,24 @@ def test_a_decision_follows_each_change_at_once() -> None:
     index.put_role("shop", "r", GET_PODS)
     index.put_binding("shop", "b", None)
     assert not roles.authorize(pods(eve, "shop")).allowed
+
+
+def test_bindings_are_looked_up_once_for_each_user_until_one_changes() -> None:
+    class Counted(RoleIndex):
+        lookups = 0
+
+        def bindings_in(self, user: User, namespace: str) -> Iterator[SubjectBinding]:
+            self.lookups += 1
+            return super().bindings_in(user, namespace)
+
+    index = Counted()
+    roles, lookups = RoleAuthorizer(index), []
+    for _ in range(2):
+        for name in ("eve", "eve", "bob"):
+            roles.authorize(pods(User(name), "shop"))
+            lookups.append(index.lookups)
+        index.put_role("", "r", GET_PODS)
+    assert lookups == [1, 1, 2, 3, 3, 4]
 
 
 def test_users_of_whom_much_is_said_are_not_remembered() -> None:
@@ -82,6 +101,20 @@ def test_a_reason_names_the_first_subject_that_is_meant() -> None:
     index.put_binding("", "b", binding("b", "r", *subjects, kind="ClusterRole"))
     found = RoleAuthorizer(index).authorize(pods(User("eve", ("devs",)), "shop"))
     assert found.reason == 'RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "r" to Group "devs"'
+
+
+def test_the_rules_of_a_user_are_listed_without_empty_fields_and_missing_roles_are_named() -> None:
+    index = RoleIndex()
+    named = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"], "nonResourceURLs": []}
+    both = {"verbs": ["get"], "apiGroups": [], "resources": [], "nonResourceURLs": ["/healthz"]}
+    index.put_role("", "r", {"rules": [named, both]})
+    for name, role in (("b", "r"), ("c", "gone")):
+        index.put_binding("", name, binding(name, role, user("eve"), kind="ClusterRole"))
+    assert RoleAuthorizer(index).rules(User("eve"), "shop") == Rules(
+        resources=[{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]}],
+        paths=[{"verbs": ["get"], "nonResourceURLs": ["/healthz"]}],
+        error='clusterrole.rbac.authorization.k8s.io "gone" not found',
+    )
 
 
 def test_a_service_account_without_namespace_is_one_of_the_bindings_own_and_nobody_in_a_cluster_wide_one() -> None:

@@ -47,6 +47,7 @@ def may(verb: str, resource: str, name: str = "", group: str = "") -> Access:
         pytest.param(rule("get", None, "pods", "a"), may("get", "pods", "b"), False, id="another name"),
         pytest.param(rule("list", None, "pods", "a"), may("list", "pods"), False, id="names do not allow to ask for all"),
         pytest.param(paths("get", "/x"), Access(EVE, "get", path="/x", is_resource=False), True, id="a path"),
+        pytest.param(paths("get", "/x"), Access(EVE, "post", path="/x", is_resource=False), False, id="another verb on a path"),
         pytest.param(paths("get", "/x"), Access(EVE, "get", path="/x/y", is_resource=False), False, id="what is below it"),
         pytest.param(paths("get", "/x/*"), Access(EVE, "get", path="/x/y/z", is_resource=False), True, id="a prefix"),
         pytest.param(paths("get", "/x/*"), Access(EVE, "get", path="/x", is_resource=False), False, id="a prefix without what follows"),
@@ -83,6 +84,18 @@ def test_a_rule_allows(given: dict[str, Any], asked: Access, allowed: bool) -> N
             id="all names where one has some",
         ),
         pytest.param([rule("get", None, "*/scale")], [rule("get", None, "jobs/scale")], "", id="one subresource of those one has"),
+        pytest.param(
+            [rule("get", None, "jobs */status")],
+            [rule("get", None, "jobs/scale")],
+            '{APIGroups:[""], Resources:["jobs/scale"], Verbs:["get"]}',
+            id="a subresource of a resource that one has",
+        ),
+        pytest.param(
+            [rule("get", None, "*/")],
+            [rule("get", None, "jobs")],
+            '{APIGroups:[""], Resources:["jobs"], Verbs:["get"]}',
+            id="a resource where one has subresources without a name",
+        ),
         pytest.param(
             [rule("*", "*", "pods")],
             [rule("*", "*", "*")],

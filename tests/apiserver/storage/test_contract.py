@@ -133,13 +133,16 @@ async def test_the_total_of_an_older_revision_counts_what_was_there_then(storage
     await put(storage, "/a/c", b"")
     await storage.write("/a/a", None, expected=a)
     assert (await storage.range("/a/", "/a0", revision=at, limit=1)).total == 2
+    assert (await storage.range("/a/a", "/a/c", revision=at)).total == 2, "a range that starts with the deleted key"
+    assert (await storage.range("/a/c", "/a0", revision=at)).total == 0, "a range that starts with the later key"
 
 
 async def test_a_revision_to_come_is_refused(storage: Storage) -> None:
     with pytest.raises(FutureRevision):
         await storage.range("/a/", "/a0", revision=2)
-    with pytest.raises(FutureRevision):
+    with pytest.raises(FutureRevision) as refused:
         await storage.get("/a/x", 7)
+    assert (refused.value.revision, refused.value.current) == (7, 1)
 
 
 async def test_a_watch_shows_history_from_its_start_then_what_happens(storage: Storage) -> None:
@@ -215,8 +218,9 @@ async def test_a_watch_of_compacted_history_is_refused(storage: Storage) -> None
     first = await put(storage, "/a/x", b"1")
     second = await put(storage, "/a/x", b"2", first)
     await storage.compact(second)
-    with pytest.raises(Compacted):
-        await take(storage, "/a/", first, 1)
+    for start in (first, second):  # the state at the revision of the compaction remains, but not the change that led to it
+        with pytest.raises(Compacted):
+            await take(storage, "/a/", start, 1)
     third = await put(storage, "/a/x", b"3", second)
     assert [event.revision for event in await take(storage, "/a/", second + 1, 1)] == [third]
 

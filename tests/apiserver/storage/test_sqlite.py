@@ -8,14 +8,16 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kubeloop.apiserver.storage import Compacted, StorageEvent, StorageFailed
-from kubeloop.apiserver.storage.sqlite import SqliteStorage, StoreDamaged
+from kubeloop.apiserver.storage.sqlite import SqliteStorage, StoreDamaged, ledger
 from kubeloop.apiserver.storage.sqlite.folder import save_snapshot
 from kubeloop.meta import ConfigError
 from kubeloop.timing import Clock, FakeClock
@@ -111,11 +113,65 @@ async def test_leases_end_when_they_would_have_also_while_nobody_was_there(tmp_p
     await clock.advance(30)
     async with opened(tmp_path, clock) as storage:
         await clock.advance(0)
+        assert clock.next_due == pytest.approx(30, abs=0.001), "the later lease has half of its time left"
         await ends(storage, "/a/soon")
         assert [kv.key for kv in (await storage.range("/", "0")).items] == ["/a/kept", "/a/late"]
         await clock.advance(31)
         await ends(storage, "/a/late")
         assert [kv.key for kv in (await storage.range("/", "0")).items] == ["/a/kept"]
+
+
+async def test_a_key_whose_lease_ends_while_its_write_waits_for_the_file_is_deleted_after_the_write(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with opened(tmp_path, clock) as storage:
+        lease = await storage.grant(10)
+        async with storage._file:  # as during a compaction
+            writing = asyncio.create_task(storage.write("/a/x", b"", expected=0, lease=lease))
+            await clock.advance(11)
+        assert (await writing).succeeded
+        await ends(storage, "/a/x")
+        assert await storage.range("/", "0") == ([], 3, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("synced", "mode", "calls"),
+    [
+        pytest.param(True, 2, 2, id="a synced store has its file and its folder on disk, and each commit calls fsync"),
+        pytest.param(False, 0, 0, id="a store that is not synced never waits for the disk"),
+    ],
+)
+async def test_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synced: bool, mode: int, calls: int) -> None:
+    files: list[int] = []
+    monkeypatch.setattr(os, "fsync", files.append)
+    storage = await SqliteStorage.open(tmp_path, FakeClock(), synced=synced)
+    try:
+        assert len(files) == calls
+        assert storage._ledger._connection.execute("PRAGMA synchronous").fetchone() == (mode,)
+    finally:
+        await storage.close()
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        pytest.param(0, "its file system cannot hold a write-ahead log; name a folder on a local disk", id="for a new store"),
+        pytest.param(1, "cannot open .*: unable to open database file", id="for a store that was copied there"),
+    ],
+)
+async def test_a_file_system_without_shared_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: int, message: str
+) -> None:
+    if keys:
+        await fill(tmp_path, keys)
+    connect = sqlite3.connect
+
+    def without_shared_memory(name: str, *, uri: bool = False, **options: Any) -> sqlite3.Connection:
+        made: sqlite3.Connection = connect(f"{name}&vfs=unix-dotfile" if uri else name, uri=uri, **options)
+        return made
+
+    monkeypatch.setattr(sqlite3, "connect", without_shared_memory)
+    with pytest.raises(ConfigError, match=message):
+        await SqliteStorage.open(tmp_path, FakeClock())
 
 
 async def ends(storage: SqliteStorage, key: str) -> None:
@@ -142,7 +198,7 @@ async def test_nothing_shows_before_it_is_on_disk(tmp_path: Path) -> None:
 
 
 async def test_its_files_are_for_its_owner_only(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
+    folder = tmp_path / "new" / "data"
     async with opened(folder) as storage:
         await storage.write("/a/x", b"secret", expected=0)
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -151,6 +207,7 @@ async def test_its_files_are_for_its_owner_only(tmp_path: Path) -> None:
 
 
 async def test_a_second_server_is_refused_and_told_which_process_is_the_first(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("12345678901234\n")  # of a server that ended
     async with opened(tmp_path):
         with pytest.raises(ConfigError, match=rf"is in use by another server \(process {os.getpid()}\); end that one, or name another"):
             await SqliteStorage.open(tmp_path)
@@ -224,6 +281,7 @@ async def test_damage_is_named_and_nothing_is_served(tmp_path: Path, harm: Calla
             await SqliteStorage.open(tmp_path)
         assert str(fault.value).startswith(f"{path} is damaged: ")
         assert str(fault.value).endswith("; restore a snapshot into another folder, or move this one away to start empty")
+        assert not path.with_name("store.db-shm").exists(), "SQLite has closed the file, although the error is still alive"
 
 
 async def crashed(folder: Path, into: Path) -> Path:
@@ -257,11 +315,18 @@ async def test_a_damaged_log_is_named_before_sqlite_drops_what_comes_after(tmp_p
         assert log.read_bytes() == content
 
 
-@pytest.mark.parametrize("lost", [1, 5000])
-async def test_a_last_transaction_that_was_torn_was_never_acknowledged(tmp_path: Path, lost: int) -> None:
+@pytest.mark.parametrize(
+    "tear",
+    [
+        pytest.param(lambda content: content[:-1], id="without its last byte"),
+        pytest.param(lambda content: content[:-5000], id="without most of it"),
+        pytest.param(lambda content: content[:-1] + bytes([content[-1] ^ 1]), id="with another last byte"),
+    ],
+)
+async def test_a_last_transaction_that_was_torn_was_never_acknowledged(tmp_path: Path, tear: Callable[[bytes], bytes]) -> None:
     (tmp_path / "crashed").mkdir()
     log = await crashed(tmp_path / "data", tmp_path / "crashed")
-    log.write_bytes(log.read_bytes()[:-lost])
+    log.write_bytes(tear(log.read_bytes()))
     async with opened(tmp_path / "crashed") as storage:
         assert await storage.revision() == 20
     assert sorted(one.name for one in log.parent.iterdir()) == ["lock", "store.db"]
@@ -280,9 +345,20 @@ async def test_what_it_does_not_know_is_left_alone(tmp_path: Path, change: str, 
     await fill(tmp_path)
     sql(change)(tmp_path / "store.db")
     content = (tmp_path / "store.db").read_bytes()
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=message) as refused:
         await SqliteStorage.open(tmp_path)
     assert (tmp_path / "store.db").read_bytes() == content
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["lock", "store.db"], f"SQLite has not closed the file after: {refused}"
+
+
+async def test_a_store_of_an_older_format_is_converted_when_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await fill(tmp_path)
+    monkeypatch.setattr(ledger, "_FORMATS", (*ledger._FORMATS, "CREATE TABLE later (name TEXT)"))
+    for _ in range(2):  # once
+        async with opened(tmp_path) as storage:
+            assert storage._ledger._connection.execute("PRAGMA user_version").fetchone() == (2,)
+            assert storage._ledger._connection.execute("SELECT * FROM later").fetchall() == []
+            assert len((await storage.range("/", "0")).items) == 3
 
 
 async def test_a_full_disk_refuses_writes_keeps_reads_and_recovers(tmp_path: Path) -> None:
@@ -352,6 +428,48 @@ async def test_what_is_under_way_when_it_is_closed_is_finished_and_nothing_comes
         with pytest.raises(StorageFailed, match="it is closed"):
             await storage.write("/a/x", b"", expected=0)
     assert len(rows(tmp_path)) == 3
+
+
+async def test_a_write_that_waits_for_another_when_the_store_is_closed_is_finished(tmp_path: Path) -> None:
+    async with opened(tmp_path) as storage:
+        committed, commit = threading.Event(), storage._ledger.commit
+
+        def slow() -> None:
+            committed.wait(5)
+            commit()
+
+        storage._ledger.commit = slow  # type: ignore[method-assign]  # a disk that is slow
+        writing = []
+        for key in ("/a/x", "/a/y"):
+            writing.append(asyncio.create_task(storage.write(key, b"", expected=0)))
+            for _ in range(3):
+                await asyncio.sleep(0)
+        closing = asyncio.create_task(storage.close())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        committed.set()
+        assert [one.revision for one in await asyncio.gather(*writing)] == [2, 3]
+        await closing
+
+
+async def test_a_writer_whose_transaction_is_cancelled_does_not_wait_forever(tmp_path: Path) -> None:
+    async with opened(tmp_path) as storage:
+        committed, commit = threading.Event(), storage._ledger.commit
+
+        def slow() -> None:
+            committed.wait(5)
+            commit()
+
+        storage._ledger.commit = slow  # type: ignore[method-assign]  # a disk that is slow
+        writing = asyncio.create_task(storage.write("/a/x", b"", expected=0))
+        await asyncio.sleep(0)
+        flushing = storage._flushing
+        assert flushing is not None
+        await asyncio.sleep(0)
+        flushing.cancel()
+        committed.set()
+        await asyncio.wait({writing, flushing}, timeout=5)
+        assert (writing.cancelled(), flushing.cancelled()) == (True, True)
 
 
 async def test_a_compaction_whose_caller_goes_away_leaves_the_file_to_others_only_when_it_is_done(tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ async def test_an_object_deleted_and_made_again_between_two_lists_is_one_update_
 
 
 async def test_a_stream_that_outlives_its_timeout_by_5_seconds_is_abandoned_and_resumed_T239(
-    source: Source, api: Client, clock: FakeClock
+    source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with informed(api, clock):
         await until(lambda: source.watches == 1)
@@ -244,6 +244,7 @@ async def test_a_stream_that_outlives_its_timeout_by_5_seconds_is_abandoned_and_
         await clock.advance(1)
         await until(lambda: len(source.asked("watch", "limit")) == 2)
         assert source.asked("list", "limit") == ["500"]
+        assert f"the watch outlived its {seconds} s: abandoned; watching again at once" in caplog.text
 
 
 async def test_a_connection_that_breaks_is_resumed_from_the_last_event(source: Source, api: Client, clock: FakeClock) -> None:

@@ -254,10 +254,10 @@ def test_internal_errors_are_retried_by_watching_only_within_the_window_that_was
             if second == success_at:
                 state, step = next_step(state, WatchFinished("4", 1, LONG), now=float(second))
                 continue
-            state, step = next_step(state, WatchError("", FailureClass.INTERNAL), now=float(second))
+            state, step = next_step(state, WatchError("", FailureClass.INTERNAL, wait=2.0), now=float(second))
             if not isinstance(step, OpenWatch):
                 return second - (success_at is not None)
-            assert step.pause
+            assert (step.pause, step.wait) == (True, 2.0)
         raise AssertionError("it never gave up")
 
     assert retries(0) == 0, "off unless asked for"

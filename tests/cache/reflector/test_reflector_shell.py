@@ -12,8 +12,8 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.cache import Informers, WatchPolicy
-from kubeloop.cache.reflector.reporter import diagnosis, is_too_large, trouble_of, wait_of
-from kubeloop.cache.reflector.steps import FailureClass
+from kubeloop.cache.reflector.reporter import ReflectorReporter, diagnosis, is_too_large, trouble_of, wait_of
+from kubeloop.cache.reflector.steps import FailureClass, ListPage, OpenWatch, Reason, ReplaceStore, Step, WatchList
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import ApiError, ConnectionRefused, Forbidden, NotFound, Status, TransportError
 from kubeloop.timing import Backoff, FakeClock
@@ -366,12 +366,34 @@ async def test_a_failure_that_repeats_is_said_in_full_once_and_again_after_somet
         assert said()[0]
 
 
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        pytest.param(ListPage("", 0, pause=True), "listing again in 0.8 s", id="a list after a pause"),
+        pytest.param(ListPage("", 0, why=Reason.FALLBACK), "listing at once", id="the list after a refused stream"),
+        pytest.param(WatchList("", pause=True), "asking for everything again in 0.8 s", id="a streamed list"),
+        pytest.param(OpenWatch("7"), "watching again at once", id="a watch from the last version"),
+        pytest.param(ReplaceStore("7"), "going on at once", id="the replacement of the store"),
+    ],
+)
+def test_the_first_failure_is_logged_with_the_step_that_follows(step: Step, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    reporter = ReflectorReporter("configmaps", None)
+    reporter.failed(TransportError("reset"), "cannot list", verb="list")
+    reporter.next(step, 0.8)
+    assert [record.getMessage() for record in caplog.records] == [f"configmaps: cannot list: reset; {text}"]
+
+
+@pytest.mark.parametrize("opened", [pytest.param(False, id="when the watch is opened"), pytest.param(True, id="as an event of the watch")])
 async def test_an_expired_version_is_logged_low_B29(
-    source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
+    source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture, opened: bool
 ) -> None:
     caplog.set_level(logging.INFO)
-    source.watch_faults = [status(410, "Expired", "too old resource version")]
+    expired = status(410, "Expired", "too old resource version")
+    source.watch_faults = [] if opened else [expired]
     async with informed(api, clock, LISTS):
+        if opened:
+            await until(lambda: source.watches == 1)
+            source.error_event(expired)
         await until(lambda: "too old resource version" in caplog.text)
         (record,) = [record for record in caplog.records if "too old resource version" in record.getMessage()]
         assert record.levelno == logging.INFO

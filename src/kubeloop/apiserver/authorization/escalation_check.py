@@ -39,7 +39,8 @@ def status_faults(authorizer: Authorizer, write: WriteRequest, obj: JSONObject, 
         old: The stored claim.
     """
     new, before = obj.get("status") or {}, old.get("status") or {}
-    if any((new.get(name) or None) != (before.get(name) or None) for name in ("allocation", "reservedFor")):
+    # An empty list is no reservation, but an empty allocation is an allocation.
+    if new.get("allocation") != before.get("allocation") or (new.get("reservedFor") or []) != (before.get("reservedFor") or []):
         reason = _refused(authorizer, write, write.verb, "binding", "", "")
         if reason:
             yield forbidden(

@@ -86,7 +86,7 @@ def new_store(folder: Path) -> Iterator[Path]:
         lock.release()
 
 
-def ensure_store(folder: Path, *, synced: bool = True) -> Path:
+def ensure_store(folder: Path, *, synced: bool) -> Path:
     """Return the file of a store, and create the store if the folder has none. The caller must have the lock.
 
     Args:

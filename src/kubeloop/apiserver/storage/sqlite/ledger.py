@@ -157,21 +157,15 @@ class StoreDamaged(ConfigError):
         self.what = what
 
 
-def create_database(path: Path, oldest: int = 1, *, synced: bool = True) -> None:
-    """Create an empty store in the empty file ``path``. Raises OSError, sqlite3.Error.
-
-    Args:
-        path: The file.
-        oldest: The first revision.
-        synced: Write the file to disk before the function returns.
-    """
+def create_database(path: Path, *, synced: bool) -> None:
+    """Create an empty store at revision 1 in the empty file ``path``. ``synced`` calls fsync. Raises OSError, sqlite3.Error."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute(f"PRAGMA page_size = {_PAGE}")
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute(_synchronous(synced))
         _migrate(connection, 0)
-        _set_oldest(connection, oldest)
+        _set_oldest(connection, 1)
     finally:
         connection.close()
 
