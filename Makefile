@@ -3,12 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 SERVER_SUITES := tests/apiserver tests/conformance tests/kubectl
 # The parts in which versions of Python differ most: containers, collection, decoding, event loops, TLS, a whole cluster.
-SHORT_SUITES := tests/cache/store tests/cache/handlers tests/cache/persistence tests/codec tests/meta tests/serving tests/testing tests/workqueue tests/blocking
+SHORT_SUITES := tests/cache/store tests/cache/handlers tests/cache/persistence tests/codec tests/meta tests/serving tests/workqueue tests/blocking \
+  tests/testing/test_local_cluster.py tests/testing/test_settled_cluster.py tests/testing/test_in_process.py
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# The same on each version of Python: texts, sources, figures of the benchmark, and types, which mypy checks for the oldest version whichever runs it.
+# The same on each version of Python: texts, sources, figures of the benchmark, types, which mypy checks for the oldest version whichever runs it,
+# and new projects but for one, which runs its tests and manifests (test_operator.py).
 SAME_ON_EACH := tests/tools tests/bench tests/docs/test_links.py tests/docs/test_behaviours.py tests/docs/test_server_flags.py \
-  tests/cli/new/test_edits.py tests/cli/new/test_merging.py tests/cli/new/test_naming.py
+  tests/tasks/test_conventions.py tests/codegen/test_quality.py \
+  $(addprefix tests/cli/new/test_,edits.py merging.py naming.py make.py add.py docs.py)
 # Another Python beside it: make unit PYTHON=python3.14 VENV=.venv-3.14
 # A worker for each processor; the tests of a file share one, and with it their server. WORKERS=0: all in one process.
 WORKERS ?= auto

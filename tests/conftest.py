@@ -119,16 +119,15 @@ def local_cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-async def namespace(server: ServerUnderTest) -> AsyncIterator[str]:
+def namespace(server: ServerUnderTest) -> Iterator[str]:
     """A fresh namespace on the server under test."""
     name = f"test-{os.getpid()}-{next(_NUMBERS)}"
-    async with Client.from_config(server.kubeconfig) as client:
-        await client.create(Namespace(metadata=ObjectMeta(name=name)))
-        # Pods need it. Where a controller makes it, it may be there already; beside a real kube-apiserver no controller runs.
-        with contextlib.suppress(AlreadyExists):
-            await client.create(ServiceAccount(metadata=ObjectMeta(name="default", namespace=name)))
-        yield name
-        await client.delete(Namespace, name)
+    server.administrator.create(Namespace(metadata=ObjectMeta(name=name)))
+    # Pods need it. Where a controller makes it, it may be there already; beside a real kube-apiserver no controller runs.
+    with contextlib.suppress(AlreadyExists):
+        server.administrator.create(ServiceAccount(metadata=ObjectMeta(name="default", namespace=name)))
+    yield name
+    server.administrator.delete(Namespace, name)
 
 
 @pytest.fixture

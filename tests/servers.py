@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
+from kubeloop import blocking
 from kubeloop.config import ClusterConfig, load_config
 from kubeloop.testing import LocalCluster
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ServerUnderTest:
     """``kubeconfig`` is an administrator's. ``cluster`` is None for a real server."""
 
     kubeconfig: Path
     cluster: LocalCluster | None = None
+    _opened: ExitStack = field(default_factory=ExitStack, repr=False)
 
     @property
     def is_real(self) -> bool:
@@ -38,9 +41,17 @@ class ServerUnderTest:
         assert found is not None
         return found.read().decode("ascii")
 
-    @property
+    @cached_property
     def config(self) -> ClusterConfig:
         return load_config(self.kubeconfig)
+
+    @cached_property
+    def administrator(self) -> blocking.Client:
+        """A client with one connection for all tests, since a TLS handshake takes longer than the creation of a namespace."""
+        return self._opened.enter_context(blocking.Client.from_config(self.kubeconfig))
+
+    def close(self) -> None:
+        self._opened.close()
 
 
 def real_is_wanted() -> bool:
@@ -51,11 +62,15 @@ def real_is_wanted() -> bool:
 def server_under_test(*, controllers: bool) -> Iterator[ServerUnderTest]:
     """Started for the context, unless it is a real one, which whoever calls pytest starts (``make test-real``)."""
     if real_is_wanted():
-        yield ServerUnderTest(_of_this_worker(os.environ["KUBELOOP_TEST_KUBECONFIG"].split(os.pathsep)))
+        with closing(ServerUnderTest(_of_this_worker(os.environ["KUBELOOP_TEST_KUBECONFIG"].split(os.pathsep)))) as found:
+            yield found
         return
     # All of admission, as a real one has it: without controllers a LocalCluster asks for no service account.
-    with LocalCluster(controllers=controllers, disable_admission_plugins=()) as cluster:
-        yield ServerUnderTest(cluster.kubeconfig, cluster)
+    with (
+        LocalCluster(controllers=controllers, disable_admission_plugins=()) as cluster,
+        closing(ServerUnderTest(cluster.kubeconfig, cluster)) as found,
+    ):
+        yield found
 
 
 def _of_this_worker(kubeconfigs: list[str]) -> Path:

@@ -48,7 +48,7 @@ def tests(tmp_path: Path) -> Path:
 )
 def test_a_suite_runs_on_a_real_server_again_when_it_changed(tests: Path, changed: str, run_again: set[str]) -> None:
     stored = tests.parent / "verified.json"
-    verified.store(tests, stored)
+    verified.store(tests.parent, stored)
     if changed:
         (tests / changed).write_text("changed")
     left_out = {path.relative_to(tests).as_posix() for path in verified.unchanged(tests, stored)}
@@ -56,5 +56,28 @@ def test_a_suite_runs_on_a_real_server_again_when_it_changed(tests: Path, change
     assert left_out | run_again == SUITES | run_again
 
 
+@pytest.mark.parametrize(
+    ("changed", "run_again"),
+    [
+        pytest.param("", False, id="nothing changed"),
+        pytest.param("src/kubeloop/version.py", True, id="a source file"),
+        pytest.param("src/kubeloop/cli/new/chart.tmpl", True, id="a template"),
+        pytest.param("tests/foreign/test_kwok.py", True, id="a test"),
+        pytest.param("tests/servers.py", True, id="how servers start"),
+        pytest.param("requirements/dev.txt", True, id="a dependency"),
+        pytest.param("tests/client/test_lists.py", False, id="another suite"),
+        pytest.param("src/kubeloop/__pycache__/version.pyc", False, id="what is compiled"),
+    ],
+)
+def test_suites_with_kubernetes_own_programs_run_again_when_kubeloop_changed(tests: Path, changed: str, run_again: bool) -> None:
+    project, stored = tests.parent, tests / "realserver" / "verified.json"
+    verified.store(project, stored)
+    if changed:
+        (project / changed).parent.mkdir(parents=True, exist_ok=True)
+        (project / changed).write_text("changed")
+    assert verified.unchanged_with_programs(project, stored) is not run_again
+
+
 def test_every_suite_runs_when_none_is_noted(tests: Path) -> None:
     assert verified.unchanged(tests, tests.parent / "verified.json") == []
+    assert not verified.unchanged_with_programs(tests.parent, tests.parent / "verified.json")

@@ -166,7 +166,8 @@ class FlowControl:
 
     Guarantees
         The waiting request that starts next belongs to the flow of its level that has used the least time of the event loop. A request is
-        rejected only if ``queueLengthLimit`` requests wait in its queue and no seat of its level is free.
+        rejected only if no seat of its level is free and its level has no queues or ``queueLengthLimit`` requests wait in its queue, or
+        after it has waited for ``FlowLimits.wait`` seconds.
 
     Not guaranteed
         Upstream's width of lists (several seats): the time that a request takes is measured instead, and charged to its flow.
