@@ -43,18 +43,22 @@ from tools.mutations import Mutation, mutations
 ROOT = Path(__file__).resolve().parents[1]
 #: Seconds of tests that one mutation may take when all pass.
 _BUDGET = 60.0
-#: Seconds that a test may take beside five times what it takes without a change; on a loaded machine a start of a server takes some.
+#: The default limit; on a loaded machine a start of a server takes some seconds.
 _LIMIT = 10.0
 
 
 @dataclass
 class Options:
-    """What the command line says. ``sample`` 0 means all mutations; ``seed`` chooses which; ``tests`` are paths."""
+    """What the command line says. ``sample`` 0 means all mutations; ``seed`` chooses which; ``tests`` are paths.
+
+    A test ends in time within ``limit`` seconds and five times what it takes without a change.
+    """
 
     module: str
     tests: list[str]
     sample: int
     seed: int
+    limit: float
 
 
 @dataclass
@@ -150,12 +154,12 @@ class Runner:
             if not _apply(path, mutation, functions):
                 return 2
             for item, following in _with_next(chosen):
-                extend(_LIMIT + 5 * coverage.seconds[item.nodeid])
+                extend(self.options.limit + 5 * coverage.seconds[item.nodeid])
                 if not _run(item, following):
                     return 1
             return 0
 
-        status = _in_copy(work)
+        status = _in_copy(work, self.options.limit)
         return {0: "survived", 1: "killed", 2: "not applicable", None: "timed out"}.get(status, "killed")
 
 
@@ -163,10 +167,10 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
 
 
-def _in_copy(work: Callable[[Callable[[float], None]], int]) -> int | None:
+def _in_copy(work: Callable[[Callable[[float], None]], int], limit: float) -> int | None:
     """Call ``work`` in a copy of this process and return what it returns; None: it did not end in time.
 
-    ``work`` gets a function that it calls with the seconds until its next call or its end.
+    ``work`` gets a function that it calls with the seconds until its next call or its end; the first call comes within ``limit`` seconds.
     """
     sys.stdout.flush()
     reading, writing = os.pipe()
@@ -183,7 +187,7 @@ def _in_copy(work: Callable[[Callable[[float], None]], int]) -> int | None:
         finally:
             os._exit(status)
     os.close(writing)
-    deadline = time.monotonic() + _LIMIT
+    deadline = time.monotonic() + limit
     try:
         while time.monotonic() < deadline:
             with contextlib.suppress(BlockingIOError):
@@ -239,7 +243,7 @@ def _coverage(items: Sequence[pytest.Item], files: set[str]) -> Coverage:
                     stream.flush()
             return 0
 
-        _in_copy(work)
+        _in_copy(work, _LIMIT)
         coverage = Coverage()
         for text in target.read_text().splitlines():
             record = json.loads(text)
@@ -331,8 +335,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tests", nargs="+", default=[], metavar="PATH", help="tests of the module (default: those with its name)")
     parser.add_argument("--sample", type=int, default=0, metavar="NUMBER", help="try so many mutations (default: all)")
     parser.add_argument("--seed", type=int, default=1, help="chooses the sample (default: 1)")
+    limit_help = f"time of a test, beside five times what it takes without a change (default: {_LIMIT:g})"
+    parser.add_argument("--limit", type=float, default=_LIMIT, metavar="SECONDS", help=limit_help)
     parsed = parser.parse_args(arguments)
-    options = Options(parsed.module, parsed.tests or default_tests(parsed.module), parsed.sample, parsed.seed)
+    options = Options(parsed.module, parsed.tests or default_tests(parsed.module), parsed.sample, parsed.seed, parsed.limit)
     runner = Runner(options)
     # Output is not captured here: copies print nothing, and the results are what is wanted.
     status = pytest.main(["-q", "-s", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", *options.tests], plugins=[runner])

@@ -243,6 +243,7 @@ def _attempts(path: tuple[str, ...], command: click.Command) -> Iterator[list[st
 @pytest.mark.parametrize(
     "path", [path for path, one in ALL.items() if not isinstance(one, click.Group) or path == ("server",)], ids=" ".join
 )
+@pytest.mark.usefixtures("forked_generate")
 @pytest.mark.timeout(300)  # hundreds of command lines
 def test_no_argument_leads_to_a_traceback(bad: dict[str, str], path: tuple[str, ...]) -> None:
     failures = []

@@ -17,6 +17,7 @@ from kubeloop.api.core.v1 import Pod, Service
 from kubeloop.codec import decode, encode, to_dict
 from kubeloop.meta import Resource
 from tests.codec.random_edits import Edit, Plant, document
+from tests.effort import effort
 
 
 def builtin_kinds() -> list[type[Resource]]:
@@ -46,12 +47,12 @@ def one_edit(cls: type[Resource], rng: random.Random) -> None:
 
 @pytest.mark.parametrize("cls", [Pod, Deployment, Service, Plant])
 @given(rng=st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=effort(short=50, long=400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_one_edit_typed_and_on_a_plain_tree_gives_equal_bodies(cls: type[Resource], rng: random.Random) -> None:
     one_edit(cls, rng)
 
 
 @given(cls=st.sampled_from(KINDS), rng=st.randoms(use_true_random=False))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=effort(short=120, long=800), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_of_any_built_in_kind_too(cls: type[Resource], rng: random.Random) -> None:
     one_edit(cls, rng)

@@ -26,13 +26,18 @@ from kubeloop.meta import Model, Resource, custom_resource
 from kubeloop.schema import builtin
 
 FOLDER = Path(kubeloop.api.__file__).parent
-STUBS = render_stubs(builtin())
+PATHS = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.pyi"))
 REFERENCE = re.compile(r"https://kubernetes\.io/docs/reference/generated/kubernetes-api/v1\.\d+/#[a-z0-9]+-v[0-9a-z]+-[-a-z0-9]+")
 
 
 @cache
+def stubs() -> dict[str, str]:
+    return render_stubs(builtin())
+
+
+@cache
 def classes(path: str) -> dict[str, ast.ClassDef]:
-    return {node.name: node for node in ast.parse(STUBS[path]).body if isinstance(node, ast.ClassDef)}
+    return {node.name: node for node in ast.parse(stubs()[path]).body if isinstance(node, ast.ClassDef)}
 
 
 def texts(cls: ast.ClassDef) -> dict[str, str]:
@@ -47,11 +52,11 @@ def texts(cls: ast.ClassDef) -> dict[str, str]:
 
 
 def test_the_committed_stubs_are_what_the_generator_makes_of_the_shipped_schemas() -> None:
-    assert {path.relative_to(FOLDER).as_posix(): path.read_text() for path in FOLDER.rglob("*.pyi")} == STUBS
-    assert {path.removesuffix("i") for path in STUBS} <= set(render(builtin()))
+    assert {path.relative_to(FOLDER).as_posix(): path.read_text() for path in FOLDER.rglob("*.pyi")} == stubs()
+    assert {path.removesuffix("i") for path in stubs()} <= set(render(builtin()))
 
 
-@pytest.mark.parametrize("path", STUBS)
+@pytest.mark.parametrize("path", PATHS)
 def test_a_stub_has_the_classes_fields_and_types_of_its_module(path: str) -> None:
     module = importlib.import_module(f"kubeloop.api.{path.removesuffix('.pyi').replace('/', '.')}")
     stubs = classes(path)
@@ -70,7 +75,7 @@ def test_a_stub_has_the_classes_fields_and_types_of_its_module(path: str) -> Non
 
 
 def test_each_class_of_a_group_links_to_the_api_reference() -> None:
-    docs = {name: ast.get_docstring(cls) or "" for path in STUBS if path != "version.pyi" for name, cls in classes(path).items()}
+    docs = {name: ast.get_docstring(cls) or "" for path in stubs() if path != "version.pyi" for name, cls in classes(path).items()}
     assert [name for name, text in docs.items() if not REFERENCE.search(text)] == []
     assert "/#podspec-v1-core" in docs["PodSpec"]
     assert "/#networkpolicy-v1-networking-k8s-io" in docs["NetworkPolicy"]
@@ -88,7 +93,7 @@ def test_each_choice_of_the_schemas_is_a_literal_in_the_stub_and_a_text_at_run_t
                 continue
             found += 1
             *_, version, name = definition.split(".")
-            path = next(path for path in STUBS if path.endswith(f"{version}.pyi") and name in classes(path) and of(path, definition))
+            path = next(path for path in stubs() if path.endswith(f"{version}.pyi") and name in classes(path) and of(path, definition))
             (text,) = [text for text in texts(classes(path)[name]).values() if text.startswith(f"Wire name ``{wire}``,")]
             assert all(f"``{value}``" in text or value == "" for value in values), f"{definition}.{wire}: {text}"
     assert found > 90

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,13 +25,18 @@ from tests.conformance.counted import (
     known_differences,
 )
 from tests.conformance.normalise import ADDRESS
-from tests.conformance.scenario import Run, scenarios, write_tokens
+from tests.conformance.scenario import Run, Step, scenario_names, scenarios, write_tokens
 from tests.conformance.wire import Server
 
-SCENARIOS = dict(scenarios(HERE / "scenarios" / "plain"))
+FOLDER = HERE / "scenarios" / "plain"
 #: In the order of a whole run: a few recordings show what scenarios before them left behind.
-COUNTED = list(SCENARIOS)
+COUNTED = scenario_names(FOLDER)
 KNOWN = known_differences()
+
+
+@cache
+def all_scenarios() -> dict[str, Step]:
+    return dict(scenarios(FOLDER))
 
 
 @contextmanager
@@ -53,7 +59,7 @@ def fresh_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.mark.parametrize("name", COUNTED)
 def test_every_answer_is_the_real_servers(fresh_server: Server, name: str, tmp_path: Path) -> None:
     shown, fixed, surprises = _replay(fresh_server, name)
-    if shown and ADDRESS.search(str(SCENARIOS[name])):
+    if shown and ADDRESS.search(str(all_scenarios()[name])):
         # A cluster IP is drawn at random: it may have been one that the script names for another purpose.
         with _started(tmp_path) as server:
             shown, fixed, surprises = _replay(server, name)
@@ -65,7 +71,7 @@ def test_every_answer_is_the_real_servers(fresh_server: Server, name: str, tmp_p
 
 def _replay(server: Server, name: str) -> tuple[list[str], set[int], list[str]]:
     """Differences that are not known, known ones that are none, and surprises."""
-    run = Run(server, SCENARIOS[name], name)
+    run = Run(server, all_scenarios()[name], name)
     actual = run.run()
     expected = recordings.load(recordings.path_of("plain", name))
     known, met, shown = set(KNOWN.get(name, {})), set(), []
@@ -95,6 +101,7 @@ def test_what_the_server_is_for_is_held_by_enough_steps() -> None:
 
 
 def test_each_scenario_is_recorded_and_each_difference_is_of_a_step() -> None:
-    assert {recordings.name_of(file) for file in recordings.files("plain")} == set(SCENARIOS)
+    assert {recordings.name_of(file) for file in recordings.files("plain")} == set(all_scenarios())
+    assert list(all_scenarios()) == COUNTED
     steps = {row.name: row.requests for row in counted()}
     assert [(name, step) for name, known in KNOWN.items() for step in known if step not in steps.get(name, {})] == []

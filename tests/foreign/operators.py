@@ -106,7 +106,7 @@ class Operator:
 
 
 def operators() -> dict[str, Operator]:
-    rows = yaml.safe_load((HERE / "operators.yaml").read_text())
+    rows = yaml.load((HERE / "operators.yaml").read_text(), yaml.CSafeLoader)
     return {row["name"]: Operator(**{**row, "definitions": tuple(row["definitions"]), "samples": tuple(row["samples"])}) for row in rows}
 
 

@@ -24,7 +24,7 @@ def fuzzed() -> Iterator[Fuzzed]:
         yield server
 
 
-@settings(max_examples=effort(short=100, long=400), suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=effort(short=60, long=400), suppress_health_check=list(HealthCheck), deadline=None)
 @given(st.lists(requests(), min_size=REQUESTS, max_size=REQUESTS))
 def test_each_request_is_answered_as_something_that_was_expected(fuzzed: Fuzzed, sent: list[Sent]) -> None:
     assert [finding for finding in map(fuzzed.send, sent) if finding] == []

@@ -70,9 +70,10 @@ def starts_a_lasting_task(node: ast.AST) -> str:
     if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         kept = [one for target in targets for one in ast.walk(target) if isinstance(one, ast.Attribute)]
-        called = [_name(one.func) for one in ast.walk(node.value) if isinstance(one, ast.Call)]
-        if kept and {"create_task", "ensure_future"} & set(called):
-            return ast.unparse(kept[0])
+        if kept:
+            called = [_name(one.func) for one in ast.walk(node.value) if isinstance(one, ast.Call)]
+            if {"create_task", "ensure_future"} & set(called):
+                return ast.unparse(kept[0])
     return ""
 
 
@@ -105,6 +106,9 @@ _WORDS = re.compile(r"asyncio|CancelledError|BaseException|except:|\btime\b|\.no
 
 #: Nodes that a finding can be.
 _KINDS = (ast.ExceptHandler, ast.Call, ast.Attribute, ast.ImportFrom, ast.Assign, ast.AnnAssign)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+#: Nodes below which there is none of them.
+_LEAVES = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop, ast.alias)
 
 
 @cache
@@ -115,17 +119,20 @@ def modules() -> dict[Path, list[tuple[str, ast.AST]]]:
 
 
 def nodes(text: str) -> list[tuple[str, ast.AST]]:
+    """Those nodes that a finding can be, each with the function or class that it stands in; in no order. There are a million nodes."""
     found: list[tuple[str, ast.AST]] = []
-
-    def visit(node: ast.AST, within: str) -> None:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    left: list[tuple[ast.AST, str]] = [(ast.parse(text), "")]
+    while left:
+        node, within = left.pop()
+        if isinstance(node, _SCOPES):
             within = f"{within}.{node.name}" if within else node.name
         if isinstance(node, _KINDS):
             found.append((within, node))
-        for child in ast.iter_child_nodes(node):
-            visit(child, within)
-
-    visit(ast.parse(text), "")
+        for value in vars(node).values():
+            if isinstance(value, list):
+                left += [(one, within) for one in value if isinstance(one, ast.AST) and not isinstance(one, _LEAVES)]
+            elif isinstance(value, ast.AST) and not isinstance(value, _LEAVES):
+                left.append((value, within))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -110,7 +111,7 @@ def test_mutations_are_killed_survive_or_are_not_executed_and_no_file_is_written
     (tmp_path / "test_shop.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(mutants.ROOT)]), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "tools.mutants", "shop", "--tests", str(tmp_path / "test_shop.py")]
+    command = [sys.executable, "-m", "tools.mutants", "shop", "--tests", str(tmp_path / "test_shop.py"), "--limit", "3"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "left out, fails without a change: test_shop.py::test_broken" in done.stdout
@@ -120,6 +121,7 @@ def test_mutations_are_killed_survive_or_are_not_executed_and_no_file_is_written
     assert "+    return count * 3 if count < 11 else count * 2" in survivors
     assert "+    return None" in rest
     assert "mutations killed (" in rest
+    assert re.search(r", [1-9] of them by a time limit;", rest)
     assert "not counted are 2 in lines that no test executes in its own process" in rest
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pytest.ini", "shop.py", "test_shop.py"]
 

@@ -59,5 +59,8 @@ def test_whatever_happens_the_cache_ends_equal_to_the_server_and_nobody_was_told
 
 
 def test_the_examples_of_a_run_are_no_trifle() -> None:
-    """What the test above tries is drawn; how much it comes to is said here."""
-    assert sum(TOLD) >= 400 * EXAMPLES, sum(TOLD)
+    """What the test above tries is drawn; how much it comes to is said here.
+
+    Hypothesis draws constants of the modules that are loaded too, so it differs with what ran before: from 380 to 480 for each example.
+    """
+    assert sum(TOLD) >= 300 * EXAMPLES, sum(TOLD)

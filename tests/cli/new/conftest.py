@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,14 +49,37 @@ def make(project: Project, options: Sequence[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@contextmanager
+def shared_folder(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
+    """A folder that all workers of this run share. It is locked: one worker fills it, the others wait."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"shared-{name}"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+
+
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this tree."""
+    with shared_folder(tmp_path_factory, "wheel") as folder:
+        if not (folder / "wheels").exists():
+            list(WheelBuilder(str(ROOT)).build(directory=str(folder / "unfinished"), versions=["standard"]))
+            (folder / "unfinished").rename(folder / "wheels")
+        (built,) = (folder / "wheels").glob("*.whl")
+        return built
+
+
+@pytest.fixture(scope="session")
+def wheel(wheel_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel's contents."""
-    folder = tmp_path_factory.mktemp("wheel")
-    (built,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
-    with zipfile.ZipFile(built) as archive:
-        archive.extractall(folder / "contents")
-    return folder / "contents"
+    with shared_folder(tmp_path_factory, "contents") as folder:
+        if not (folder / "contents").exists():
+            with zipfile.ZipFile(wheel_file) as archive:
+                archive.extractall(folder / "unfinished")
+            (folder / "unfinished").rename(folder / "contents")
+        return folder / "contents"
 
 
 @pytest.fixture(scope="session")
@@ -67,15 +93,23 @@ def kubectl(server: ServerUnderTest, namespace: str, kubectl_home: Path) -> Kube
 
 
 @pytest.fixture(scope="session")
-def types(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """mypy's cache, which holds kubeloop's types after the first project that is checked."""
-    return tmp_path_factory.mktemp("types")
-
-
-@pytest.fixture(scope="session")
 def project(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """With the names that are usual; its name and group are this run's own, as it is installed on servers that others use too."""
     number = os.getpid()
     found = Project(tmp_path_factory.mktemp("new") / f"web{number}-operator", f"web{number}-operator", f"t{number}.example.com", wheel)
     make(found, ["--kind", "Web", "--packaging", "both"])
     return found
+
+
+@pytest.fixture(scope="session")
+def types(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """mypy's cache with kubeloop's types: made once for all workers, of which each has a copy, as two processes cannot write to one."""
+    with shared_folder(tmp_path_factory, "types") as folder:
+        if not (folder / "types").exists():
+            old = shutil.copytree(project.folder, folder / "project")
+            # mypy takes a file of the same relative path, size and second for the one that it knows: those of two workers' projects are.
+            for path in old.rglob("*.py"):
+                os.utime(path, (1_000_000_000, 1_000_000_000))
+            project.run("-m", "mypy", "--cache-dir", str(folder / "unfinished"), folder=old)
+            (folder / "unfinished").rename(folder / "types")
+    return Path(shutil.copytree(folder / "types", tmp_path_factory.mktemp("types") / "types"))

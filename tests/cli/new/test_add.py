@@ -22,8 +22,8 @@ VERSION = ["version", "Web", "v1"]
 
 
 @pytest.fixture
-def mine(project: Project, tmp_path: Path) -> Project:
-    """A copy of the project, to extend."""
+def mine(forked_generate: None, project: Project, tmp_path: Path) -> Project:
+    """A copy of the project, to extend; test_docs and test_operator extend one in separate processes."""
     shutil.copytree(project.folder, tmp_path / "project")
     return Project(tmp_path / "project", project.name, project.group, project.wheel)
 

@@ -31,7 +31,7 @@ UNEXPLAINED = "not yet explained"
 
 
 def known_differences() -> Known:
-    found: Known = yaml.safe_load(FILE.read_text()) or {}
+    found: Known = yaml.load(FILE.read_text(), yaml.CSafeLoader) or {}
     return found
 
 

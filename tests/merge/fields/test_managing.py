@@ -29,6 +29,7 @@ from kubeloop.merge.fields.field_set import ANY
 from kubeloop.merge.fields.managing import reconcile
 from kubeloop.schema.structural import parse
 from kubeloop.types import JSONObject
+from tests.effort import effort
 from tests.merge.fields.things import SCHEMA, THING
 
 Managers = dict[str, VersionedSet]
@@ -123,7 +124,7 @@ def test_changed_fields_are_fields_of_the_state_they_are_in(old: JSONObject, new
     assert not change.removed.leaves() - field_set(old, THING)
 
 
-@settings(max_examples=150)
+@settings(max_examples=effort(short=75, long=600))
 @given(THINGS, THINGS)
 def test_what_is_applied_is_owned_and_applying_again_changes_nothing(live: JSONObject, applied: JSONObject) -> None:
     merged, managers = apply(live, applied, "v1", {}, "me", ONE)
@@ -133,7 +134,7 @@ def test_what_is_applied_is_owned_and_applying_again_changes_nothing(live: JSONO
     assert (again, after) == (None, managers)
 
 
-@settings(max_examples=150)
+@settings(max_examples=effort(short=75, long=600))
 @given(THINGS, THINGS)
 def test_what_is_no_longer_applied_goes(first: JSONObject, second: JSONObject) -> None:
     merged, managers = apply({}, first, "v1", {}, "me", ONE)
@@ -151,7 +152,7 @@ def _at(obj: Any, path: tuple[str, ...]) -> Any:
     return obj
 
 
-@settings(max_examples=150)
+@settings(max_examples=effort(short=75, long=600))
 @given(THINGS, THINGS, THINGS)
 def test_nobody_owns_what_is_not_there(first: JSONObject, second: JSONObject, third: JSONObject) -> None:
     merged, managers = apply({}, first, "v1", {}, "a", ONE)
@@ -163,7 +164,7 @@ def test_nobody_owns_what_is_not_there(first: JSONObject, second: JSONObject, th
         assert not owned.set.leaves() - there
 
 
-@settings(max_examples=150)
+@settings(max_examples=effort(short=75, long=600))
 @given(THINGS, THINGS)
 def test_an_update_back_and_forth_makes_the_last_writer_own_what_differed(old: JSONObject, new: JSONObject) -> None:
     managers = update({}, old, "v1", {}, "a", ONE)

@@ -85,7 +85,7 @@ Conflicts = Literal["show", "keep", "overwrite"]
 #: Folders that the check of a plan does not need.
 _LEFT_OUT = (".venv", ".git", "dist", "node_modules", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache")
 #: Runs ``kubeloop generate`` for each of its arguments.
-_GENERATE = """
+GENERATE = """
 import sys, click
 from kubeloop.cli.generate import generate
 for command in sys.argv[1:]:
@@ -213,7 +213,7 @@ def generate(folder: Path, project: Project, *, python: str = sys.executable) ->
     # In another process, so that nothing of the project stays imported here.
     path = os.pathsep.join(filter(None, (str(Path(kubeloop.__file__).parent.parent), os.environ.get("PYTHONPATH", ""))))
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-    words = [python, "-c", _GENERATE, *generate_commands(project)]
+    words = [python, "-c", GENERATE, *generate_commands(project)]
     result = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
     if result.returncode:
         said = result.stderr.strip().removeprefix("Error: ")
