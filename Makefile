@@ -99,7 +99,8 @@ soak-server: $(STAMP)  ## the server with 1,000 watchers and 200 clients for 10 
 	@$(BIN)/python -m tests.soak.server $(SOAK)
 
 soak-tests: $(STAMP)  ## the long form of the tests that draw histories at random and kill servers; each run of the suite has a short one
-	@KUBELOOP_TEST_LONG=1 $(PYTEST) tests/fuzz tests/cache/model tests/apiserver/storage/test_kill.py
+	@KUBELOOP_TEST_LONG=1 $(PYTEST) tests/fuzz tests/cache/model tests/apiserver/storage/test_kill.py tests/merge/fields/test_managing.py \
+	  tests/codec/test_lossless_property.py
 
 fuzz: $(STAMP)  ## random requests to the embedded server; FUZZ="--requests 1000000" for longer
 	@$(BIN)/python -m tests.fuzz $(FUZZ)
