@@ -17,6 +17,7 @@ from aiohttp import web
 
 from kubeloop.pki import CertificateAuthority
 from kubeloop.types import JSONObject
+from tests.http_servers import https_server
 
 Script = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -146,24 +147,8 @@ async def extension_server(group: str, *names: str, clients: bytes = b"", **rest
         chain.write_bytes(own.certificate + own.key)
         context.load_cert_chain(chain)
     made = Extension(group, ca=authority.certificate, **rest)
-    runner = web.ServerRunner(web.Server(made.answer), shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-    await site.start()
-    made.port = runner.addresses[0][1]
-    try:
+    async with https_server(made.answer, context) as made.port:
         yield made
-    finally:
-        await site.stop()
-        await _handshakes_end()
-        await runner.cleanup()
-
-
-async def _handshakes_end() -> None:
-    """Wait for connections in their TLS handshake: aiohttp closes a connection only after it, and asyncio keeps no list of them."""
-    shaking = [task for task in asyncio.all_tasks() if "_accept_connection" in getattr(task.get_coro(), "__qualname__", "")]
-    if shaking:
-        await asyncio.wait(shaking, timeout=10)
 
 
 async def streamed(request: web.BaseRequest, parts: asyncio.Queue[bytes | None], gone: asyncio.Event) -> web.StreamResponse:

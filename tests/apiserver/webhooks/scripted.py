@@ -8,7 +8,6 @@ import copy
 import json
 import ssl
 import tempfile
-from asyncio.trsock import TransportSocket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from aiohttp import web
 
 from kubeloop.pki import CertificateAuthority
 from kubeloop.types import JSONObject
+from tests.http_servers import https_server
 
 
 @dataclass
@@ -47,7 +47,6 @@ class Hook:
     headers: list[dict[str, str]] = field(default_factory=list)
     #: Connections seen so far, by the client's port.
     _peers: dict[int, web.BaseRequest] = field(default_factory=dict)
-    _sockets: set[TransportSocket] = field(default_factory=set)
 
     @property
     def connections(self) -> int:
@@ -59,12 +58,6 @@ class Hook:
             if request.transport is not None:
                 request.transport.close()
         await asyncio.sleep(0.02)
-
-    async def until_closed(self) -> None:
-        """Return when asyncio has closed the sockets of all connections, which it does in later turns of the loop."""
-        async with asyncio.timeout(5):
-            while any(socket.fileno() != -1 for socket in self._sockets):
-                await asyncio.sleep(0)
 
     def client_config(self, path: str) -> JSONObject:
         return {"url": f"https://127.0.0.1:{self.port}{path}", "caBundle": base64.b64encode(self.ca).decode()}
@@ -78,7 +71,6 @@ class Hook:
         review = json.loads(await request.read())
         if request.transport is not None:
             self._peers[request.transport.get_extra_info("peername")[1]] = request
-            self._sockets.add(request.transport.get_extra_info("socket"))
         self.seen.setdefault(request.path, []).append(copy.deepcopy(review))
         self.queries.append(request.query_string)
         self.headers.append(dict(request.headers))
@@ -123,13 +115,5 @@ async def scripted_hook(names: tuple[str, ...] = (), *, ip: str = "127.0.0.1", d
         chain.write_bytes(own.certificate + own.key)
         context.load_cert_chain(chain)
     hook = Hook(0, authority.certificate)
-    runner = web.ServerRunner(web.Server(hook.answer), shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-    await site.start()
-    hook.port = runner.addresses[0][1]
-    try:
+    async with https_server(hook.answer, context) as hook.port:
         yield hook
-    finally:
-        await runner.cleanup()
-        await hook.until_closed()
