@@ -125,8 +125,8 @@ class _Checker:
     def _undeclared(self, node: Node, name: str) -> None:
         self._report(node, f"undeclared reference to '{name}' (in container '')")
 
-    def _mismatch(self, node: Node, expected: Type, found: Type) -> None:
-        self._report(node, f"expected type '{expected}' but found '{found}'")
+    def _mismatch(self, node: Node, expected: Type, actual: Type) -> None:
+        self._report(node, f"expected type '{expected}' but found '{actual}'")
 
     def _variable(self) -> Type:
         self._free += 1
@@ -221,14 +221,14 @@ class _Checker:
             return types.ERROR
         return self._resolve(node, found, node.target)
 
-    def _resolve(self, node: CallNode, found: Function, target: Node | None) -> Type:
+    def _resolve(self, node: CallNode, function: Function, target: Node | None) -> Type:
         nodes = node.args if target is None else [target, *node.args]
         given = [self.types[one.id] for one in nodes]
         if node.function in _LOGIC:
             return self._logic(node, given)
         result: Type | None = None
         chosen: list[str] = []
-        for overload in found.overloads:
+        for overload in function.overloads:
             if overload.member != (target is not None):
                 continue
             names = Bindings({one: self._variable() for one in overload.variables})
@@ -249,9 +249,9 @@ class _Checker:
         self.overloads[node.id] = chosen
         return result
 
-    def _logic(self, node: CallNode, given: list[Type]) -> Type:
+    def _logic(self, node: CallNode, argument_types: list[Type]) -> Type:
         failed = False
-        for one, of in zip(node.args, given, strict=True):
+        for one, of in zip(node.args, argument_types, strict=True):
             if not self.bindings.assignable(of, types.BOOL):
                 self._mismatch(one, types.BOOL, of)
                 failed = True

@@ -121,14 +121,14 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value
 
 
-def _text(parse: Callable[[str], Any], what: str) -> Convert:
+def _text(parse: Callable[[str], Any], description: str) -> Convert:
     def convert(value: Any) -> Any:
         if not isinstance(value, str):
             raise EvalError(f"invalid data, expected string, got {type(value).__name__}")
         try:
             return parse(value)
         except (ValueError, binascii.Error) as exc:
-            raise EvalError(f"Invalid {what} {value}: {exc}") from None
+            raise EvalError(f"Invalid {description} {value}: {exc}") from None
 
     return convert
 

@@ -24,8 +24,8 @@ def _capped(value: float) -> int:
     return UNBOUNDED if value >= UNBOUNDED else math.ceil(value)
 
 
-def _times(one: int, other: int) -> int:
-    return min(one * other, UNBOUNDED)
+def _times(factor: int, other: int) -> int:
+    return min(factor * other, UNBOUNDED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -323,8 +323,8 @@ def _logic(left: Step, right: Step, *, decisive: bool) -> Step:
     return step
 
 
-def _conditional(condition: Step, one: Step, other: Step) -> Step:
-    return lambda scope, meter: one(scope, meter) if _bool(condition(scope, meter)) else other(scope, meter)
+def _conditional(condition: Step, when_true: Step, when_false: Step) -> Step:
+    return lambda scope, meter: when_true(scope, meter) if _bool(condition(scope, meter)) else when_false(scope, meter)
 
 
 def _not_strictly_false(of: Step) -> Step:

@@ -57,7 +57,7 @@ def render(source: str, issues: list[Issue]) -> str:
     for issue in issues:
         number = max(index for index, start in enumerate(starts[:-1]) if start <= max(issue.position, 0))
         shown.append((number, max(issue.position, 0) - starts[number], issue.text))
-    shown.sort(key=lambda one: one[:2])
+    shown.sort(key=lambda fault: fault[:2])
     out = [_one(lines[line], line, column, text) for line, column, text in shown[:_MOST_SHOWN]]
     if len(shown) > _MOST_SHOWN:
         out.append(f"{len(shown) - _MOST_SHOWN} more errors were truncated")

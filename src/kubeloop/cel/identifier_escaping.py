@@ -27,7 +27,7 @@ def escape(name: str) -> str | None:
         return f"__{name}__"
     if not _ALLOWED.fullmatch(name):
         return None
-    return _SPECIAL.sub(lambda found: _WRITTEN[found[0]], name)
+    return _SPECIAL.sub(lambda match: _WRITTEN[match[0]], name)
 
 
 def unescape(identifier: str) -> str | None:
@@ -40,4 +40,4 @@ def unescape(identifier: str) -> str | None:
     parts = _ESCAPED.findall(identifier)
     if any(part not in _MEANT for part in parts):
         return None
-    return _ESCAPED.sub(lambda found: _MEANT[found[1]], identifier)
+    return _ESCAPED.sub(lambda match: _MEANT[match[1]], identifier)

@@ -35,15 +35,15 @@ _QUANTIFIERS = {"all", "exists", "existsOne", "exists_one"}
 _TRANSFORMS = {"transformList", "transformMap", "transformMapEntry"}
 
 
-def expand(parsed: Parsed, others: Sequence[Issue] = (), *, bindings: bool = False) -> None:
-    """Replace calls of macros in place; those of ``cel.bind`` only with ``bindings``. ``others`` are issues found earlier.
+def expand(parsed: Parsed, earlier_issues: Sequence[Issue] = (), *, bindings: bool = False) -> None:
+    """Replace calls of macros in place; those of ``cel.bind`` only with ``bindings``. ``earlier_issues`` are issues found earlier.
 
     Raises:
-        CompileError: A variable is not a simple name, or two have the same name; or ``others`` is not empty.
+        CompileError: A variable is not a simple name, or two have the same name; or ``earlier_issues`` is not empty.
     """
     expander = _Expander(parsed, bindings)
     parsed.root = expander.node(parsed.root)
-    issues = [*others, *expander.issues]
+    issues = [*earlier_issues, *expander.issues]
     if issues:
         raise CompileError(render(parsed.source, issues))
 

@@ -189,19 +189,19 @@ def _content(literal: str) -> tuple[str, bool]:
     return literal[quotes:-quotes], raw
 
 
-def _character(found: re.Match[str]) -> str:
-    if found["plain"]:
-        return _PLAIN.get(found["plain"], found["plain"])
-    number = _number(found)
+def _character(match: re.Match[str]) -> str:
+    if match["plain"]:
+        return _PLAIN.get(match["plain"], match["plain"])
+    number = _number(match)
     if number > _LAST_POINT or 0xD800 <= number <= 0xDFFF:
         raise ValueError("invalid unicode code point")
     return chr(number)
 
 
-def _number(found: re.Match[str]) -> int:
-    if found["octal"]:
-        return int(found["octal"], 8)
-    return int(found["byte"] or found["u4"] or found["u8"], 16)
+def _number(match: re.Match[str]) -> int:
+    if match["octal"]:
+        return int(match["octal"], 8)
+    return int(match["byte"] or match["u4"] or match["u8"], 16)
 
 
 def integer_of(text: str, minimum: int, maximum: int) -> int:

@@ -96,9 +96,9 @@ class Bindings:
         self.bound = attempt.bound
         return True
 
-    def all_assignable(self, ones: list[Type], others: list[Type]) -> bool:
+    def all_assignable(self, actual: list[Type], expected: list[Type]) -> bool:
         attempt = Bindings(dict(self.bound))
-        if len(ones) != len(others) or not all(map(attempt._fits, ones, others)):
+        if len(actual) != len(expected) or not all(map(attempt._fits, actual, expected)):
             return False
         self.bound = attempt.bound
         return True
@@ -112,25 +112,25 @@ class Bindings:
             return Type(of.kind, of.name, tuple(self.substitute(one, free_to_dyn=free_to_dyn) for one in of.parameters))
         return of
 
-    def _fits(self, one: Type, other: Type) -> bool:
+    def _fits(self, left: Type, other: Type) -> bool:
         if other.kind == "param":
-            valid, bound = self._bind(one, other)
+            valid, bound = self._bind(left, other)
             if valid:
                 return True
             if bound:
                 return False
-        if one.kind == "param":
-            return self._bind(other, one)[0]
-        if one.kind in ("dyn", "error") or other.kind in ("dyn", "error"):
+        if left.kind == "param":
+            return self._bind(other, left)[0]
+        if left.kind in ("dyn", "error") or other.kind in ("dyn", "error"):
             return True
-        if one.kind == "null" or other.kind == "null":
-            return one.kind == other.kind or (other if one.kind == "null" else one).kind in _NULLABLE
-        if one.kind == "type":
+        if left.kind == "null" or other.kind == "null":
+            return left.kind == other.kind or (other if left.kind == "null" else left).kind in _NULLABLE
+        if left.kind == "type":
             return other.kind == "type"
-        if one.kind in ("opaque", "list", "map"):
-            same = one.kind == other.kind and one.name == other.name and len(one.parameters) == len(other.parameters)
-            return same and all(map(self._fits, one.parameters, other.parameters))
-        return one == other
+        if left.kind in ("opaque", "list", "map"):
+            same = left.kind == other.kind and left.name == other.name and len(left.parameters) == len(other.parameters)
+            return same and all(map(self._fits, left.parameters, other.parameters))
+        return left == other
 
     def _bind(self, to: Type, parameter: Type) -> tuple[bool, bool]:
         """Return whether the parameter may be bound to ``to``, and whether it was bound before."""
@@ -164,14 +164,14 @@ def most_general(left: Type, other: Type) -> Type:
     return left if _as_general(left, other) else other
 
 
-def _as_general(one: Type, other: Type) -> bool:
-    if one.kind in ("dyn", "param"):
+def _as_general(left: Type, other: Type) -> bool:
+    if left.kind in ("dyn", "param"):
         return True
-    if other.kind in ("dyn", "param") or one.kind != other.kind:
+    if other.kind in ("dyn", "param") or left.kind != other.kind:
         return False
-    if one.kind == "type":
+    if left.kind == "type":
         return True
-    if one.kind in ("opaque", "list", "map"):
-        same = one.name == other.name and len(one.parameters) == len(other.parameters)
-        return same and all(map(_as_general, one.parameters, other.parameters))
-    return one == other
+    if left.kind in ("opaque", "list", "map"):
+        same = left.name == other.name and len(left.parameters) == len(other.parameters)
+        return same and all(map(_as_general, left.parameters, other.parameters))
+    return left == other

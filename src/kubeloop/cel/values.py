@@ -375,15 +375,15 @@ def _constructed(value: dict[Any, Any]) -> str:
     return value.name if type(value) is ConstructedObject else ""
 
 
-def _lists_equal(one: list[Any], other: list[Any]) -> bool:
-    if len(one) != len(other):
+def _lists_equal(items: list[Any], other: list[Any]) -> bool:
+    if len(items) != len(other):
         return False
-    if isinstance(one, SetList):
-        return all(contains(other, item) for item in one) and all(contains(one, item) for item in other)
-    if isinstance(one, MapList):
-        by_key = {one.key(item): item for item in one}
-        return all(one.key(item) in by_key and equal(by_key[one.key(item)], item) for item in other)
-    return all(map(equal, one, other))
+    if isinstance(items, SetList):
+        return all(contains(other, item) for item in items) and all(contains(items, item) for item in other)
+    if isinstance(items, MapList):
+        by_key = {items.key(item): item for item in items}
+        return all(items.key(item) in by_key and equal(by_key[items.key(item)], item) for item in other)
+    return all(map(equal, items, other))
 
 
 def contains(items: list[Any], value: Any) -> bool:

@@ -104,7 +104,7 @@ class AuthenticationFlags:
         if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
             raise ConfigError("--tls-cert-file and --tls-private-key-file belong together: name both or none")
         accounts = TokenSettings.read(
-            own=self._own_key(folder),
+            default_key=self._own_key(folder),
             issuers=self.service_account_issuer,
             key_files=self.service_account_key_file,
             signing_file=self.service_account_signing_key_file,

@@ -88,7 +88,7 @@ def new_size(bounds: Bounds, new: Set | None, old: Iterable[Set]) -> int:
 
 def shrink_old(bounds: Bounds, new: Set, old: Sequence[Set]) -> dict[str, int]:
     """Return changed sizes of the old ReplicaSets: first unavailable pods are removed, then as many as the new ones replace."""
-    oldest_first = sorted(old, key=lambda one: (one.created, one.name))
+    oldest_first = sorted(old, key=lambda replica_set: (replica_set.created, replica_set.name))
     sizes = {one.name: one.replicas for one in oldest_first}
     pods = new.replicas + sum(sizes.values())
     # Pods of the new set that are not available yet must not be counted as a replacement for the old ones.
@@ -127,7 +127,7 @@ def rescale(bounds: Bounds, new: Set | None, old: Sequence[Set], *, rolling: boo
     sets = [*old, new] if new else list(old)
     active = [one for one in sets if one.replicas > 0]
     if len(active) <= 1:
-        one = active[0] if active else new or max(old, key=lambda one: one.created, default=None)
+        one = active[0] if active else new or max(old, key=lambda replica_set: replica_set.created, default=None)
         return {one.name: bounds.replicas} if one and one.replicas != bounds.replicas else {}
     if new and new.desired == bounds.replicas == new.replicas == new.available:
         return {one.name: 0 for one in old if one.replicas > 0}
@@ -139,7 +139,7 @@ def rescale(bounds: Bounds, new: Set | None, old: Sequence[Set], *, rolling: boo
         return {}
     # Larger sets take the rounding error; among equals the newer grow first and the older shrink first.
     direction = -1 if to_add > 0 else 1
-    ordered = sorted(active, key=lambda one: (-one.replicas, direction * one.created.timestamp()))
+    ordered = sorted(active, key=lambda replica_set: (-replica_set.replicas, direction * replica_set.created.timestamp()))
     sizes: dict[str, int] = {}
     added = 0
     for one in ordered:
@@ -150,12 +150,12 @@ def rescale(bounds: Bounds, new: Set | None, old: Sequence[Set], *, rolling: boo
     return {one.name: sizes[one.name] for one in ordered if sizes[one.name] != one.replicas}
 
 
-def _proportion(one: Set, bounds: Bounds, left: int, status_replicas: int) -> int:
+def _proportion(replica_set: Set, bounds: Bounds, left: int, status_replicas: int) -> int:
     if bounds.replicas == 0:
-        part = -one.replicas
+        part = -replica_set.replicas
     else:
-        before = one.before or status_replicas or bounds.most
-        part = math.floor(one.replicas * bounds.most / before + 0.5) - one.replicas
+        before = replica_set.before or status_replicas or bounds.most
+        part = math.floor(replica_set.replicas * bounds.most / before + 0.5) - replica_set.replicas
     return min(part, left) if left > 0 else max(part, left)
 
 
@@ -178,7 +178,7 @@ def template_of(obj: Deployment | ReplicaSet) -> dict[str, Any]:
 
 def split(deployment: Deployment, sets: Iterable[ReplicaSet]) -> tuple[ReplicaSet | None, list[ReplicaSet]]:
     """Return the ReplicaSet with the Deployment's template (the oldest, if there are several), and all others, oldest first."""
-    ordered = sorted(sets, key=lambda one: (one.metadata.creation_timestamp or _BEGINNING, one.metadata.name))
+    ordered = sorted(sets, key=lambda replica_set: (replica_set.metadata.creation_timestamp or _BEGINNING, replica_set.metadata.name))
     desired = template_of(deployment)
     new = next((one for one in ordered if same_template(template_of(one), desired)), None)
     return new, [one for one in ordered if one is not new]

@@ -169,7 +169,10 @@ class Scheduler(
             await self._refuse(pod, "Unschedulable", result.message)
             return None
         before = awaited.node if awaited is not None else ""
-        node = min(result.fitting, key=lambda one: (one.name != before, failures.nodes.get(one.name, 0), len(one.pods), one.name))
+        node = min(
+            result.fitting,
+            key=lambda candidate: (candidate.name != before, failures.nodes.get(candidate.name, 0), len(candidate.pods), candidate.name),
+        )
         plan = plan_volumes(facts, node, cluster)
         if plan.bindings or plan.provisions:
             return await self._await_volumes(key, pod, node.name, plan)

@@ -48,7 +48,7 @@ def find_volume(claim: ClaimFacts, volumes: Iterable[VolumeFacts], *, delayed: b
     for volume in volumes:
         if claim.access_modes <= volume.access_modes:
             by_modes.setdefault(volume.access_modes, []).append(volume)
-    for modes in sorted(by_modes, key=lambda one: (len(one), sorted(one))):
+    for modes in sorted(by_modes, key=lambda access_modes: (len(access_modes), sorted(access_modes))):
         result = _find_among(claim, by_modes[modes], reserved_only=delayed)
         if result is not None:
             return result
@@ -84,7 +84,7 @@ def _find_among(claim: ClaimFacts, volumes: list[VolumeFacts], *, reserved_only:
         and one.class_name == claim.class_name
         and (claim.selector is None or claim.selector.matches(one.labels))
     ]
-    return min(free, key=lambda one: (one.size, one.name), default=None)
+    return min(free, key=lambda volume: (volume.size, volume.name), default=None)
 
 
 def _suits(volume: VolumeFacts, claim: ClaimFacts) -> bool:
@@ -191,7 +191,7 @@ def _plan_unbound(unbound: list[ClaimFacts], node: NodeFacts, cluster: ClusterFa
         return refused
     plan = VolumePlan(provisions=[one for one in unbound if one.selected_node is not None])
     # The smallest claim chooses first, so that it does not take the volume that a larger one needs.
-    for claim in sorted((one for one in unbound if one.selected_node is None), key=lambda one: one.size):
+    for claim in sorted((one for one in unbound if one.selected_node is None), key=lambda pending_claim: pending_claim.size):
         volume = find_volume_on(claim, cluster.volumes.values(), node, [one.name for _, one in plan.bindings])
         if volume is not None:
             plan.bindings.append((claim, volume))

@@ -56,13 +56,13 @@ def _has_floats(data: bytes) -> bool:
     return _WHOLE_FLOAT.search(data) is not None or _EXPONENT.search(data.translate(_ALIKE)) is not None
 
 
-def _written_by_go(found: re.Match[bytes]) -> bytes:
-    text = found.group()
+def _written_by_go(match: re.Match[bytes]) -> bytes:
+    text = match.group()
     return text if text.startswith(b'"') else go_float(float(text)).encode()
 
 
-def _read_by_go(found: re.Match[bytes]) -> bytes:
-    text = found.group()
+def _read_by_go(match: re.Match[bytes]) -> bytes:
+    text = match.group()
     if text.startswith(b'"'):
         return text
     number = go_whole(float(text))

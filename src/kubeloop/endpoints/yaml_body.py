@@ -88,21 +88,21 @@ def repeated_keys(data: bytes) -> list[tuple[int, str]]:
         loader.dispose()
 
 
-def _find_repeated(loader: Any, node: Node, found: list[tuple[int, str]], seen: set[int]) -> None:
+def _find_repeated(loader: Any, node: Node, repeated: list[tuple[int, str]], seen: set[int]) -> None:
     if id(node) in seen:
         return  # an alias
     seen.add(id(node))
     if isinstance(node, MappingNode):
         names: set[str] = set()
         for key, value in node.value:
-            _find_repeated(loader, value, found, seen)
+            _find_repeated(loader, value, repeated, seen)
             name = _key(loader, key)
             if name in names:
-                found.append((value.start_mark.line + 1, json.dumps(name, ensure_ascii=False)))
+                repeated.append((value.start_mark.line + 1, json.dumps(name, ensure_ascii=False)))
             names.add(name)
     elif isinstance(node, SequenceNode):
         for one in node.value:
-            _find_repeated(loader, one, found, seen)
+            _find_repeated(loader, one, repeated, seen)
 
 
 def _where(fault: yaml.MarkedYAMLError) -> str:

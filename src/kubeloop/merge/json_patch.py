@@ -68,8 +68,8 @@ def _loose(patch: JSON) -> list[dict[str, Any]]:
     return [{name: value for name, value in (operation or {}).items() if name == "value" or isinstance(value, str)} for operation in patch]
 
 
-def _undecodable(value: JSON, what: str, doing: str = "error decoding patch: ") -> PatchError:
-    return PatchError(f"{doing}json: cannot unmarshal {json_type(value)} into Go {what}", 400)
+def _undecodable(value: JSON, go_type: str, doing: str = "error decoding patch: ") -> PatchError:
+    return PatchError(f"{doing}json: cannot unmarshal {json_type(value)} into Go {go_type}", 400)
 
 
 def _refuse(message: str) -> PatchError:
@@ -252,27 +252,27 @@ def json_diff(before: dict[str, JSON], after: dict[str, JSON]) -> list[Operation
     return coarse
 
 
-def _values(path: str, before: JSON, after: JSON, found: list[Operation]) -> None:
+def _values(path: str, before: JSON, after: JSON, operations: list[Operation]) -> None:
     if isinstance(before, dict) and isinstance(after, dict):
-        _members(path, before, after, found)
+        _members(path, before, after, operations)
     elif isinstance(before, list) and isinstance(after, list):
-        _items(path, before, after, found)
+        _items(path, before, after, operations)
     elif not same(before, after):
-        found.append({"op": "replace", "path": path, "value": copy_tree(after)})
+        operations.append({"op": "replace", "path": path, "value": copy_tree(after)})
 
 
-def _members(path: str, before: dict[str, JSON], after: dict[str, JSON], found: list[Operation]) -> None:
+def _members(path: str, before: dict[str, JSON], after: dict[str, JSON], operations: list[Operation]) -> None:
     for name, value in before.items():
         if name in after:
-            _values(_below(path, name), value, after[name], found)
+            _values(_below(path, name), value, after[name], operations)
         else:
-            found.append({"op": "remove", "path": _below(path, name)})
+            operations.append({"op": "remove", "path": _below(path, name)})
     for name, value in after.items():
         if name not in before:
-            found.append({"op": "add", "path": _below(path, name), "value": copy_tree(value)})
+            operations.append({"op": "add", "path": _below(path, name), "value": copy_tree(value)})
 
 
-def _items(path: str, before: list[JSON], after: list[JSON], found: list[Operation]) -> None:
+def _items(path: str, before: list[JSON], after: list[JSON], operations: list[Operation]) -> None:
     shorter = min(len(before), len(after))
     start = 0
     while start < shorter and same(before[start], after[start]):
@@ -283,10 +283,10 @@ def _items(path: str, before: list[JSON], after: list[JSON], found: list[Operati
     old_end, new_end = len(before) - tail, len(after) - tail
     both = min(old_end, new_end)
     for at in range(start, both):
-        _values(f"{path}/{at}", before[at], after[at], found)
+        _values(f"{path}/{at}", before[at], after[at], operations)
     # From the back, so that each index still refers to the same item.
-    found.extend({"op": "remove", "path": f"{path}/{at}"} for at in range(old_end - 1, both - 1, -1))
-    found.extend({"op": "add", "path": f"{path}/{at}", "value": copy_tree(after[at])} for at in range(both, new_end))
+    operations.extend({"op": "remove", "path": f"{path}/{at}"} for at in range(old_end - 1, both - 1, -1))
+    operations.extend({"op": "add", "path": f"{path}/{at}", "value": copy_tree(after[at])} for at in range(both, new_end))
 
 
 def _below(path: str, name: str) -> str:

@@ -145,10 +145,10 @@ def _retain_keys(original: JSONObject, patch: JSONObject) -> None:
         del original[key]
 
 
-def _field_of(name: str, prefix: str, what: str) -> str:
+def _field_of(name: str, prefix: str, description: str) -> str:
     head, slash, field = name.partition("/")
     if head != prefix or not slash:
-        raise PatchError(f"invalid patch format of {what}", 400)
+        raise PatchError(f"invalid patch format of {description}", 400)
     return field
 
 

@@ -74,7 +74,7 @@ class EgressPolicy:
             addresses = [host]
         except ValueError:
             known = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-            addresses = sorted({str(address[0]) for *_, address in known}, key=lambda one: (":" in one, one))
+            addresses = sorted({str(address[0]) for *_, address in known}, key=lambda ip: (":" in ip, ip))
         near = [one for one in addresses if is_loopback(one)]
         if not near:
             raise DestinationNotAllowed(

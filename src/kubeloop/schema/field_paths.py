@@ -52,10 +52,10 @@ def _unquoted(piece: str) -> str:
     if len(piece) < 2 or piece[0] != "'" or piece[-1] != "'":
         raise FieldPathError(f"expected single quoted string but got {piece}")
 
-    def character(found: re.Match[str]) -> str:
-        if found[1] not in _LETTERS:
-            raise FieldPathError(f"invalid string literal: invalid escape char {found[0]}")
-        return _LETTERS[found[1]]
+    def character(match: re.Match[str]) -> str:
+        if match[1] not in _LETTERS:
+            raise FieldPathError(f"invalid string literal: invalid escape char {match[0]}")
+        return _LETTERS[match[1]]
 
     return _ESCAPED.sub(character, piece[1:-1])
 

@@ -182,11 +182,11 @@ def _resource(value: dict[str, Any], rules: MetadataRules, path: str) -> Iterato
         yield from _metadata(value["metadata"], rules, f"{dot}metadata")
 
 
-def _metadata(given: Any, rules: MetadataRules, path: str) -> Iterator[FieldError]:
+def _metadata(value: Any, rules: MetadataRules, path: str) -> Iterator[FieldError]:
     try:
-        metadata = conform_metadata(given).metadata
+        metadata = conform_metadata(value).metadata
     except DecodeError as exc:
-        yield invalid(path, by_name(given), str(exc))
+        yield invalid(path, by_name(value), str(exc))
         return
     # A template's object has no name yet, and without a namespace it is in none.
     yield from rules(metadata if metadata.get("name") else {**metadata, "name": "fakename"}, path)

@@ -156,8 +156,8 @@ class LinearPattern:
         return result
 
 
-def _holds(what: str, before: str, after: str) -> bool:
-    match what:
+def _holds(assertion: str, before: str, after: str) -> bool:
+    match assertion:
         case "begin":
             return not before
         case "end":
@@ -167,7 +167,7 @@ def _holds(what: str, before: str, after: str) -> bool:
         case "line end":
             return after in ("", "\n")
         case _:
-            return (_is_word(before) != _is_word(after)) == (what == "word edge")
+            return (_is_word(before) != _is_word(after)) == (assertion == "word edge")
 
 
 def _is_word(character: str) -> bool:

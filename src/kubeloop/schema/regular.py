@@ -42,8 +42,8 @@ _SCRIPTS: Final = {"Greek": "GREEK", "Latin": "LATIN", "Cyrillic": "CYRILLIC", "
 class PatternError(ValueError):
     """Go would not compile the pattern. The message is that of Go."""
 
-    def __init__(self, what: str, piece: str = "") -> None:
-        super().__init__(f"error parsing regexp: {what}: `{piece}`")
+    def __init__(self, description: str, piece: str = "") -> None:
+        super().__init__(f"error parsing regexp: {description}: `{piece}`")
 
 
 def compile_go(pattern: str) -> re.Pattern[str]:
@@ -130,15 +130,15 @@ class _Translator:
         self._finish_repeat(character)
         return False
 
-    def _counted(self, atom: bool, found: re.Match[str]) -> bool:
-        least = int(found[1])
-        most = int(found[3]) if found[3] else least if found[2] is None else -1
+    def _counted(self, atom: bool, match: re.Match[str]) -> bool:
+        least = int(match[1])
+        most = int(match[3]) if match[3] else least if match[2] is None else -1
         if least > _REPEAT_LIMIT or most > _REPEAT_LIMIT or 0 <= most < least:
-            raise PatternError("invalid repeat count", found[0])
+            raise PatternError("invalid repeat count", match[0])
         if not atom:
-            raise PatternError("missing argument to repetition operator", found[0])
-        self.at = found.end()
-        self._finish_repeat(found[0])
+            raise PatternError("missing argument to repetition operator", match[0])
+        self.at = match.end()
+        self._finish_repeat(match[0])
         return False
 
     def _finish_repeat(self, operator: str) -> None:

@@ -75,8 +75,8 @@ _ESCAPE = re.compile(
 )
 
 
-def _paired(found: re.Match[bytes]) -> bytes:
-    return b"\\ufffd" if found["half"] else found[0]
+def _paired(match: re.Match[bytes]) -> bytes:
+    return b"\\ufffd" if match["half"] else match[0]
 
 
 def _no_number(name: str) -> Any:
@@ -327,25 +327,25 @@ def _read_fields(
         state.struct = outer
 
 
-def _drops_zero(one: WireField) -> bool:
+def _drops_zero(wire_field: WireField) -> bool:
     """Return whether a given zero of this field is left out: Go cannot distinguish it from an absent one."""
-    return (one.omitempty and _category(one) in _FALSY) or (one.omitzero and _category(one) != "pointer")
+    return (wire_field.omitempty and _category(wire_field) in _FALSY) or (wire_field.omitzero and _category(wire_field) != "pointer")
 
 
-def _category(one: WireField) -> str:
-    return wire_types().type(one.type).category
+def _category(wire_field: WireField) -> str:
+    return wire_types().type(wire_field.type).category
 
 
 #: Categories whose zero value omitempty leaves out.
 _FALSY = {"string", "bool", "int32", "int64", "int", "float64", "bytes", "slice", "map"}
 
 
-def _empty(one: WireField) -> Any:
+def _empty(wire_field: WireField) -> Any:
     """Return a factory of the output for a missing field; _ABSENT if it is left out."""
-    kind = wire_types().type(one.type)
-    if one.omitzero or (one.omitempty and (kind.category in _FALSY or kind.category == "pointer")):
+    kind = wire_types().type(wire_field.type)
+    if wire_field.omitzero or (wire_field.omitempty and (kind.category in _FALSY or kind.category == "pointer")):
         return _ABSENT
-    return lambda: decoder(one.type)(None, _State())
+    return lambda: decoder(wire_field.type)(None, _State())
 
 
 def _raw(kind: WireType) -> Decode:

@@ -151,10 +151,10 @@ def _take(rest: str, pattern: str, element: str) -> tuple[str, str]:
     return match.group(), rest[match.end() :]
 
 
-def _ranged(text: str, low: int, high: int, what: str) -> int:
+def _ranged(text: str, low: int, high: int, component: str) -> int:
     value = int(text)
     if not low <= value <= high:
-        raise _TimeFault("", "", f": {what} out of range")
+        raise _TimeFault("", "", f": {component} out of range")
     return value
 
 

@@ -180,9 +180,9 @@ def same(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def _bad_type(path: str, expected: str, found: str) -> _Fault:
-    quoted = json.dumps(found, ensure_ascii=False)
-    return _Fault(path, FieldErrorType.TYPE_INVALID, found, f"{path} in body must be of type {expected}: {quoted}")
+def _bad_type(path: str, expected: str, actual: str) -> _Fault:
+    quoted = json.dumps(actual, ensure_ascii=False)
+    return _Fault(path, FieldErrorType.TYPE_INVALID, actual, f"{path} in body must be of type {expected}: {quoted}")
 
 
 def _json_type(value: Any) -> tuple[str, str]:
@@ -249,7 +249,7 @@ def _any_of(result: _Result, alternatives: list[_Result], path: str) -> None:
             result.merge(one)
             return
     result.add(_junctor(path, "must validate at least one schema (anyOf)"))
-    result.merge(max(alternatives, key=lambda one: one.matched))
+    result.merge(max(alternatives, key=lambda alternative: alternative.matched))
 
 
 def _one_of(result: _Result, alternatives: list[_Result], path: str) -> None:
@@ -262,7 +262,7 @@ def _one_of(result: _Result, alternatives: list[_Result], path: str) -> None:
     if valid:
         # Upstream would show the best failure after the last valid alternative, but drops failures once an alternative was valid.
         return
-    result.merge(max(alternatives, key=lambda one: one.matched))
+    result.merge(max(alternatives, key=lambda alternative: alternative.matched))
 
 
 def _string(value: str, schema: TypeSchema, path: str) -> _Result:
@@ -364,14 +364,14 @@ def _enum(value: Any, schema: TypeSchema, path: str) -> _Result:
     return _Result([_Fault(path, FieldErrorType.NOT_SUPPORTED, value, f"supported values: {supported}")])
 
 
-def _equal_enum(value: Any, one: Any) -> bool:
-    if one is None:
+def _equal_enum(value: Any, member: Any) -> bool:
+    if member is None:
         return False
-    numeric = isinstance(value, int | float) and isinstance(one, int | float)
-    if numeric and not isinstance(value, bool) and not isinstance(one, bool):
+    numeric = isinstance(value, int | float) and isinstance(member, int | float)
+    if numeric and not isinstance(value, bool) and not isinstance(member, bool):
         # Upstream converts the value to the Go type of the member, and to an integer by truncating its fraction.
-        return bool((math.trunc(value) if isinstance(one, int) else value) == one)
-    return same(value, one)
+        return bool((math.trunc(value) if isinstance(member, int) else value) == member)
+    return same(value, member)
 
 
 def _object(value: dict[str, Any], schema: TypeSchema, path: str, old: _Old) -> _Result:

@@ -62,9 +62,9 @@ def _parsed(header: str) -> tuple[Clause, ...]:
     return tuple(clauses)
 
 
-def _before(one: Clause, other: Clause) -> bool:
-    (kind, _, subtype), (other_kind, _, other_subtype) = one.media_type.partition("/"), other.media_type.partition("/")
-    return one.quality > other.quality or (kind != "*" and other_kind == "*") or (subtype != "*" and other_subtype == "*")
+def _before(clause: Clause, other: Clause) -> bool:
+    (kind, _, subtype), (other_kind, _, other_subtype) = clause.media_type.partition("/"), other.media_type.partition("/")
+    return clause.quality > other.quality or (kind != "*" and other_kind == "*") or (subtype != "*" and other_subtype == "*")
 
 
 def _clause(text: str) -> Clause | None:

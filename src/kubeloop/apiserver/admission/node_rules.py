@@ -120,10 +120,10 @@ def equal_claims(now: list[JSONObject] | None, before: list[JSONObject] | None) 
 def is_within_claim_status(claim: JSONObject, old: JSONObject) -> bool:
     """Return whether an update changes only the parts of a claim's status that kubelets know."""
 
-    def rest(one: JSONObject) -> JSONObject:
-        metadata = {key: value for key, value in one["metadata"].items() if key not in ("resourceVersion", "managedFields")}
-        status = {key: value for key, value in (one.get("status") or {}).items() if key not in _CLAIM_STATUS}
-        return {**one, "metadata": metadata, "status": status}
+    def rest(resource_claim: JSONObject) -> JSONObject:
+        metadata = {key: value for key, value in resource_claim["metadata"].items() if key not in ("resourceVersion", "managedFields")}
+        status = {key: value for key, value in (resource_claim.get("status") or {}).items() if key not in _CLAIM_STATUS}
+        return {**resource_claim, "metadata": metadata, "status": status}
 
     return rest(claim) == rest(old)
 

@@ -176,7 +176,7 @@ class PriorityPlugin:
     async def _default(self) -> JSONObject | None:
         """Return the default class. If a race has created several, which can also happen upstream, the one with the lowest value counts."""
         defaults = (one for one in await self._classes.items() if one.get("globalDefault"))
-        return min(defaults, key=lambda one: int(one.get("value", 0)), default=None)
+        return min(defaults, key=lambda priority_class: int(priority_class.get("value", 0)), default=None)
 
     async def validate(self, attributes: Attributes) -> None:
         obj = attributes.obj
@@ -295,8 +295,8 @@ def _refused(attributes: Attributes, why: str) -> ApiError:
     return api_errors.forbidden(_PODS, attributes.name or metadata.get("generateName") or metadata.get("name") or "Unknown", why)
 
 
-def _equal(one: JSONObject, other: JSONObject) -> bool:
-    return one.keys() == other.keys() and all(Quantity(one[name]) == Quantity(other[name]) for name in one)
+def _equal(quantities: JSONObject, other: JSONObject) -> bool:
+    return quantities.keys() == other.keys() and all(Quantity(quantities[name]) == Quantity(other[name]) for name in quantities)
 
 
 def _schedule(attributes: Attributes, spec: JSONObject, scheduling: JSONObject) -> None:
@@ -325,18 +325,18 @@ def merged_tolerations(tolerations: list[JSONObject]) -> list[JSONObject]:
     return retained
 
 
-def _covers(wide: JSONObject, one: JSONObject) -> bool:
-    if wide == one:
+def _covers(wide: JSONObject, toleration: JSONObject) -> bool:
+    if wide == toleration:
         return True
     any_key = not wide.get("key") and wide.get("operator") == "Exists"
-    if wide.get("key", "") != one.get("key", "") and not any_key:
+    if wide.get("key", "") != toleration.get("key", "") and not any_key:
         return False
-    if wide.get("effect") and wide["effect"] != one.get("effect", ""):
+    if wide.get("effect") and wide["effect"] != toleration.get("effect", ""):
         return False
     if wide.get("effect") == "NoExecute" and wide.get("tolerationSeconds") is not None:
-        seconds = one.get("tolerationSeconds")
+        seconds = toleration.get("tolerationSeconds")
         if seconds is None or seconds > wide["tolerationSeconds"]:
             return False
     if wide.get("operator") in (None, "", "Equal"):
-        return one.get("operator") == "Equal" and one.get("value", "") == wide.get("value", "")
+        return toleration.get("operator") == "Equal" and toleration.get("value", "") == wide.get("value", "")
     return wide.get("operator") == "Exists"

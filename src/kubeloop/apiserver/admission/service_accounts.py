@@ -145,12 +145,12 @@ def _foreign_ephemeral_secrets(account: JSONObject, spec: JSONObject) -> Iterato
     yield from _foreign_environment(spec, "ephemeralContainers", "ephemeral container", own, unnamed)
 
 
-def _foreign_environment(spec: JSONObject, kind: str, word: str, own: set[str], unnamed: str) -> Iterator[str]:
+def _foreign_environment(spec: JSONObject, kind: str, word: str, account_secrets: set[str], unnamed: str) -> Iterator[str]:
     for container in spec.get(kind) or ():
         value = list(environment_names(container))
         # Upstream checks single variables before whole Secrets.
-        for variable, name in sorted(value, key=lambda one: not one[0]):
-            if name not in own:
+        for variable, name in sorted(value, key=lambda reference: not reference[0]):
+            if name not in account_secrets:
                 place = f"envVar {variable}" if variable else "envFrom"
                 yield f'{word} {container.get("name", "")} with {place} referencing secret.secretName="{name}" {unnamed} secret'
 

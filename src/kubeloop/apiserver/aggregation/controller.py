@@ -228,6 +228,6 @@ class ApiServiceController:
         return result
 
 
-def _same(one: RegisteredService, other: RegisteredService) -> bool:
+def _same(service: RegisteredService, other: RegisteredService) -> bool:
     """Return whether two versions of an APIService name the same extension server."""
-    return replace(one, available=False) == replace(other, available=False)
+    return replace(service, available=False) == replace(other, available=False)

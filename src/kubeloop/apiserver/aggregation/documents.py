@@ -44,27 +44,31 @@ def convert_legacy_list(tree: JSONObject, version: str) -> JSONObject:
     return {"version": version, **({"resources": list(resources.values())} if resources else {})}
 
 
-def _legacy_resource(one: JSONObject) -> JSONObject:
+def _legacy_resource(resource: JSONObject) -> JSONObject:
     document: JSONObject = {
-        "resource": one["name"],
-        "responseKind": _legacy_kind(one),
-        "scope": _scope(one),
-        "singularResource": one.get("singularName", ""),
-        "verbs": list(one.get("verbs") or ()),
+        "resource": resource["name"],
+        "responseKind": _legacy_kind(resource),
+        "scope": _scope(resource),
+        "singularResource": resource.get("singularName", ""),
+        "verbs": list(resource.get("verbs") or ()),
     }
     for name in ("shortNames", "categories"):
-        if one.get(name):
-            document[name] = list(one[name])
+        if resource.get(name):
+            document[name] = list(resource[name])
     return document
 
 
-def _legacy_kind(one: JSONObject) -> JSONObject:
-    named = bool(one.get("kind"))
-    return {"group": one.get("group", "") if named else "", "version": one.get("version", "") if named else "", "kind": one.get("kind", "")}
+def _legacy_kind(resource: JSONObject) -> JSONObject:
+    named = bool(resource.get("kind"))
+    return {
+        "group": resource.get("group", "") if named else "",
+        "version": resource.get("version", "") if named else "",
+        "kind": resource.get("kind", ""),
+    }
 
 
-def _scope(one: JSONObject) -> str:
-    return "Namespaced" if one.get("namespaced") else "Cluster"
+def _scope(resource: JSONObject) -> str:
+    return "Namespaced" if resource.get("namespaced") else "Cluster"
 
 
 _LOG = logging.getLogger("kubeloop.apiserver.aggregation")
@@ -183,31 +187,31 @@ def _checked(version: JSONObject) -> JSONObject:
     return {"version": str(version["version"]), **({"resources": resources} if resources else {})}
 
 
-def _resource(one: JSONObject) -> JSONObject:
+def _resource(resource: JSONObject) -> JSONObject:
     document: JSONObject = {
-        "resource": str(one["resource"]),
-        "responseKind": _kind(one),
-        "scope": str(one.get("scope", "")),
-        "singularResource": str(one.get("singularResource", "")),
-        "verbs": _texts(one, "verbs"),
+        "resource": str(resource["resource"]),
+        "responseKind": _kind(resource),
+        "scope": str(resource.get("scope", "")),
+        "singularResource": str(resource.get("singularResource", "")),
+        "verbs": _texts(resource, "verbs"),
     }
     for name in ("shortNames", "categories"):
-        if one.get(name):
-            document[name] = _texts(one, name)
+        if resource.get(name):
+            document[name] = _texts(resource, name)
     subresources = [
         {"subresource": str(sub["subresource"]), "responseKind": _kind(sub), "verbs": _texts(sub, "verbs")}
-        for sub in one.get("subresources") or ()
+        for sub in resource.get("subresources") or ()
     ]
     if subresources:
         document["subresources"] = subresources
     return document
 
 
-def _kind(one: JSONObject) -> JSONObject:
+def _kind(resource: JSONObject) -> JSONObject:
     """Return ``responseKind`` with all fields, because old clients fail without them."""
-    kind = one.get("responseKind") or {}
+    kind = resource.get("responseKind") or {}
     return {name: str(kind.get(name, "")) for name in ("group", "version", "kind")}
 
 
-def _texts(one: JSONObject, name: str) -> list[str]:
-    return [str(text) for text in one.get(name) or ()]
+def _texts(resource: JSONObject, name: str) -> list[str]:
+    return [str(text) for text in resource.get(name) or ()]

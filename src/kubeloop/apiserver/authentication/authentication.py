@@ -59,8 +59,8 @@ def trust_data(clients: bytes, proxies: bytes, headers: RequestHeaders, names: t
 def with_conventional_headers(headers: RequestHeaders) -> RequestHeaders:
     """Return ``headers`` with the conventional X-Remote-* headers added, which this server sends when it acts as a front proxy."""
 
-    def both(requested: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*requested, *own)))
+    def both(requested: tuple[str, ...], conventional: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*requested, *conventional)))
 
     return RequestHeaders(
         both(headers.names, CONVENTIONAL.names),
@@ -101,7 +101,7 @@ def _list(texts: tuple[str, ...]) -> str:
 
 
 class Authentication:
-    """The authenticators of a server, built from its options. ``own`` is the certificate of the server's authority in PEM.
+    """The authenticators of a server, built from its options. ``server_ca`` is the certificate of the server's authority in PEM.
 
     Raises ConfigError if a file cannot be read.
     """
@@ -112,7 +112,7 @@ class Authentication:
         registry: Registry,
         writer: Writer,
         clock: Clock,
-        own: bytes,
+        server_ca: bytes,
         tokens: Mapping[str, User],
     ) -> None:
         """Build the authenticators.
@@ -122,12 +122,12 @@ class Authentication:
             registry: The served resources.
             writer: Writes the ConfigMap of ``publish``.
             clock: The clock of the server.
-            own: The authority of the server, PEM.
+            server_ca: The authority of the server, PEM.
             tokens: Static tokens besides those of the token file.
         """
         self.options = options
         self.accounts = options.accounts or TokenSettings()
-        self.authorities = ClientAuthorities(own, options.client_ca, options.proxy_ca)
+        self.authorities = ClientAuthorities(server_ca, options.client_ca, options.proxy_ca)
         self._registry = registry
         self._writer = writer
         self._changed = asyncio.Event()

@@ -160,9 +160,9 @@ class ClientAuthorities:
     Raises ConfigError when a file cannot be read at first; later it logs the error.
     """
 
-    def __init__(self, own: bytes, clients: Path | None = None, proxies: Path | None = None) -> None:
-        self._own_pem = own
-        self._own = Bundle(own)
+    def __init__(self, server_ca: bytes, clients: Path | None = None, proxies: Path | None = None) -> None:
+        self._own_pem = server_ca
+        self._own = Bundle(server_ca)
         self._clients = _File(clients, _CLIENTS) if clients is not None else None
         self._proxies = _File(proxies, _PROXIES) if proxies is not None else None
         self._files = tuple(one for one in (self._clients, self._proxies) if one is not None)

@@ -60,7 +60,7 @@ class TokenSettings:
     def read(
         cls,
         *,
-        own: SigningKey | None = None,
+        default_key: SigningKey | None = None,
         issuers: Sequence[str] = (),
         key_files: Sequence[Path] = (),
         signing_file: Path | None = None,
@@ -72,7 +72,7 @@ class TokenSettings:
         """Return the settings of kube-apiserver's flags.
 
         Args:
-            own: Signs if there is no ``signing_file``; None: a new key.
+            default_key: Signs if there is no ``signing_file``; None: a new key.
             issuers: --service-account-issuer.
             key_files: --service-account-key-file.
             signing_file: --service-account-signing-key-file.
@@ -94,7 +94,7 @@ class TokenSettings:
         if max_expiration and not _HOUR <= max_expiration <= _MOST:
             raise ConfigError("--service-account-max-token-expiration: between 1 hour and 2^32 seconds is wanted")
         keys = [key for file in key_files for key in _keys_in(file)]
-        signing = _signing(signing_file, keys) if signing_file is not None else own or SigningKey.create()
+        signing = _signing(signing_file, keys) if signing_file is not None else default_key or SigningKey.create()
         return cls(signing, chosen, tuple(keys), tuple(api_audiences), keys_at, max_expiration, extend)
 
 

@@ -74,8 +74,8 @@ def _drivers(new: JSONObject, old: JSONObject) -> list[str]:
     return sorted({key[0] for key in {*current, *before} if current.get(key) != before.get(key)})
 
 
-def _device(one: JSONObject) -> tuple[str, ...]:
-    return tuple(one.get(name) or "" for name in ("driver", "pool", "device", "shareID"))
+def _device(device: JSONObject) -> tuple[str, ...]:
+    return tuple(device.get(name) or "" for name in ("driver", "pool", "device", "shareID"))
 
 
 def _is_there(write: WriteRequest, allocation: JSONObject) -> bool:
@@ -181,9 +181,9 @@ class EscalationCheck:
 
 
 def _is_tidied(obj: JSONObject, old: JSONObject) -> bool:
-    def rest(one: JSONObject) -> JSONObject:
-        metadata = {name: value for name, value in one["metadata"].items() if name not in _TIDIED and value}
-        return {**{name: value for name, value in one.items() if value}, "metadata": metadata}
+    def rest(rbac_object: JSONObject) -> JSONObject:
+        metadata = {name: value for name, value in rbac_object["metadata"].items() if name not in _TIDIED and value}
+        return {**{name: value for name, value in rbac_object.items() if value}, "metadata": metadata}
 
     return rest(obj) == rest(old)
 

@@ -213,8 +213,8 @@ def _is_its_node(requester: User, impersonated: User) -> bool:
 _ASSOCIATED = Mode("associated-node", _is_its_node)
 _MODES = (
     _ASSOCIATED,
-    Mode("arbitrary-node", lambda _, wanted: _only_name(wanted) and bool(node_of(wanted.name))),
-    Mode("serviceaccount", lambda _, wanted: _only_name(wanted) and account_of(wanted.name) is not None),
-    Mode("user-info", lambda _, wanted: not node_of(wanted.name) and account_of(wanted.name) is None),
+    Mode("arbitrary-node", lambda _, impersonated: _only_name(impersonated) and bool(node_of(impersonated.name))),
+    Mode("serviceaccount", lambda _, impersonated: _only_name(impersonated) and account_of(impersonated.name) is not None),
+    Mode("user-info", lambda _, impersonated: not node_of(impersonated.name) and account_of(impersonated.name) is None),
     Mode("", lambda _, __: True),
 )

@@ -82,7 +82,7 @@ class _Bindings:
             self.named[name] = binding
             for index, key in self._places(binding):
                 index.setdefault(key, []).append(binding)
-                index[key].sort(key=lambda one: one.name)
+                index[key].sort(key=lambda subject_binding: subject_binding.name)
 
     def _places(self, binding: SubjectBinding) -> list[tuple[dict[str, list[SubjectBinding]], str]]:
         different = dict.fromkeys((one.name, one.is_group) for one in binding.subjects)
@@ -249,7 +249,7 @@ class RoleAuthorizer:
         rules: list[JSONObject] = []
         lost: list[SubjectBinding] = []
         different: dict[int, SubjectBinding] = {id(one): one for one in self.index.bindings(user, namespace)}
-        for binding in sorted(different.values(), key=lambda one: (bool(one.namespace), one.name)):
+        for binding in sorted(different.values(), key=lambda subject_binding: (bool(subject_binding.namespace), subject_binding.name)):
             role = self.index.role(binding.role_kind, binding.role_name, binding.namespace)
             if role is None:
                 lost.append(binding)

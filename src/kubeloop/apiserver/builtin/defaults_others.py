@@ -136,7 +136,7 @@ OTHERS: dict[str, Rule] = {
     "v1.ValidatingAdmissionPolicySpec": absent(failurePolicy="Fail"),
     "v1.MutatingAdmissionPolicySpec": absent(failurePolicy="Fail"),
     "v1.ServiceReference": _service_reference,
-    "discovery.k8s.io/v1/EndpointSlice": lambda found: _slice_ports(found.get("ports") or []),
+    "discovery.k8s.io/v1/EndpointSlice": lambda endpoint_slice: _slice_ports(endpoint_slice.get("ports") or []),
     "v1.FlowSchemaSpec": _not_zero(matchingPrecedence=1000),
     "v1.ExemptPriorityLevelConfiguration": missing(nominalConcurrencyShares=0, lendablePercent=0),
     "v1.LimitedPriorityLevelConfiguration": missing(nominalConcurrencyShares=30, lendablePercent=0),

@@ -117,9 +117,9 @@ def _described(path: str, kind: str, described: JSONObject) -> Errors:
         yield required(f"{path}.namespace", "must specify namespace for service account")
 
 
-def _alone(path: str, values: list[str], others: str) -> Errors:
+def _alone(path: str, values: list[str], plural_name: str) -> Errors:
     if "*" in values and len(values) > 1:
-        yield invalid(path, values, f"if '*' is present, must not specify other {others}")
+        yield invalid(path, values, f"if '*' is present, must not specify other {plural_name}")
 
 
 def _verbs(path: str, verbs: list[str]) -> Errors:

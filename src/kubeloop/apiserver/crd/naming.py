@@ -25,10 +25,10 @@ class NamesInUse:
     kinds: set[str] = field(default_factory=set)
 
 
-def names_in_use(others: Iterable[JSONObject]) -> NamesInUse:
+def names_in_use(definitions: Iterable[JSONObject]) -> NamesInUse:
     """Collect the accepted names of other definitions in the same group."""
     in_use = NamesInUse()
-    for other in others:
+    for other in definitions:
         names = accepted_names(other)
         in_use.resources.update(filter(None, (names.get("plural"), names.get("singular"), *(names.get("shortNames") or ()))))
         in_use.kinds.update(filter(None, (names.get("kind"), names.get("listKind"))))

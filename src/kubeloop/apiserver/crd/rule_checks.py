@@ -72,7 +72,7 @@ class _Total:
         self.cost = min(self.cost + cost, UNBOUNDED)
         if cost >= _TOTAL_LIMIT // 100:
             self.dearest.append((cost, path))
-            self.dearest.sort(key=lambda one: -one[0])
+            self.dearest.sort(key=lambda rule_cost: -rule_cost[0])
             del self.dearest[_MOST_NAMED:]
 
 
@@ -160,7 +160,7 @@ class _Checks:
             yield invalid(f"{at}.optionalOldSelf", value.rule["optionalOldSelf"], detail)
 
 
-def _too_dear(what: str, cost: int, limit: int) -> str:
+def _too_dear(description: str, cost: int, limit: int) -> str:
     factor = cost / limit
     shown = "more than 100x" if factor > 100 else f"{factor:f}x" if factor < 1.5 else f"{factor:.1f}x"
-    return f"{what} exceeds budget by factor of {shown} ({_ADVICE})"
+    return f"{description} exceeds budget by factor of {shown} ({_ADVICE})"

@@ -94,7 +94,7 @@ class Order:
     def groups(self) -> list[str]:
         """Return the groups as in ``/apis``: by priority, then by the name of their APIService, which begins with the version."""
         result = ((group, version) for group in self._groups() for version in self.versions(group))
-        ordered = sorted(result, key=lambda one: (-self._priorities(*one)[0], f"{one[1]}.{one[0]}"))
+        ordered = sorted(result, key=lambda group_version: (-self._priorities(*group_version)[0], f"{group_version[1]}.{group_version[0]}"))
         return list(dict.fromkeys(group for group, _ in ordered))
 
     def aggregated_groups(self) -> list[str]:
@@ -109,7 +109,7 @@ class Order:
         known = next((info.versions for info in builtin().groups() if info.name == group), ())
         rank = {version: at for at, version in enumerate(known)}
         ordered = by_priority(dict.fromkeys([*own, *named]))
-        return sorted(ordered, key=lambda one: (-self._priorities(group, one)[1], rank.get(one, len(rank))))
+        return sorted(ordered, key=lambda version_name: (-self._priorities(group, version_name)[1], rank.get(version_name, len(rank))))
 
     def aggregated_versions(self, group: str) -> list[str]:
         """Return the versions of a group without versions that have an APIService but no resources."""
@@ -159,9 +159,9 @@ def subresources_of(resource: ServedResource) -> tuple[SubresourceInfo, ...]:
     return tuple(one for one in _builtin().get(resource.gvr, ()) if one.name in resource.subresources)
 
 
-def root_paths(order: Order, others: Iterable[str]) -> JSONObject:
-    """Return the document of ``/``, a list of all paths. ``others`` are the paths of other handlers (health, OpenAPI ...)."""
-    paths = {"/api", "/api/v1", "/apis", "/apis/", *others}
+def root_paths(order: Order, handler_paths: Iterable[str]) -> JSONObject:
+    """Return the document of ``/``, a list of all paths. ``handler_paths`` are the paths of other handlers (health, OpenAPI ...)."""
+    paths = {"/api", "/api/v1", "/apis", "/apis/", *handler_paths}
     for group in order.groups():
         paths |= {f"/apis/{group}", *(f"/apis/{group}/{version}" for version in order.versions(group))}
     return {"paths": sorted(paths)}

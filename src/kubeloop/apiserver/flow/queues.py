@@ -81,7 +81,7 @@ class FairQueues:
 
     def next(self) -> Waiter:
         """Remove and return the next waiting request. There must be one."""
-        queue = min((one for one in self._queues.values() if one.waiting), key=lambda one: one.start)
+        queue = min((one for one in self._queues.values() if one.waiting), key=lambda candidate: candidate.start)
         self._virtual = max(self._virtual, queue.start)
         queue.start += ESTIMATE
         self.length -= 1

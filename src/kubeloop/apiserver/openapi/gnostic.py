@@ -49,7 +49,7 @@ class MessageEncoder:
                 raise EncodeError(f"OpenAPI {name} has no place for {key}")
             number, kind = fields[key]
             out.append((number, self.field(number, kind, value)))
-        out.sort(key=lambda one: one[0])
+        out.sort(key=lambda encoded_field: encoded_field[0])
         return b"".join(data for _, data in out)
 
     def field(self, number: int, kind: str, value: Any) -> bytes:

@@ -36,10 +36,10 @@ _SECTIONS: Final = ("definitions", "parameters")
 _KINDS: Final = "x-kubernetes-group-version-kind"
 
 
-def merge_documents(own: JSONObject, table: ApiServiceTable) -> JSONObject:
-    """Return ``own`` merged with the documents of the table's servers, as a new tree. An invalid document is logged and left out."""
-    merged = {**own, **{section: dict(own.get(section) or {}) for section in ("paths", *_SECTIONS)}}
-    for service in sorted(table.remote(), key=lambda one: one.name):
+def merge_documents(server_document: JSONObject, table: ApiServiceTable) -> JSONObject:
+    """Return ``server_document`` merged with the documents of the table's servers, as a new tree. An invalid one is logged and left out."""
+    merged = {**server_document, **{section: dict(server_document.get(section) or {}) for section in ("paths", *_SECTIONS)}}
+    for service in sorted(table.remote(), key=lambda api_service: api_service.name):
         document = table.swagger.get(service.name)
         if document is None:
             continue
@@ -206,7 +206,7 @@ def _operation(operation: JSONObject, path: str) -> JSONObject:
     parameters = [_parameter(one) for one in operation.get("parameters", [])]
     if body is not None:
         content = body["content"]
-        made["consumes"] = sorted(content, key=lambda one: _rank(one, _CONSUMED))
+        made["consumes"] = sorted(content, key=lambda media_type: _rank(media_type, _CONSUMED))
         required = {"required": True} if body.get("required") else {}
         schema = next(iter(content.values())).get("schema", {})
         parameters.insert(0, {"name": "body", "in": "body", **required, "schema": _moved(schema)})
@@ -220,7 +220,7 @@ def _operation(operation: JSONObject, path: str) -> JSONObject:
         shown = {"description": response.get("description") or ("Unauthorized" if code == "401" else "OK")}
         made["responses"][code] = shown if schema is None else {**shown, "schema": _moved(schema)}
     if produced:
-        made["produces"] = sorted(produced, key=lambda one: _rank(one, _PRODUCED))
+        made["produces"] = sorted(produced, key=lambda media_type: _rank(media_type, _PRODUCED))
     if not path.endswith("/"):
         made.setdefault("consumes", ["*/*"])
     elif not path.startswith(_OPENID):

@@ -117,34 +117,34 @@ class ServiceResolver:
         self._registry = registry
         self._objects = objects
 
-    async def resolve(self, wanted: ServiceName) -> tuple[str, int]:
+    async def resolve(self, service_name: ServiceName) -> tuple[str, int]:
         """Return the host and port of one ready endpoint, chosen at random.
 
         Raises:
             CallFailed: The service does not exist, or it has no such port or no ready endpoint.
         """
-        service = await self._get(_SERVICES, wanted.namespace, wanted.name)
+        service = await self._get(_SERVICES, service_name.namespace, service_name.name)
         if service is None:
-            raise CallFailed(f'service "{wanted.name}" not found')
+            raise CallFailed(f'service "{service_name.name}" not found')
         spec = service.get("spec") or {}
         if spec.get("type") == "ExternalName":
-            return str(spec.get("externalName", "")), wanted.port
-        port = next((one for one in spec.get("ports") or () if one["port"] == wanted.port), None)
+            return str(spec.get("externalName", "")), service_name.port
+        port = next((one for one in spec.get("ports") or () if one["port"] == service_name.port), None)
         if port is None and spec.get("clusterIP") != "None":
-            raise CallFailed(f'no service port {wanted.port} found for service "{wanted.name}"')
-        found = await self._ready(wanted, (port or {}).get("name") or "")
+            raise CallFailed(f'no service port {service_name.port} found for service "{service_name.name}"')
+        found = await self._ready(service_name, (port or {}).get("name") or "")
         if found:
             return random.choice(found)
         if spec.get("clusterIP") == "None":
             raise CallFailed('cannot route to service with ClusterIP "None"')
-        raise CallFailed(f'no endpoints available for service "{wanted.name}"')
+        raise CallFailed(f'no endpoints available for service "{service_name.name}"')
 
-    async def _ready(self, wanted: ServiceName, port: str) -> list[tuple[str, int]]:
-        slices = await self._all(_SLICES, wanted.namespace)
-        own = [one for one in slices if (one["metadata"].get("labels") or {}).get(_OWNER) == wanted.name]
+    async def _ready(self, service_name: ServiceName, port: str) -> list[tuple[str, int]]:
+        slices = await self._all(_SLICES, service_name.namespace)
+        own = [one for one in slices if (one["metadata"].get("labels") or {}).get(_OWNER) == service_name.name]
         if own:
             return [address for one in own for address in _of_slice(one, port)]
-        return list(_of_endpoints(await self._get(_ENDPOINTS, wanted.namespace, wanted.name) or {}, port))
+        return list(_of_endpoints(await self._get(_ENDPOINTS, service_name.namespace, service_name.name) or {}, port))
 
     def _resource(self, gvr: GroupVersionResource) -> ServedResource:
         found = self._registry.get(gvr)
@@ -163,15 +163,15 @@ class ServiceResolver:
         return [self._objects.tree(resource, kv) for kv in found.items]
 
 
-def _of_slice(found: JSONObject, name: str) -> Iterator[tuple[str, int]]:
-    ports = [one["port"] for one in found.get("ports") or () if (one.get("name") or "") == name and one.get("port")]
-    for endpoint in found.get("endpoints") or ():
+def _of_slice(endpoint_slice: JSONObject, name: str) -> Iterator[tuple[str, int]]:
+    ports = [one["port"] for one in endpoint_slice.get("ports") or () if (one.get("name") or "") == name and one.get("port")]
+    for endpoint in endpoint_slice.get("endpoints") or ():
         if (endpoint.get("conditions") or {}).get("ready", True) and endpoint.get("addresses"):
             yield from ((endpoint["addresses"][0], port) for port in ports)
 
 
-def _of_endpoints(found: JSONObject, name: str) -> Iterator[tuple[str, int]]:
-    for subset in found.get("subsets") or ():
+def _of_endpoints(endpoints: JSONObject, name: str) -> Iterator[tuple[str, int]]:
+    for subset in endpoints.get("subsets") or ():
         ports = [one["port"] for one in subset.get("ports") or () if (one.get("name") or "") == name]
         for address in subset.get("addresses") or ():
             yield from ((address["ip"], port) for port in ports)

@@ -86,8 +86,8 @@ class CompiledPolicy(Generic[E]):
     own: E
 
 
-def compile_policy(obj: JSONObject, own: Callable[[JSONObject, ExpressionCompiler], E]) -> CompiledPolicy[E]:
-    """Compile a stored policy, which is defaulted and valid. ``own`` compiles the expressions of its kind."""
+def compile_policy(obj: JSONObject, compile_expressions: Callable[[JSONObject, ExpressionCompiler], E]) -> CompiledPolicy[E]:
+    """Compile a stored policy, which is defaulted and valid. ``compile_expressions`` compiles the expressions of its kind."""
     spec = obj.get("spec") or {}
     compiler = ExpressionCompiler(params=spec.get("paramKind") is not None, variables=True)
     variables = {one["name"]: compiler.variable(one["name"], one["expression"]) for one in spec.get("variables") or ()}
@@ -98,7 +98,7 @@ def compile_policy(obj: JSONObject, own: Callable[[JSONObject, ExpressionCompile
         ignore_failure=spec.get("failurePolicy") == "Ignore",
         conditions=tuple(compiler.expression(one["expression"], CONDITION) for one in spec.get("matchConditions") or ()),
         variables=variables,
-        own=own(spec, compiler),
+        own=compile_expressions(spec, compiler),
     )
 
 
@@ -113,7 +113,7 @@ class BoundPolicy(Generic[E]):
 class PolicyCache(Generic[E]):
     """The policies of one kind that have a binding.
 
-    ``resources`` are the resource of policies and the resource of bindings. For ``own`` see ``compile_policy``.
+    ``resources`` are the resource of policies and the resource of bindings. For ``compile_expressions`` see ``compile_policy``.
 
     Guarantees
         ``bound`` includes every change that the watch cache has published: a policy applies as soon as its write has returned.
@@ -123,7 +123,7 @@ class PolicyCache(Generic[E]):
     def __init__(
         self,
         resources: tuple[GroupVersionResource, GroupVersionResource],
-        own: Callable[[JSONObject, ExpressionCompiler], E],
+        compile_expressions: Callable[[JSONObject, ExpressionCompiler], E],
         registry: Registry,
         objects: Objects,
         cache: WatchCache,
@@ -132,13 +132,13 @@ class PolicyCache(Generic[E]):
 
         Args:
             resources: The resource of policies and the resource of bindings.
-            own: Compiles the expressions of one kind of policy from its spec.
+            compile_expressions: Compiles the expressions of one kind of policy from its spec.
             registry: The served resources.
             objects: Reads policies and bindings.
             cache: Publishes their changes.
         """
         self._resources = resources
-        self._own = own
+        self._own = compile_expressions
         self._registry = registry
         self._objects = objects
         self._cache = cache
@@ -179,7 +179,7 @@ class PolicyCache(Generic[E]):
             by_policy.setdefault(one.policy, []).append(one)
         known, self._compiled = self._compiled, {}
         value = []
-        for obj in sorted(await self._objects.all(policies), key=lambda one: str(one["metadata"]["name"])):
+        for obj in sorted(await self._objects.all(policies), key=lambda stored_policy: str(stored_policy["metadata"]["name"])):
             name, version = obj["metadata"]["name"], obj["metadata"]["resourceVersion"]
             if name not in by_policy:
                 continue

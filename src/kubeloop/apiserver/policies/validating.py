@@ -122,8 +122,8 @@ def compile_validations(spec: JSONObject, compiler: ExpressionCompiler) -> Valid
     """Compile the validations of a policy's spec."""
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
 
-    def message(one: JSONObject) -> CompiledExpression | None:
-        expression = one.get("messageExpression") or ""
+    def message(validation: JSONObject) -> CompiledExpression | None:
+        expression = validation.get("messageExpression") or ""
         return compiler.expression(expression, MESSAGE, authorizer=False) if expression else None
 
     return ValidatingExpressions(

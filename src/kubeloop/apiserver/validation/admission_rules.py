@@ -43,11 +43,11 @@ def validate_rule_with_operations(path: str, rule: JSONObject) -> Errors:
     yield from check_optional_value(f"{path}.scope", rule.get("scope"), _SCOPES)
 
 
-def _all_or_some(path: str, values: list[str], what: str) -> Errors:
+def _all_or_some(path: str, values: list[str], plural_name: str) -> Errors:
     if not values:
         yield required(path)
     if len(values) > 1 and "*" in values:
-        yield invalid(path, values, f"if '*' is present, must not specify other {what}")
+        yield invalid(path, values, f"if '*' is present, must not specify other {plural_name}")
 
 
 def _resources(path: str, resources: list[str]) -> Errors:

@@ -81,16 +81,16 @@ def as_quoted(errors: Iterable[FieldError], kind: GroupKind, sent: Any) -> list[
     return [_quoted(error, kind, sent, found) for error in with_explicit_empties(errors, sent)]
 
 
-def _quoted(error: FieldError, kind: GroupKind, sent: Any, found: dict[tuple[str, int], Any]) -> FieldError:
+def _quoted(error: FieldError, kind: GroupKind, sent: Any, converted: dict[tuple[str, int], Any]) -> FieldError:
     value = error.value
     if not isinstance(value, dict | list):
         return error
     key = error.field, id(value)
-    if key not in found:
-        found[key] = value
+    if key not in converted:
+        converted[key] = value
         types = internal_types()
         index = types.at(kind, error.field)
         if index is not None:
             with contextlib.suppress(UnlikeType):
-                found[key] = types.shown(index, value, part_at(sent, error.field))
-    return msgspec.structs.replace(error, value=found[key])
+                converted[key] = types.shown(index, value, part_at(sent, error.field))
+    return msgspec.structs.replace(error, value=converted[key])

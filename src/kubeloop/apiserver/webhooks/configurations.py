@@ -117,7 +117,7 @@ class Configurations:
         # Subscribe before the read, so that a change during the read causes another read.
         self.stop()
         self._subscription = self._cache.subscribe(resource.storage_prefix)
-        value = sorted(await self._objects.all(resource), key=lambda one: str(one["metadata"]["name"]))
+        value = sorted(await self._objects.all(resource), key=lambda webhook_configuration: str(webhook_configuration["metadata"]["name"]))
         self._hooks = [hook for configuration in value for hook in parse_webhooks(configuration)]
 
 

@@ -20,8 +20,8 @@ _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string
 _ZERO: dict[str, Any] = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": DurationValue(0)}
 
 
-def _below(one: Any, other: Any) -> bool:
-    return bool(FUNCTIONS["_<_"].call(one, other))
+def _below(value: Any, other: Any) -> bool:
+    return bool(FUNCTIONS["_<_"].call(value, other))
 
 
 def _is_sorted(items: list[Any]) -> bool:
@@ -63,7 +63,9 @@ def _sort_by_keys(items: list[Any], keys: list[Any]) -> list[Any]:
 
 for _type in _COMPARABLE:
     member("isSorted", f"list({_type}) -> bool", f"list_{_type}_is_sorted_bool")(_is_sorted)
-    member("max", f"list({_type}) -> {_type}", f"list_{_type}_max_{_type}")(_extreme("max", lambda one, best: _below(best, one)))
+    member("max", f"list({_type}) -> {_type}", f"list_{_type}_max_{_type}")(
+        _extreme("max", lambda candidate, best: _below(best, candidate))
+    )
     member("min", f"list({_type}) -> {_type}", f"list_{_type}_min_{_type}")(_extreme("min", _below))
     member("sort", f"list({_type}) -> list({_type})", f"list_{_type}_sort")(_sort)
     member("@sortByAssociatedKeys", f"list(T), list({_type}) -> list(T)", f"list_{_type}_sortByAssociatedKeys")(_sort_by_keys)
@@ -72,13 +74,13 @@ for _type, _zero in _ZERO.items():
 
 
 @member("indexOf", "list(A), A -> int", "list_a_index_of_int")
-def _index_of(items: list[Any], wanted: Any) -> int:
-    return next((index for index, item in enumerate(items) if equal(item, wanted)), -1)
+def _index_of(items: list[Any], value: Any) -> int:
+    return next((index for index, item in enumerate(items) if equal(item, value)), -1)
 
 
 @member("lastIndexOf", "list(A), A -> int", "list_a_last_index_of_int")
-def _last_index_of(items: list[Any], wanted: Any) -> int:
-    return next((index for index in range(len(items) - 1, -1, -1) if equal(items[index], wanted)), -1)
+def _last_index_of(items: list[Any], value: Any) -> int:
+    return next((index for index in range(len(items) - 1, -1, -1) if equal(items[index], value)), -1)
 
 
 @member("slice", "list(T), int, int -> list(T)", "list_slice")
@@ -127,16 +129,16 @@ def _distinct(items: list[Any]) -> list[Any]:
     return out
 
 
-def _has_all(items: list[Any], wanted: list[Any]) -> bool:
-    return all(contains(items, one) for one in wanted)
+def _has_all(items: list[Any], values: list[Any]) -> bool:
+    return all(contains(items, one) for one in values)
 
 
 function("sets.contains", "list(T), list(T) -> bool", "list_sets_contains_list")(_has_all)
 function("sets.equivalent", "list(T), list(T) -> bool", "list_sets_equivalent_list")(
-    lambda one, other: _has_all(one, other) and _has_all(other, one)
+    lambda values, other: _has_all(values, other) and _has_all(other, values)
 )
 function("sets.intersects", "list(T), list(T) -> bool", "list_sets_intersects_list")(
-    lambda one, other: any(contains(other, item) for item in one)
+    lambda values, other: any(contains(other, item) for item in values)
 )
 
 

@@ -47,12 +47,18 @@ def select(of: Any, key: Any) -> Optional:
 
 
 function("optional.of", "V -> optional(V)", "optional_of")(Optional)
-function("optional.ofNonZeroValue", "V -> optional(V)", "optional_ofNonZeroValue")(lambda one: NONE if _is_zero(one) else Optional(one))
+function("optional.ofNonZeroValue", "V -> optional(V)", "optional_ofNonZeroValue")(
+    lambda value: NONE if _is_zero(value) else Optional(value)
+)
 function("optional.none", "-> optional(V)", "optional_none")(lambda: NONE)
 member("value", "optional(V) -> V", "optional_value")(_value)
-member("hasValue", "optional(V) -> bool", "optional_hasValue")(lambda one: one.present)
-member("or", "optional(V), optional(V) -> optional(V)", "optional_or_optional")(lambda one, other: one if one.present else other)
-member("orValue", "optional(V), V -> V", "optional_orValue_value")(lambda one, other: one.value if one.present else other)
+member("hasValue", "optional(V) -> bool", "optional_hasValue")(lambda optional: optional.present)
+member("or", "optional(V), optional(V) -> optional(V)", "optional_or_optional")(
+    lambda optional, other: optional if optional.present else other
+)
+member("orValue", "optional(V), V -> V", "optional_orValue_value")(
+    lambda optional, default: optional.value if optional.present else default
+)
 function("_?._", "dyn, string -> optional(V)", "select_optional_field")(select)
 function("_[?_]", "list(V), int -> optional(V)", "list_optindex_optional_int")(select)
 function("_[?_]", "optional(list(V)), int -> optional(V)", "optional_list_optindex_optional_int")(select)

@@ -47,22 +47,26 @@ def _of(number: int) -> Amount:
     return Amount(Quantity(number), 0)
 
 
-def _compared(one: Any, other: Any) -> int:
-    return int(one > other) - int(one < other)
+def _compared(value: Any, other: Any) -> int:
+    return int(value > other) - int(value < other)
 
 
 function("isQuantity", "string -> bool", "is_quantity_string")(_succeeds(_quantity))
-function("sign", "quantity -> int", "quantity_sign")(lambda one: _compared(one.quantity, 0))
-member("isGreaterThan", "quantity, quantity -> bool", "quantity_is_greater_than")(lambda one, other: one.quantity > other.quantity)
-member("isLessThan", "quantity, quantity -> bool", "quantity_is_less_than")(lambda one, other: one.quantity < other.quantity)
-member("compareTo", "quantity, quantity -> int", "quantity_compare_to")(lambda one, other: _compared(one.quantity, other.quantity))
-member("asApproximateFloat", "quantity -> double", "quantity_get_float")(lambda one: float(one.quantity))
+function("sign", "quantity -> int", "quantity_sign")(lambda quantity: _compared(quantity.quantity, 0))
+member("isGreaterThan", "quantity, quantity -> bool", "quantity_is_greater_than")(
+    lambda quantity, other: quantity.quantity > other.quantity
+)
+member("isLessThan", "quantity, quantity -> bool", "quantity_is_less_than")(lambda quantity, other: quantity.quantity < other.quantity)
+member("compareTo", "quantity, quantity -> int", "quantity_compare_to")(
+    lambda quantity, other: _compared(quantity.quantity, other.quantity)
+)
+member("asApproximateFloat", "quantity -> double", "quantity_get_float")(lambda quantity: float(quantity.quantity))
 member("asInteger", "quantity -> int", "quantity_get_int")(_as_integer)
-member("isInteger", "quantity -> bool", "quantity_is_integer")(lambda one: one.is_integer)
-member("add", "quantity, quantity -> quantity", "quantity_add")(lambda one, other: one.plus(other))
-member("add", "quantity, int -> quantity", "quantity_add_int")(lambda one, other: one.plus(_of(other)))
-member("sub", "quantity, quantity -> quantity", "quantity_sub")(lambda one, other: one.minus(other))
-member("sub", "quantity, int -> quantity", "quantity_sub_int")(lambda one, other: one.minus(_of(other)))
+member("isInteger", "quantity -> bool", "quantity_is_integer")(lambda quantity: quantity.is_integer)
+member("add", "quantity, quantity -> quantity", "quantity_add")(lambda quantity, other: quantity.plus(other))
+member("add", "quantity, int -> quantity", "quantity_add_int")(lambda quantity, other: quantity.plus(_of(other)))
+member("sub", "quantity, quantity -> quantity", "quantity_sub")(lambda quantity, other: quantity.minus(other))
+member("sub", "quantity, int -> quantity", "quantity_sub_int")(lambda quantity, other: quantity.minus(_of(other)))
 
 
 def _parse_semver(text: str) -> Semver:
@@ -128,12 +132,12 @@ def _semver(text: str, normalise: bool = False) -> Semver:
 
 function("isSemver", "string -> bool", "is_semver_string")(_succeeds(_semver))
 function("isSemver", "string, bool -> bool", "is_semver_string_bool")(_succeeds(_semver))
-member("isGreaterThan", "semver, semver -> bool", "semver_is_greater_than")(lambda one, other: one.key() > other.key())
-member("isLessThan", "semver, semver -> bool", "semver_is_less_than")(lambda one, other: one.key() < other.key())
-member("compareTo", "semver, semver -> int", "semver_compare_to")(lambda one, other: _compared(one.key(), other.key()))
-member("major", "semver -> int", "semver_major")(lambda one: one.major)
-member("minor", "semver -> int", "semver_minor")(lambda one: one.minor)
-member("patch", "semver -> int", "semver_patch")(lambda one: one.patch)
+member("isGreaterThan", "semver, semver -> bool", "semver_is_greater_than")(lambda version, other: version.key() > other.key())
+member("isLessThan", "semver, semver -> bool", "semver_is_less_than")(lambda version, other: version.key() < other.key())
+member("compareTo", "semver, semver -> int", "semver_compare_to")(lambda version, other: _compared(version.key(), other.key()))
+member("major", "semver -> int", "semver_major")(lambda version: version.major)
+member("minor", "semver -> int", "semver_minor")(lambda version: version.minor)
+member("patch", "semver -> int", "semver_patch")(lambda version: version.patch)
 
 
 def _of_schema(name: str, fault: str) -> Callable[[str], list[str]]:
@@ -165,8 +169,8 @@ _FORMATS = {
 }
 
 
-def _constant(one: FormatValue) -> Callable[[], FormatValue]:
-    return lambda: one
+def _constant(value_format: FormatValue) -> Callable[[], FormatValue]:
+    return lambda: value_format
 
 
 for _name, _format in _FORMATS.items():
@@ -180,6 +184,6 @@ def _named(name: str) -> Optional:
 
 
 @member("validate", "format, string -> optional(list(string))", "format-validate")
-def _validate(one: FormatValue, text: str) -> Optional:
-    faults = one.check(text)
+def _validate(value_format: FormatValue, text: str) -> Optional:
+    faults = value_format.check(text)
     return Optional(faults) if faults else NONE

@@ -185,10 +185,10 @@ def containers_text(pod_spec: Mapping[str, Any]) -> tuple[str, str]:
     return ",".join(one.get("name", "") for one in containers), ",".join(one.get("image", "") for one in containers)
 
 
-def shortened(texts: list[str], most: int, count: int) -> str:
-    """Return the first ``most`` texts, and the number of the remaining ones (``a,b + 3 more...``)."""
-    shown = ",".join(texts[:most])
-    return f"{shown} + {count - most} more..." if len(texts) > most else shown
+def shortened(texts: list[str], maximum: int, count: int) -> str:
+    """Return the first ``maximum`` texts, and the number of the remaining ones (``a,b + 3 more...``)."""
+    shown = ",".join(texts[:maximum])
+    return f"{shown} + {count - maximum} more..." if len(texts) > maximum else shown
 
 
 def _created_at(obj: JSONObject, _: float) -> list[Any]:

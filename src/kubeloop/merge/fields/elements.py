@@ -76,8 +76,8 @@ _SHORT: Final = 64
 _short = lru_cache(maxsize=8192)(_escaped)
 
 
-def _escape(found: re.Match[str]) -> str:
-    character = found[0]
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
     if "\ud800" <= character <= "\udfff":
         return "\\ufffd"
     return _ESCAPES.get(character) or f"\\u{ord(character):04x}"

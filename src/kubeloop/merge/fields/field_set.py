@@ -206,7 +206,7 @@ ANY: Final = "*"
 
 def excluding(fields: FieldSet) -> Filter:
     """Return a filter that removes ``fields`` and the fields below them."""
-    return lambda found: found.recursive_difference(fields)
+    return lambda field_set: field_set.recursive_difference(fields)
 
 
 def including(*patterns: Path) -> Filter:
@@ -216,7 +216,7 @@ def including(*patterns: Path) -> Filter:
     matcher: Node = {}
     for pattern in patterns:
         _add(matcher, pattern)
-    return lambda found: FieldSet(_matching(found.root, matcher))
+    return lambda field_set: FieldSet(_matching(field_set.root, matcher))
 
 
 def _add(matcher: Node, pattern: Path) -> None:

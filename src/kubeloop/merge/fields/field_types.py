@@ -20,20 +20,20 @@ class MapType:
 
     __slots__ = ("atomic", "fields", "free", "values")
 
-    def __init__(self, fields: dict[str, MergeType], values: MergeType | None, *, atomic: bool, free: bool = False) -> None:
+    def __init__(self, fields: dict[str, MergeType], values: MergeType | None, *, atomic: bool, deduced: bool = False) -> None:
         """Create a type.
 
         Args:
             fields: The types of named fields.
             values: The type of other names. None: they are not allowed.
             atomic: The map is owned and replaced as a whole.
-            free: The type is unknown; values determine it.
+            deduced: The type is unknown; values determine it.
         """
         self.fields = fields
         self.values = values
         self.atomic = atomic
         #: The type is unknown; only its values show it.
-        self.free = free
+        self.free = deduced
 
     def of(self, name: str) -> MergeType | None:
         return self.fields.get(name, self.values)
@@ -179,7 +179,7 @@ ATOMIC: Final = _untyped_atomic()
 
 def _deduced() -> MergeType:
     type_ = MergeType("untyped", ListType(ATOMIC, atomic=True))
-    type_.map = MapType({}, type_, atomic=False, free=True)
+    type_.map = MapType({}, type_, atomic=False, deduced=True)
     return type_
 
 

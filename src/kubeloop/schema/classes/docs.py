@@ -49,12 +49,12 @@ def _of_module(name: str) -> dict[str, dict[str, str]]:
     return result
 
 
-def _collect(body: list[ast.stmt], prefix: str, found: dict[str, dict[str, str]]) -> None:
+def _collect(body: list[ast.stmt], prefix: str, field_docs: dict[str, dict[str, str]]) -> None:
     for statement in body:
         if isinstance(statement, ast.ClassDef):
             name = prefix + statement.name
-            found[name] = _fields(statement.body)
-            _collect(statement.body, f"{name}.", found)
+            field_docs[name] = _fields(statement.body)
+            _collect(statement.body, f"{name}.", field_docs)
 
 
 def _fields(body: list[ast.stmt]) -> dict[str, str]:

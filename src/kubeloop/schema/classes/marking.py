@@ -120,9 +120,9 @@ def _meta(meta: msgspec.Meta, node: JSONObject) -> None:
     node.update({key: value for key, value in said.items() if value is not None})
 
 
-def _only(node: JSONObject, type_: str, marker: str, where: str) -> None:
+def _only(node: JSONObject, type_: str, marker: str, location: str) -> None:
     if node.get("type") != type_:
-        raise ConfigError(f"{where}: {marker} is said of {'a list' if type_ == 'array' else 'an object'}, not of {_what(node)}")
+        raise ConfigError(f"{location}: {marker} is said of {'a list' if type_ == 'array' else 'an object'}, not of {_what(node)}")
 
 
 def _what(node: JSONObject) -> str:

@@ -102,18 +102,18 @@ class _Reader:
             apply(marker, result, _name(cls))
         return ordered(result)
 
-    def _metadata(self, hint: Any, where: str) -> JSONObject:
+    def _metadata(self, hint: Any, location: str) -> JSONObject:
         node: JSONObject = {"type": "object"}
         for marker in _split(hint)[1]:
-            apply(marker, node, where)
+            apply(marker, node, location)
         return ordered(node)
 
-    def _field(self, hint: Any, where: str, within: tuple[type, ...]) -> tuple[JSONObject, list[Any]]:
+    def _field(self, hint: Any, location: str, within: tuple[type, ...]) -> tuple[JSONObject, list[Any]]:
         """Return the node of a field and the markers outside of its type (they may concern the field: Required)."""
         inner, markers = _split(hint)
-        node = self._opaque(inner) if any(isinstance(marker, Opaque) for marker in markers) else self._type(inner, where, within)
+        node = self._opaque(inner) if any(isinstance(marker, Opaque) for marker in markers) else self._type(inner, location, within)
         for marker in markers:
-            apply(marker, node, where)
+            apply(marker, node, location)
         return node, markers
 
     def _opaque(self, hint: Any) -> JSONObject:
@@ -128,7 +128,7 @@ class _Reader:
             node["nullable"] = True
         return ordered(node)
 
-    def _type(self, hint: Any, where: str, within: tuple[type, ...]) -> JSONObject:
+    def _type(self, hint: Any, location: str, within: tuple[type, ...]) -> JSONObject:
         found = scalar(hint)
         if found is not None:
             return found
@@ -136,36 +136,36 @@ class _Reader:
         if origin in (Union, types.UnionType):
             if set(arguments) == {int, str}:
                 return {**INT_OR_STRING, "anyOf": [dict(one) for one in INT_OR_STRING["anyOf"]]}
-            raise ConfigError(f"{where}: no structural schema can say {hint}; use IntOrString, or Any with a Schema(...) that says it")
+            raise ConfigError(f"{location}: no structural schema can say {hint}; use IntOrString, or Any with a Schema(...) that says it")
         if origin is typing.Literal:
-            return _choice(list(arguments), where)
+            return _choice(list(arguments), location)
         if origin is list:
-            return {"type": "array", "items": self.node(arguments[0], f"{where}[]", within)}
+            return {"type": "array", "items": self.node(arguments[0], f"{location}[]", within)}
         if origin is dict:
             if arguments[0] is not str:
-                raise ConfigError(f"{where}: keys of a JSON object are strings, not {arguments[0].__name__}; declare it dict[str, ...]")
+                raise ConfigError(f"{location}: keys of a JSON object are strings, not {arguments[0].__name__}; declare it dict[str, ...]")
             if arguments[1] is Any:
                 return dict(_OPAQUE)
-            return {"type": "object", "additionalProperties": self.node(arguments[1], f"{where}{{}}", within)}
+            return {"type": "object", "additionalProperties": self.node(arguments[1], f"{location}{{}}", within)}
         if isinstance(hint, type):
-            return self._class(hint, where, within)
-        raise ConfigError(f"{where}: no schema is known for {hint!r}")
+            return self._class(hint, location, within)
+        raise ConfigError(f"{location}: no schema is known for {hint!r}")
 
-    def _class(self, cls: type, where: str, within: tuple[type, ...]) -> JSONObject:
+    def _class(self, cls: type, location: str, within: tuple[type, ...]) -> JSONObject:
         if issubclass(cls, enum.Enum):
-            return _choice([member.value for member in cls], where)
+            return _choice([member.value for member in cls], location)
         own = kubernetes_own(cls)
         if own is not None:
             return own
         if issubclass(cls, Resource):
             # apiVersion and kind belong to the class, and are written only at the root of a document.
             raise ConfigError(
-                f"{where}: an object inside of another is a dict or a Model, not a {cls.__name__}; declare Annotated[dict[str, Any], "
+                f"{location}: an object inside of another is a dict or a Model, not a {cls.__name__}; declare Annotated[dict[str, Any], "
                 "Embedded()], or a Model with the fields api_version, kind and metadata and the marker Embedded()"
             )
         if issubclass(cls, msgspec.Struct):
             return self.struct(cls, within)
-        raise ConfigError(f"{where}: no schema is known for {cls.__name__}; use a Model, a list, a dict[str, ...] or a plain type")
+        raise ConfigError(f"{location}: no schema is known for {cls.__name__}; use a Model, a list, a dict[str, ...] or a plain type")
 
 
 def _hints(cls: type) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def _may_be_none(hint: Any) -> bool:
     return typing.get_origin(hint) in (Union, types.UnionType) and type(None) in typing.get_args(hint)
 
 
-def _default(value: Any, where: str) -> Any:
+def _default(value: Any, location: str) -> Any:
     """Return the default for the server: none for an empty value, which means the same as a missing value."""
     if value is NODEFAULT or value is None or isinstance(value, msgspec.Struct):
         return None
@@ -210,14 +210,16 @@ def _default(value: Any, where: str) -> Any:
         return value or None
     if isinstance(value, msgspec.Raw):
         return msgspec.json.decode(value) or None
-    raise ConfigError(f"{where}: a default of type {type(value).__name__} cannot be said here; use Annotated[..., Default(...)] and None")
+    raise ConfigError(
+        f"{location}: a default of type {type(value).__name__} cannot be said here; use Annotated[..., Default(...)] and None"
+    )
 
 
-def _choice(values: list[Any], where: str) -> JSONObject:
+def _choice(values: list[Any], location: str) -> JSONObject:
     kinds = {bool: "boolean", int: "integer", str: "string"}
     result = {kinds.get(type(value), "") for value in values}
     if len(result) != 1 or "" in result:
-        raise ConfigError(f"{where}: the choices {values!r} are not all strings or all whole numbers; use Any with Enum([...])")
+        raise ConfigError(f"{location}: the choices {values!r} are not all strings or all whole numbers; use Any with Enum([...])")
     return {"type": result.pop(), "enum": values}
 
 

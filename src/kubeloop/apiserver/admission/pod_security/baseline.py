@@ -38,9 +38,9 @@ def containers(spec: JSONObject) -> Iterator[JSONObject]:
         yield from spec.get(kind) or ()
 
 
-def security(one: JSONObject) -> JSONObject:
+def security(spec: JSONObject) -> JSONObject:
     """Return the security context of a container or a pod spec, or an empty object if there is none."""
-    result: JSONObject = one.get("securityContext") or {}
+    result: JSONObject = spec.get("securityContext") or {}
     return result
 
 
@@ -49,9 +49,9 @@ def quoted(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-def plural(names: Iterable[Any], one: str, many: str) -> str:
-    """Return the singular ``one`` if there is one name, else the plural ``many``."""
-    return one if len(list(names)) == 1 else many
+def plural(names: Iterable[Any], singular: str, many: str) -> str:
+    """Return ``singular`` if there is one name, else the plural ``many``."""
+    return singular if len(list(names)) == 1 else many
 
 
 def named(names: list[str]) -> str:
@@ -114,8 +114,8 @@ _SYSCTLS_32 = _SYSCTLS_29 | {"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"}
 def app_armor(pod: Pod) -> Violation | None:
     """Check that AppArmor profiles are not disabled."""
 
-    def faulty(one: JSONObject) -> str | None:
-        profile = security(one).get("appArmorProfile")
+    def faulty(spec: JSONObject) -> str | None:
+        profile = security(spec).get("appArmorProfile")
         kind = None if profile is None else profile.get("type", "")
         return None if kind is None or kind in SECCOMP_PROFILES else kind
 
@@ -227,12 +227,12 @@ def selinux(types: frozenset[str]) -> Check:
     """Return a check of SELinux options that allows these types."""
 
     def check(pod: Pod) -> Violation | None:
-        def options(one: JSONObject) -> JSONObject:
-            result: JSONObject = security(one).get("seLinuxOptions") or {}
+        def options(spec: JSONObject) -> JSONObject:
+            result: JSONObject = security(spec).get("seLinuxOptions") or {}
             return result
 
-        def faulty(one: JSONObject) -> bool:
-            own = options(one)
+        def faulty(spec: JSONObject) -> bool:
+            own = options(spec)
             return own.get("type", "") not in types or bool(own.get("user")) or bool(own.get("role"))
 
         who = setters(faulty(pod.spec), [one["name"] for one in containers(pod.spec) if faulty(one)])
@@ -259,17 +259,17 @@ def _seccomp_name(value: str) -> bool:
     return value in ("runtime/default", "docker/default") or value.startswith("localhost/")
 
 
-def seccomp_type(one: JSONObject) -> str | None:
+def seccomp_type(spec: JSONObject) -> str | None:
     """Return the type of the seccomp profile of a pod spec or a container, or None if there is none."""
-    profile = security(one).get("seccompProfile")
+    profile = security(spec).get("seccompProfile")
     return None if profile is None else profile.get("type", "")
 
 
 def seccomp(pod: Pod) -> Violation | None:
     """Check that no seccomp profile is Unconfined."""
 
-    def faulty(one: JSONObject) -> bool:
-        kind = seccomp_type(one)
+    def faulty(spec: JSONObject) -> bool:
+        kind = seccomp_type(spec)
         return kind is not None and kind not in SECCOMP_PROFILES
 
     who = setters(faulty(pod.spec), [one["name"] for one in containers(pod.spec) if faulty(one)])
@@ -292,8 +292,8 @@ def sysctls(allowed: frozenset[str]) -> Check:
 def windows_host_process(pod: Pod) -> Violation | None:
     """Check that no Windows container is a host process."""
 
-    def faulty(one: JSONObject) -> bool:
-        return bool((security(one).get("windowsOptions") or {}).get("hostProcess"))
+    def faulty(spec: JSONObject) -> bool:
+        return bool((security(spec).get("windowsOptions") or {}).get("hostProcess"))
 
     who = setters(faulty(pod.spec), [one["name"] for one in containers(pod.spec) if faulty(one)])
     return Violation("hostProcess", f"{who} must not set securityContext.windowsOptions.hostProcess=true") if who else None

@@ -156,7 +156,7 @@ def version_priority(group: str, version: str) -> int:
 
 def local_api_services(served: Iterable[tuple[str, str]], now: str) -> Iterator[JSONObject]:
     """Yield an APIService for each (group, version) with a priority; the aggregation API has none. ``now`` is in RFC 3339."""
-    for group, version in sorted(set(served), key=lambda one: (one[1], one[0])):
+    for group, version in sorted(set(served), key=lambda group_version: (group_version[1], group_version[0])):
         priority = _GROUP_PRIORITY.get(group)
         if priority is None:
             continue

@@ -234,7 +234,7 @@ def validate_claim_status(path: str, status: JSONObject, old: JSONObject, reques
     """
     consumers, allocation = status.get("reservedFor") or [], status.get("allocation")
     reserved = f"{path}.reservedFor"
-    yield from validate_unique_items(reserved, consumers, _MOST_CONSUMERS, _consumer, lambda one: one.get("uid", ""))
+    yield from validate_unique_items(reserved, consumers, _MOST_CONSUMERS, _consumer, lambda consumer: consumer.get("uid", ""))
     allocated = {device_of(one) for one in results_of(status)}
     yield from validate_unique_items(f"{path}.devices", status.get("devices"), None, partial(_device, allocated), device_of, _shown)
     if consumers and allocation is None:

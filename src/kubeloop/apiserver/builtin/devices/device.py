@@ -56,41 +56,41 @@ def validate_whole_capacity(path: str, capacity: JSONObject) -> Errors:
         yield forbidden(f"{path}.requestPolicy", "allowMultipleAllocations must be true")
 
 
-def _values(path: str, values: list[str], whole: str, default: str) -> Errors:
+def _values(path: str, values: list[str], capacity: str, default: str) -> Errors:
     for index in range(1, len(values)):
         if quantity(values[index - 1]) > quantity(values[index]):
             yield invalid(f"{path}[{index}]", _text(values[index]), "values must be sorted in ascending order")
 
     def fits(here: str, value: str) -> Errors:
-        if quantity(value) > quantity(whole):
-            yield invalid(here, _text(value), f"option is larger than capacity value: {_text(whole)}")
+        if quantity(value) > quantity(capacity):
+            yield invalid(here, _text(value), f"option is larger than capacity value: {_text(capacity)}")
 
-    yield from validate_unique_items(path, values, _MOST_VALUES, fits, lambda one: str(quantity(one).value()))
+    yield from validate_unique_items(path, values, _MOST_VALUES, fits, lambda option: str(quantity(option).value()))
     if len(values) > _MOST_VALUES or all(quantity(one) != quantity(default) for one in values):
         yield invalid(path, _text(default), "default value is not valid according to the requestPolicy")
 
 
-def _range(path: str, field_value: JSONObject, whole: str, default: str) -> Errors:
+def _range(path: str, field_value: JSONObject, capacity: str, default: str) -> Errors:
     minimum, maximum, step = field_value.get("min"), field_value.get("max"), field_value.get("step")
     if minimum is None:
         yield required(f"{path}.min", "required when validRange is defined")
         return
-    if quantity(minimum) > quantity(whole):
-        yield invalid(f"{path}.min", _text(minimum), f"min is larger than capacity value: {_text(whole)}")
+    if quantity(minimum) > quantity(capacity):
+        yield invalid(f"{path}.min", _text(minimum), f"min is larger than capacity value: {_text(capacity)}")
     if quantity(default) < quantity(minimum):
         yield invalid(f"{path}.min", _text(default), f"default is less than min: {_text(minimum)}")
     if maximum is not None:
         if quantity(minimum) > quantity(maximum):
             yield invalid(f"{path}.max", _text(minimum), f"min is larger than max: {_text(maximum)}")
-        if quantity(maximum) > quantity(whole):
-            yield invalid(f"{path}.max", _text(maximum), f"max is larger than capacity value: {_text(whole)}")
+        if quantity(maximum) > quantity(capacity):
+            yield invalid(f"{path}.max", _text(maximum), f"max is larger than capacity value: {_text(capacity)}")
         if quantity(default) > quantity(maximum):
             yield invalid(f"{path}.max", _text(default), f"default is more than max: {_text(maximum)}")
     if step is None:
         return
     first = quantity(minimum) + quantity(step)
-    if first > quantity(whole):
-        yield invalid(f"{path}.step", _text(step), f"one step {first} is larger than capacity value: {_text(whole)}")
+    if first > quantity(capacity):
+        yield invalid(f"{path}.step", _text(step), f"one step {first} is larger than capacity value: {_text(capacity)}")
     for value in (default, maximum):
         # A step of zero is rejected because no value is a multiple of it.
         width = quantity(step).value()
@@ -141,7 +141,7 @@ def validate_device(before: JSONObject, per_device: bool, path: str, value: JSON
     consumed = value.get("consumesCounters")
     key = "counterSet"
     yield from validate_unique_items(
-        f"{path}.consumesCounters", consumed, _MOST_CONSUMED, partial(validate_counters, key), lambda one: one.get(key, "")
+        f"{path}.consumesCounters", consumed, _MOST_CONSUMED, partial(validate_counters, key), lambda consumption: consumption.get(key, "")
     )
     yield from _nodes(path, value, per_device)
     yield from check_binding_conditions(path, value)

@@ -165,7 +165,7 @@ def validate_unique_items(
     maximum: int | None,
     check: Check,
     key: Callable[[Any], Hashable],
-    shown: Callable[[Hashable], Any] = lambda one: one,
+    shown: Callable[[Hashable], Any] = lambda value: value,
 ) -> Errors:
     """Validate each item of a list, and that keys are unique.
 

@@ -158,10 +158,10 @@ def _addresses(obj: JSONObject) -> list[JSONObject]:
     return ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
 
 
-def _address(path: str, one: JSONObject, known: set[str | None]) -> Errors:
-    if (address := one.get("ip")) and address not in known:
+def _address(path: str, ingress: JSONObject, known: set[str | None]) -> Errors:
+    if (address := ingress.get("ip")) and address not in known:
         yield from each(f"{path}.ip", address, validate_ip_address(address))
-    if host := one.get("hostname"):
+    if host := ingress.get("hostname"):
         yield from validate_subdomain_field(f"{path}.hostname", host)
         if sloppy_ip(host) is not None:
             yield invalid(f"{path}.hostname", host, _NOT_AN_ADDRESS)
@@ -210,8 +210,8 @@ def _rule_value(path: str, rule: JSONObject) -> Errors:
         yield from _path(f"{path}.http.paths[{index}]", one)
 
 
-def _path(path: str, one: JSONObject) -> Errors:
-    kind, target = one.get("pathType"), one.get("path", "")
+def _path(path: str, http_path: JSONObject) -> Errors:
+    kind, target = http_path.get("pathType"), http_path.get("path", "")
     if kind is None:
         yield required(f"{path}.pathType", "pathType must be specified")
         return
@@ -226,7 +226,7 @@ def _path(path: str, one: JSONObject) -> Errors:
             if target.endswith(end):
                 yield invalid(f"{path}.path", target, f"cannot end with '{end}'")
     yield from check_one_of(f"{path}.pathType", kind, _PATH_TYPES)
-    yield from _backend(f"{path}.backend", one.get("backend") or {})
+    yield from _backend(f"{path}.backend", http_path.get("backend") or {})
 
 
 def _backend(path: str, backend: JSONObject) -> Errors:

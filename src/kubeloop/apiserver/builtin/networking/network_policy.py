@@ -128,5 +128,5 @@ def _block(path: str, block: JSONObject, known: tuple[str, ...]) -> Errors:
             yield invalid(here, text, "must be a strict subset of `cidr`")
 
 
-def _strictly_inside(part: ipaddress.IPv4Network | ipaddress.IPv6Network, whole: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
-    return part.network_address in whole and part.prefixlen > whole.prefixlen
+def _strictly_inside(part: ipaddress.IPv4Network | ipaddress.IPv6Network, network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    return part.network_address in network and part.prefixlen > network.prefixlen

@@ -33,11 +33,11 @@ def containers(spec: JSONObject) -> Iterator[JSONObject]:
         yield from spec.get(kind) or ()
 
 
-def environment_names(container: JSONObject, *, key: str = "secretKeyRef", whole: str = "secretRef") -> Iterator[tuple[str, str]]:
+def environment_names(container: JSONObject, *, key: str = "secretKeyRef", source_key: str = "secretRef") -> Iterator[tuple[str, str]]:
     """Yield the variable and the name of each Secret (or ConfigMap) in the environment. The variable is empty if all keys are used."""
     for source in container.get("envFrom") or ():
-        if source.get(whole) is not None:
-            yield "", source[whole].get("name", "")
+        if source.get(source_key) is not None:
+            yield "", source[source_key].get("name", "")
     for variable in container.get("env") or ():
         reference = (variable.get("valueFrom") or {}).get(key)
         if reference is not None:
@@ -65,7 +65,7 @@ def secret_names(spec: JSONObject) -> Iterator[str]:
 def config_map_names(spec: JSONObject) -> Iterator[str]:
     """Yield the names of the ConfigMaps that a pod uses."""
     for container in containers(spec):
-        yield from (name for _, name in environment_names(container, key="configMapKeyRef", whole="configMapRef"))
+        yield from (name for _, name in environment_names(container, key="configMapKeyRef", source_key="configMapRef"))
     for volume in spec.get("volumes") or ():
         if volume.get("configMap") is not None:
             yield volume["configMap"].get("name", "")

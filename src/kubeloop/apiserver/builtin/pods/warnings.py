@@ -63,8 +63,8 @@ def _overlaps(name: str, volume_type: str, files: list[_File]) -> Iterator[str]:
         before.append(one)
 
 
-def _meet(one: str, other: str) -> bool:
-    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+def _meet(path: str, other: str) -> bool:
+    return f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")
 
 
 def _shown(file: _File) -> str:

@@ -42,7 +42,7 @@ async def pod_of(scope: RequestScope, name: str) -> JSONObject:
     return found
 
 
-def container_of(pod: JSONObject, wanted: str) -> str:
+def container_of(pod: JSONObject, container_name: str) -> str:
     """Return the name of the requested container, or of the only container if the request names none.
 
     Raises:
@@ -51,10 +51,10 @@ def container_of(pod: JSONObject, wanted: str) -> str:
     name, spec = pod["metadata"]["name"], pod.get("spec") or {}
     containers = spec.get("containers") or []
     known = [one["name"] for kind in ("initContainers", "containers", "ephemeralContainers") for one in spec.get(kind) or []]
-    if wanted:
-        if wanted not in known:
-            raise api_errors.bad_request(f"container {wanted} is not valid for pod {name}")
-        return wanted
+    if container_name:
+        if container_name not in known:
+            raise api_errors.bad_request(f"container {container_name} is not valid for pod {name}")
+        return container_name
     if len(containers) == 1:
         return str(containers[0]["name"])
     if not containers:

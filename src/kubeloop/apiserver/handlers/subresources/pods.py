@@ -156,9 +156,9 @@ def _check(current: StoredObject, name: str, requested: JSONObject) -> None:
         raise _unbindable(name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
-def _mistaken(metadata: JSONObject, description: str, requested: str, own: str) -> Exception:
+def _mistaken(metadata: JSONObject, description: str, requested: str, actual: str) -> Exception:
     key = f"/registry/pods/{metadata['namespace']}/{metadata['name']}"
-    reason = f"Precondition failed: {description} in precondition: {requested}, {description} in object meta: {own}"
+    reason = f"Precondition failed: {description} in precondition: {requested}, {description} in object meta: {actual}"
     error = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {reason}"
     return api_errors.conflict(PODS.group_resource, metadata["name"], error)
 

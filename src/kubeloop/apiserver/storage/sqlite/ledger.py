@@ -152,9 +152,9 @@ _MOST_LOG = 64 * 1024 * 1024
 class StoreDamaged(ConfigError):
     """The content of a store's file is damaged, so that the server does not start. ``what`` describes the damaged place."""
 
-    def __init__(self, path: Path, what: str) -> None:
-        super().__init__(f"{path} is damaged: {what}; restore a snapshot into another folder, or move this one away to start empty")
-        self.what = what
+    def __init__(self, path: Path, damage: str) -> None:
+        super().__init__(f"{path} is damaged: {damage}; restore a snapshot into another folder, or move this one away to start empty")
+        self.what = damage
 
 
 def create_database(path: Path, *, synced: bool) -> None:
