@@ -81,7 +81,7 @@ def test_a_predicate_runs_in_the_loop_and_is_asked_of_heads(blocking: Client, na
         blocking.create(config_map(name))
     with Informers(blocking) as informers:
         found = informers.of(ConfigMap, namespace=namespace, label_selector="app=x")
-        registration = found.on_event(added=lambda event: seen.put(event.head.name), where=lambda head: head.name == "b")
+        registration = found.on_event(added=lambda event: seen.put(event.head.name), predicate=lambda head: head.name == "b")
         registration.wait_synced()
         assert seen.get(timeout=30) == "b"
         assert seen.empty()

@@ -126,7 +126,7 @@ class World:
             for value, names in by_value.items():
                 assert {head.name for head in self.lister.heads_by_index(index, value)} == names
                 if value:
-                    assert {head.name for head in self.lister.heads(where={path: value})} == names
+                    assert {head.name for head in self.lister.heads(field_selector={path: value})} == names
         carrying = sorted((head.value("data.x"), head.name) for head in heads if head.value("data.x") is not None)
         for reverse in (False, True):
             ranged = [(head.value("data.x"), head.name) for head in self.lister.heads_in_range("sorted", reverse=reverse)]

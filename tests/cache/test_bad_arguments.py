@@ -126,7 +126,7 @@ async def test_an_index_over_a_label_that_none_can_be_is_refused(informers: Info
         informers.of(Pod, indexes={"team": ByLabel(label)}, namespace=ALL_NAMESPACES)
 
 
-@pytest.mark.parametrize("what", ["added", "updated", "deleted", "where"])
+@pytest.mark.parametrize("what", ["added", "updated", "deleted", "predicate"])
 async def test_a_handler_that_is_no_function_is_refused_and_not_registered(informers: Informers, what: str) -> None:
     pods = informers.of(Pod, namespace=ALL_NAMESPACES)
     functions: dict[str, Any] = {what: {"status.phase": "Running"}}

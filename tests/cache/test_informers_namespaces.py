@@ -177,7 +177,7 @@ async def test_two_namespaces_of_one_server(client: Client, namespace: str) -> N
         seen = Seen()
         async with Informers(client) as informers:
             maps = informers.of(ConfigMap, namespace=[namespace, other], label_selector="!nothing")
-            registration = maps.on_event(added=seen, updated=seen, deleted=seen, where=lambda head: head.name != "kube-root-ca.crt")
+            registration = maps.on_event(added=seen, updated=seen, deleted=seen, predicate=lambda head: head.name != "kube-root-ca.crt")
             await registration.wait_synced(30)
             assert sorted(seen.lines) == sorted([f"initial ADDED {namespace}/one", f"initial ADDED {other}/one"])
             await client.delete(ConfigMap, "one", namespace=other)

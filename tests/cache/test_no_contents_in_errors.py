@@ -26,7 +26,7 @@ NAMED = "a dict (Secret shop/login)"
         pytest.param(lambda lister: lister.range("sorted", TREE), id="the bound of a range"),
         pytest.param(lambda lister: lister.list(TREE), id="the namespace of a list"),
         pytest.param(lambda lister: lister.list("shop", label_selector=[TREE]), id="labels"),
-        pytest.param(lambda lister: lister.list("shop", where={"type": TREE}), id="a value in where"),
+        pytest.param(lambda lister: lister.list("shop", field_selector={"type": TREE}), id="a value in field_selector"),
     ],
 )
 async def test_a_lister_names_the_kind_and_the_name_alone(api: Client, call: Callable[[Lister[Secret]], object]) -> None:

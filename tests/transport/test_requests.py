@@ -298,7 +298,7 @@ async def test_a_closed_transport_says_so() -> None:
 async def test_a_call_that_pauses_before_its_next_try_ends_when_the_transport_is_closed() -> None:
     clock = FakeClock()
     async with FaultServer(Reply(429, headers={"Retry-After": "600"})) as server:
-        transport = Transport(server.config(), clock=clock, timeout=1000, patience=1000)
+        transport = Transport(server.config(), clock=clock, timeout=1000, read_timeout=1000)
         asking = asyncio.ensure_future(transport.request("GET", "/x"))
         async with asyncio.timeout(10):
             while clock.next_due != 600:
@@ -363,7 +363,7 @@ def test_a_context_that_is_left_elsewhere_is_left_quietly() -> None:
     ("limits", "error", "text"),
     [
         pytest.param({"timeout": 60}, DeadlineError, "no answer within 60 s", id="the whole request"),
-        pytest.param({"timeout": 600, "patience": 45}, TransportError, "no answer within 45 s", id="the next bytes of the answer"),
+        pytest.param({"timeout": 600, "read_timeout": 45}, TransportError, "no answer within 45 s", id="the next bytes of the answer"),
     ],
 )
 async def test_the_limits_of_a_request_are_measured_by_the_clock_of_the_transport(

@@ -31,7 +31,7 @@ async def informers_of_several_clusters_are_typed_by_their_kind(clients: Mapping
         assert_type(pods.lister, MulticlusterLister[Pod])
         assert_type(pods.lister.list(), list[tuple[str, Pod]])
         assert_type(pods.lister.get("east", "web-0", "shop"), Pod | None)
-        assert_type(pods.on_event(added=told, where=accepts, coalesce=True), MulticlusterRegistration[Pod])
+        assert_type(pods.on_event(added=told, predicate=accepts, coalesce=True), MulticlusterRegistration[Pod])
         assert_type(pods.clusters["east"], Informer[Pod])
         informers.of(Pod, name="x")  # type: ignore[call-arg]  # no such option: a checker must say so
 

@@ -508,7 +508,7 @@ class Informer(Generic[R]):
         added: Handler[R] | None = None,
         updated: Handler[R] | None = None,
         deleted: Handler[R] | None = None,
-        where: Predicate | None = None,
+        predicate: Predicate | None = None,
         coalesce: bool = False,
         resync: float | None = None,
         name: str = "",
@@ -596,12 +596,14 @@ class Lister(Generic[R]):
     def by_key(self, key: ObjectKey) -> R | None: ...
     def changed_since(self, version: str) -> ChangeSet: ...
     def decoded(self, head: Head) -> R: ...
-    def each(self, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None) -> Iterator[R]: ...
+    def each(
+        self, namespace: str | None = None, label_selector: Labels_2 | None = None, field_selector: Where | None = None
+    ) -> Iterator[R]: ...
     def fresh(self, min_resource_version: str | None = None, timeout: float = 10.0) -> None: ...
     def get(self, name: str, namespace: str | None = None) -> R | None: ...
     def head(self, name: str, namespace: str | None = None) -> Head | None: ...
     def heads(
-        self, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None
+        self, namespace: str | None = None, label_selector: Labels_2 | None = None, field_selector: Where | None = None
     ) -> builtins.list[Head]: ...
     def heads_by_index(self, name: str, value: str | int | bool) -> builtins.list[Head]: ...
     def heads_in_range(
@@ -609,7 +611,7 @@ class Lister(Generic[R]):
     ) -> builtins.list[Head]: ...
     def index_values(self, name: str) -> builtins.list[str]: ...
     def list(
-        self, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None
+        self, namespace: str | None = None, label_selector: Labels_2 | None = None, field_selector: Where | None = None
     ) -> builtins.list[R]: ...
     def range(
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
@@ -617,14 +619,14 @@ class Lister(Generic[R]):
     @property
     def resource_version(self) -> str: ...
     def stream(
-        self, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None
+        self, namespace: str | None = None, label_selector: Labels_2 | None = None, field_selector: Where | None = None
     ) -> BlockingIterator[R]: ...
     def stream_heads(
-        self, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None
+        self, namespace: str | None = None, label_selector: Labels_2 | None = None, field_selector: Where | None = None
     ) -> BlockingIterator[Head]: ...
     def unstructured(self, name: str, namespace: str | None = None) -> Unstructured | None: ...
     def values(
-        self, path: str, namespace: str | None = None, label_selector: Labels_2 | None = None, where: Where | None = None
+        self, path: str, namespace: str | None = None, label_selector: Labels_2 | None = None, field_selector: Where | None = None
     ) -> builtins.list[Any]: ...
 
 class LocalCluster:
@@ -936,7 +938,7 @@ class Transport:
         max_retries: int = 10,
         max_answer: int = 1073741824,
         timeout: float = 900.0,
-        patience: float = 120.0,
+        read_timeout: float = 120.0,
         hooks: Iterable[Hook] = ...,
         warning_handler: WarningHandler | None = None,
         sender: Sender | None = None,
@@ -976,7 +978,7 @@ class Transport:
         accept: str = "application/json",
         headers: Mapping[str, str] | None = None,
         retry: bool = True,
-        silence: float | None = None,
+        idle_timeout: float | None = None,
     ) -> BlockingContext[Stream]: ...
 
 class Watch(Generic[R]):

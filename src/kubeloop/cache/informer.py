@@ -144,7 +144,7 @@ class Informer(Generic[R]):
         added: Handler[R] | None = None,
         updated: Handler[R] | None = None,
         deleted: Handler[R] | None = None,
-        where: Predicate | None = None,
+        predicate: Predicate | None = None,
         coalesce: bool = False,
         resync: float | None = None,
         name: str = "",
@@ -158,7 +158,7 @@ class Informer(Generic[R]):
             added: Called for each object that is new to the handler, first for all cached objects.
             updated: Called for each changed object, and for each object at a resync.
             deleted: Called for each deleted object.
-            where: Shows the handler only objects whose head it accepts (``Filter``); it decodes nothing.
+            predicate: Shows the handler only objects whose head it accepts (``Filter``); it decodes nothing.
             coalesce: Merge the waiting changes of one object (``merge``); the order between objects is lost.
             resync: Seconds after which ``updated`` is called for each object again, with the type RESYNC. 0: never; otherwise at least 1.
                 None: the period of the informer, or of the factory.
@@ -176,7 +176,7 @@ class Informer(Generic[R]):
             raise InformerStopped(f"the informer of {self.description} has stopped; handlers must be added before")
         period = self.resync if resync is None else resync
         return self._pipeline.add_handler(
-            Callbacks(added=added, updated=updated, deleted=deleted, where=where, coalesce=coalesce, resync=period, name=name)
+            Callbacks(added=added, updated=updated, deleted=deleted, where=predicate, coalesce=coalesce, resync=period, name=name)
         )
 
     def add_indexes(self, indexes: Mapping[str, IndexSource[R]], paths: Iterable[str] = ()) -> None:

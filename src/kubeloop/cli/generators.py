@@ -160,31 +160,31 @@ def generate_models(sources: ModelInput, out: Path, *, only_check: bool, verbose
     click.echo(f"{out}: {len([path for path in files if path.endswith('.py')])} modules, {written} written")
 
 
-def _render(given: ModelInput, out: Path, tell: Tell) -> tuple[dict[str, str], Path]:
-    if given.builtins or not (given.sources or given.cluster):
-        schemas = _builtins(given, out, tell)
+def _render(model_input: ModelInput, out: Path, tell: Tell) -> tuple[dict[str, str], Path]:
+    if model_input.builtins or not (model_input.sources or model_input.cluster):
+        schemas = _builtins(model_input, out, tell)
         return render(schemas) | render_stubs(schemas), out
     source = ModelSource()
-    if given.cluster is not None:
-        source.add(asyncio.run(read_cluster(*given.cluster, tell)))
-    if given.sources:
-        source.add(read_files(given.sources, tell))
-    if given.groups:
-        source = source.within(given.groups)
+    if model_input.cluster is not None:
+        source.add(asyncio.run(read_cluster(*model_input.cluster, tell)))
+    if model_input.sources:
+        source.add(read_files(model_input.sources, tell))
+    if model_input.groups:
+        source = source.within(model_input.groups)
     for name, gvk in sorted(source.kinds.items()):
         if name in source.ours():
             tell(f"{gvk}: {name}")
     if out.suffix == ".py":
-        return {out.name: render_module(source, out.stem, docs=given.docs)}, out.parent
-    return render_package(source, docs=given.docs), out
+        return {out.name: render_module(source, out.stem, docs=model_input.docs)}, out.parent
+    return render_package(source, docs=model_input.docs), out
 
 
-def _builtins(given: ModelInput, out: Path, tell: Tell) -> Schemas:
-    if given.groups or out.suffix == ".py" or len(given.sources) + bool(given.cluster) > 1:
+def _builtins(model_input: ModelInput, out: Path, tell: Tell) -> Schemas:
+    if model_input.groups or out.suffix == ".py" or len(model_input.sources) + bool(model_input.cluster) > 1:
         raise ConfigError("--builtins writes Kubernetes' own kinds, all of them, as a package, from one --openapi or one cluster")
-    if given.cluster is not None:
-        return asyncio.run(read_builtins(*given.cluster, tell))
-    return schemas_from(given.sources[0]) if given.sources else builtin()
+    if model_input.cluster is not None:
+        return asyncio.run(read_builtins(*model_input.cluster, tell))
+    return schemas_from(model_input.sources[0]) if model_input.sources else builtin()
 
 
 _API = "rbac.authorization.k8s.io/v1"

@@ -70,4 +70,4 @@ class JsonLogFormatter(logging.Formatter):
 
 def _visible(text: str) -> str:
     """Return the text with unprintable characters as escapes, which are JSON's too."""
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -93,9 +93,9 @@ def watch(kubeconfig: Path | None, context: str | None, **options: Any) -> None:
     sys.exit(status)
 
 
-async def _run(wanted: WatchRequest, kubeconfig: Path | None, context: str | None) -> int:
+async def _run(request: WatchRequest, kubeconfig: Path | None, context: str | None) -> int:
     ended = _Ended()
-    work = asyncio.ensure_future(_watch(wanted, kubeconfig, context, ended))
+    work = asyncio.ensure_future(_watch(request, kubeconfig, context, ended))
     waiting = asyncio.ensure_future(ended.happened.wait())
     try:
         await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -126,7 +126,7 @@ class _Ended:
             self.happened.set()
 
 
-async def _watch(wanted: WatchRequest, kubeconfig: Path | None, context: str | None, ended: _Ended) -> None:
+async def _watch(request: WatchRequest, kubeconfig: Path | None, context: str | None, ended: _Ended) -> None:
     from kubeloop.cache import Informers
     from kubeloop.cli.watching.printer import notes
     from kubeloop.client import Client, ListOptions
@@ -134,18 +134,18 @@ async def _watch(wanted: WatchRequest, kubeconfig: Path | None, context: str | N
 
     note = notes()
     async with Client.from_config(kubeconfig, context) as client:
-        found = await client.mapper.find(wanted.kind)
-        namespace = _namespace(wanted, found, client.namespace)
+        found = await client.mapper.find(request.kind)
+        namespace = _namespace(request, found, client.namespace)
         kind = Unstructured.of(found.gvk.api_version, found.gvk.kind, plural=found.gvr.resource, namespaced=found.namespaced)
-        fields = _fields(wanted)
+        fields = _fields(request)
         # The server reports errors in the request here, at once; an informer would retry for ever.
-        await client.list_page(kind, ListOptions(label_selector=wanted.selector, field_selector=fields, limit=1), namespace=namespace)
+        await client.list_page(kind, ListOptions(label_selector=request.selector, field_selector=fields, limit=1), namespace=namespace)
         with _told(note):
             async with Informers(client) as informers:
                 informer = informers.of(
-                    kind, namespace=namespace, label_selector=wanted.selector, field_selector=fields, managed_fields=wanted.all_fields
+                    kind, namespace=namespace, label_selector=request.selector, field_selector=fields, managed_fields=request.all_fields
                 )
-                show = _Show(wanted, found, ended)
+                show = _Show(request, found, ended)
                 # A pager that does not read makes it wait, as intended.
                 informer.on_event(added=show, updated=show, deleted=show, name="watch").meter.limit = math.inf
                 await informers.wait_synced()
@@ -153,38 +153,38 @@ async def _watch(wanted: WatchRequest, kubeconfig: Path | None, context: str | N
                 await asyncio.Event().wait()
 
 
-def _check(wanted: WatchRequest) -> None:
+def _check(request: WatchRequest) -> None:
     """Check the request without a server."""
     from kubeloop.client.selector_text import field_text, label_text
     from kubeloop.meta import names
 
-    if wanted.namespace and (faults := names.dns1123_label(wanted.namespace)):
-        raise ConfigError(f"-n {wanted.namespace!r} cannot be a namespace: {'; '.join(faults)}")
-    label_text(wanted.selector, "-l ")
-    field_text(wanted.field_selector, "--field-selector ")
+    if request.namespace and (faults := names.dns1123_label(request.namespace)):
+        raise ConfigError(f"-n {request.namespace!r} cannot be a namespace: {'; '.join(faults)}")
+    label_text(request.selector, "-l ")
+    field_text(request.field_selector, "--field-selector ")
 
 
-def _namespace(wanted: WatchRequest, found: ApiResource, default: str) -> str | None:
-    if missing := {"list", "watch"} - set(found.verbs):
-        raise ConfigError(f"{found.gvr.resource} cannot be watched: the server does not offer {' and '.join(sorted(missing))} for them")
-    if not found.namespaced:
-        if wanted.namespace is not None:
-            raise ConfigError(f"{found.gvk.kind} is cluster-scoped: leave out -n {wanted.namespace}")
+def _namespace(request: WatchRequest, resource: ApiResource, default: str) -> str | None:
+    if missing := {"list", "watch"} - set(resource.verbs):
+        raise ConfigError(f"{resource.gvr.resource} cannot be watched: the server does not offer {' and '.join(sorted(missing))} for them")
+    if not resource.namespaced:
+        if request.namespace is not None:
+            raise ConfigError(f"{resource.gvk.kind} is cluster-scoped: leave out -n {request.namespace}")
         return None
-    if wanted.all_namespaces:
-        if wanted.namespace is not None:
+    if request.all_namespaces:
+        if request.namespace is not None:
             raise ConfigError("-n and -A exclude each other")
-        if wanted.name is not None:
-            raise ConfigError(f"one {found.gvk.kind} cannot be named across all namespaces: give its namespace with -n")
+        if request.name is not None:
+            raise ConfigError(f"one {resource.gvk.kind} cannot be named across all namespaces: give its namespace with -n")
         from kubeloop.client import ALL_NAMESPACES
 
         return ALL_NAMESPACES
-    return wanted.namespace or default
+    return request.namespace or default
 
 
-def _fields(wanted: WatchRequest) -> str | None:
-    by_name = f"metadata.name={wanted.name}" if wanted.name is not None else None
-    return ",".join(one for one in (by_name, wanted.field_selector) if one) or None
+def _fields(request: WatchRequest) -> str | None:
+    by_name = f"metadata.name={request.name}" if request.name is not None else None
+    return ",".join(one for one in (by_name, request.field_selector) if one) or None
 
 
 def _summary(informer: Informer[Unstructured]) -> str:
@@ -197,14 +197,14 @@ def _summary(informer: Informer[Unstructured]) -> str:
 class _Show:
     """The handler: decodes both states and prints the differences."""
 
-    def __init__(self, wanted: WatchRequest, found: ApiResource, ended: _Ended) -> None:
+    def __init__(self, request: WatchRequest, resource: ApiResource, ended: _Ended) -> None:
         from kubeloop.cli.watching.printer import printer_for
 
-        self._wanted = wanted
+        self._wanted = request
         self._ended = ended
-        group = f".{found.gvr.group}" if found.gvr.group else ""
-        prefix = f"{found.singular or found.gvk.kind.lower()}{group}/"
-        self._printer = printer_for(wanted.output, lambda tree: prefix + str(tree["metadata"]["name"]), wanted.all_fields)
+        group = f".{resource.gvr.group}" if resource.gvr.group else ""
+        prefix = f"{resource.singular or resource.gvk.kind.lower()}{group}/"
+        self._printer = printer_for(request.output, lambda tree: prefix + str(tree["metadata"]["name"]), request.all_fields)
 
     def __call__(self, event: Event[Unstructured]) -> None:
         if self._ended.happened.is_set() or (event.initial and not self._wanted.initial):

@@ -72,10 +72,10 @@ class ResourceMapping(msgspec.Struct, frozen=True):
         return "/".join(parts)
 
 
-def require_text(given: object, argument: str) -> None:
-    """Raise TypeError if ``given`` is not a string; ``argument`` names it."""
-    if not isinstance(given, str):
-        raise TypeError(f"{argument}={described(given)}: must be text")
+def require_text(value: object, argument: str) -> None:
+    """Raise TypeError if ``value`` is not a string; ``argument`` names it."""
+    if not isinstance(value, str):
+        raise TypeError(f"{argument}={described(value)}: must be text")
 
 
 def namespace_error(namespace: str) -> str:
@@ -87,17 +87,17 @@ def namespace_error(namespace: str) -> str:
     return f'namespace "{namespace}": {"; ".join(faults)}' if faults else ""
 
 
-def segment(value: str, what: str) -> str:
+def segment(value: str, argument: str) -> str:
     """Return a name unchanged after checking that it is one segment of a path.
 
     Raises:
         ValueError: It is not exactly one segment (apimachinery pkg/api/validation/path). TypeError: it is not a string.
     """
-    require_text(value, what)
+    require_text(value, argument)
     if value in ("", ".", "..") or "/" in value or "%" in value:
-        raise ValueError(f'{what} "{value}" cannot be used in a path: it must not be empty, ".", "..", or hold "/" or "%"')
+        raise ValueError(f'{argument} "{value}" cannot be used in a path: it must not be empty, ".", "..", or hold "/" or "%"')
     if not value.isascii() or not value.isprintable() or any(one in value for one in ' ?#"<>\\^`{|}'):
-        raise ValueError(f'{what} "{value}" cannot be used in a path: it holds characters that no name in Kubernetes has')
+        raise ValueError(f'{argument} "{value}" cannot be used in a path: it holds characters that no name in Kubernetes has')
     return value
 
 
@@ -152,7 +152,7 @@ class Mapper:
         Raises:
             UnknownKind: The server does not serve it, even after another request.
         """
-        found, discovered = await self._look(lambda one: _of_kind(one, gvk), gvk.group_version)
+        found, discovered = await self._look(lambda resources: _of_kind(resources, gvk), gvk.group_version)
         if found is None:
             raise UnknownKind(self._unknown(gvk, discovered))
         return found
@@ -183,7 +183,7 @@ class Mapper:
         """
         from kubeloop.client.discovery.resources import find_resources
 
-        found, discovered = await self._look(lambda one: find_resources(one, name) or None)
+        found, discovered = await self._look(lambda resources: find_resources(resources, name) or None)
         if found is None:
             raise UnknownKind(self._nothing_called(name, discovered))
         return found

@@ -219,8 +219,8 @@ class Watch(Generic[R]):
     def _is_over(self) -> bool:
         return self._deadline is not None and self._clock.now() >= self._deadline
 
-    def _limit(self, ends: float | None) -> TimeLimit:
-        return TimeLimit(self._clock, None if ends is None else ends - self._clock.now())
+    def _limit(self, deadline: float | None) -> TimeLimit:
+        return TimeLimit(self._clock, None if deadline is None else deadline - self._clock.now())
 
     async def _pause(self, seconds: float) -> None:
         try:

@@ -90,60 +90,64 @@ def align(old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], same: C
 
 
 def _match_equal(
-    old: Sequence[Any], new: Sequence[Any], found: list[int | None], free: dict[int, None], same: Callable[[Any, Any], bool]
+    old: Sequence[Any], new: Sequence[Any], matches: list[int | None], candidates: dict[int, None], same: Callable[[Any, Any], bool]
 ) -> None:
     """Pair equal items, first those at the same index, then in order, so that an unchanged item is never paired with another."""
     for index in range(min(len(old), len(new))):
         if same(old[index], new[index]):
-            found[index] = index
-            del free[index]
+            matches[index] = index
+            del candidates[index]
     waiting: dict[bytes, deque[int]] = defaultdict(deque)
-    for index in free:
+    for index in candidates:
         waiting[_fingerprint(old[index])].append(index)
     for index, item in enumerate(new):
-        if found[index] is None and (queue := waiting.get(_fingerprint(item))):
-            found[index] = queue.popleft()
-            del free[found[index]]  # type: ignore[arg-type]  # just set to an int
+        if matches[index] is None and (queue := waiting.get(_fingerprint(item))):
+            matches[index] = queue.popleft()
+            del candidates[matches[index]]  # type: ignore[arg-type]  # just set to an int
 
 
-def _match_keys(old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], found: list[int | None], free: dict[int, None]) -> None:
+def _match_keys(
+    old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], matches: list[int | None], candidates: dict[int, None]
+) -> None:
     waiting: dict[tuple[Any, ...], deque[int]] = defaultdict(deque)
-    for index in free:
+    for index in candidates:
         waiting[_key(old[index], keys)].append(index)
     for index, item in enumerate(new):
-        if found[index] is None and (queue := waiting.get(_key(item, keys))):
+        if matches[index] is None and (queue := waiting.get(_key(item, keys))):
             taken = queue.popleft()
-            found[index] = taken
-            del free[taken]
+            matches[index] = taken
+            del candidates[taken]
 
 
-def _match_alike(old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], found: list[int | None], free: dict[int, None]) -> None:
-    left = [index for index, match in enumerate(found) if match is None]
-    if not left or not free:
+def _match_alike(
+    old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], matches: list[int | None], candidates: dict[int, None]
+) -> None:
+    left = [index for index, match in enumerate(matches) if match is None]
+    if not left or not candidates:
         return
-    if len(left) * len(free) <= _LIKENESS_LIMIT**2:
+    if len(left) * len(candidates) <= _LIKENESS_LIMIT**2:
         scored = sorted(
-            ((_likeness(old[before], new[after]), -abs(before - after), -after, -before) for after in left for before in free),
+            ((_likeness(old[before], new[after]), -abs(before - after), -after, -before) for after in left for before in candidates),
             reverse=True,
         )
         for score, _, after, before in scored:
-            if score > 0 and found[-after] is None and -before in free:
-                found[-after] = -before
-                del free[-before]
+            if score > 0 and matches[-after] is None and -before in candidates:
+                matches[-after] = -before
+                del candidates[-before]
     if len(old) != len(new):
         return
     for index in left:
         # Same index and nothing in common: an edited item, unless its key changed with everything else.
-        if found[index] is None and index in free and not (keys and _says_more(old[index], keys)):
-            found[index] = index
-            del free[index]
+        if matches[index] is None and index in candidates and not (keys and _says_more(old[index], keys)):
+            matches[index] = index
+            del candidates[index]
 
 
-def _match_copies(old: Sequence[Any], new: Sequence[Any], found: list[int | None]) -> None:
+def _match_copies(old: Sequence[Any], new: Sequence[Any], matches: list[int | None]) -> None:
     originals = {_fingerprint(item): index for index, item in enumerate(old)}
     for index, item in enumerate(new):
-        if found[index] is None and _says(item):
-            found[index] = originals.get(_fingerprint(item))
+        if matches[index] is None and _says(item):
+            matches[index] = originals.get(_fingerprint(item))
 
 
 def _fingerprint(item: Any) -> bytes:
@@ -234,7 +238,7 @@ def _change_list(raw: bytes | Raw, old: list[Any], new: list[Any], shape: Shape,
     before = _ARRAY.decode(raw)
     if len(before) != len(old):
         return encode_value(new, Shape(ValueForm.LIST, list, shape, shape.loose, shape.micro))
-    matches = align(old, new, keys, lambda one, other: _same(one, other, shape))
+    matches = align(old, new, keys, lambda element, other: _same(element, other, shape))
     parts = [
         Raw(encode_value(item, shape)) if match is None else _part(before[match], old[match], item, shape, known=True)
         for item, match in zip(new, matches, strict=True)

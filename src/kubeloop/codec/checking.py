@@ -88,9 +88,9 @@ def _written(obj: R, write: Callable[[R], T]) -> T:
         raise ValueError(text) from None
 
 
-def _check(obj: Resource, cls: type[msgspec.Struct], given: msgspec.Struct, before: bytes | None, after: bytes) -> None:
-    """Raise ValueError if ``after``, written from ``given`` (a ``cls``), breaks its types. ``before`` is the document that was read."""
-    fault = fault_of(cls, after, given)
+def _check(obj: Resource, cls: type[msgspec.Struct], value: msgspec.Struct, before: bytes | None, after: bytes) -> None:
+    """Raise ValueError if ``after``, written from ``value`` (a ``cls``), breaks its types. ``before`` is the document that was read."""
+    fault = fault_of(cls, after, value)
     if fault and before is not None and fault_of(cls, before):
         # Values read from a newer server may break declared choices or bounds: they may be sent back; values of other types may not.
         fault = _wrong_type(cls, after)
@@ -140,19 +140,19 @@ def fault_of(cls: type[msgspec.Struct], body: bytes, obj: msgspec.Struct | None 
     return ""
 
 
-def _misplaced(given: Any, read: Any) -> tuple[str, type, type] | None:
-    """Find the first struct (or dict) within ``given`` whose class differs from the struct read back in its place.
+def _misplaced(value: Any, read: Any) -> tuple[str, type, type] | None:
+    """Find the first struct (or dict) within ``value`` whose class differs from the struct read back in its place.
 
     Returns:
         Its path, its class and the class that belongs there.
     """
-    if isinstance(given, msgspec.Struct) and isinstance(read, msgspec.Struct) and not isinstance(given, type(read)):
-        return "", type(given), type(read)
-    if isinstance(given, dict) and isinstance(read, msgspec.Struct):
+    if isinstance(value, msgspec.Struct) and isinstance(read, msgspec.Struct) and not isinstance(value, type(read)):
+        return "", type(value), type(read)
+    if isinstance(value, dict) and isinstance(read, msgspec.Struct):
         return "", dict, type(read)
-    if type(given) is not type(read):
+    if type(value) is not type(read):
         return None
-    mine, theirs = dict(_parts(given)), dict(_parts(read))
+    mine, theirs = dict(_parts(value)), dict(_parts(read))
     for step, part in mine.items():
         if step in theirs and not _is_plain(part):
             found = _misplaced(part, theirs[step])

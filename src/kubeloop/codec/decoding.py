@@ -179,34 +179,34 @@ def _check_kind(cls: type[Resource], document: bytes) -> None:
         raise DecodeError(f"expected {cls.api_version}, Kind={cls.kind}, got {head.api_version}, Kind={head.kind}")
 
 
-def _read(decoder: msgspec.json.Decoder[T], document: bytes, what: str) -> T:
+def _read(decoder: msgspec.json.Decoder[T], document: bytes, description: str) -> T:
     try:
         return decoder.decode(document)
     except msgspec.ValidationError as error:
-        raise DecodeError(f"{_describe(what, document)}: {explain_error(error)}") from None
+        raise DecodeError(f"{_describe(description, document)}: {explain_error(error)}") from None
     except RecursionError:
-        raise NestedTooDeeply(f"{what}: the document is nested too deeply for Python to read it") from None
+        raise NestedTooDeeply(f"{description}: the document is nested too deeply for Python to read it") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(_no_json(what, document, error)) from None
+        raise DecodeError(_no_json(description, document, error)) from None
 
 
-def _no_json(what: str, document: bytes, error: Exception) -> str:
+def _no_json(description: str, document: bytes, error: Exception) -> str:
     """Describe a document that is not JSON, mostly a proxy's error page. A text that begins as an object is hidden: it may be a Secret."""
-    text = f"{what}: the body is not JSON: {error}"
+    text = f"{description}: the body is not JSON: {error}"
     begin = document[:200].lstrip()
     if not begin:
-        return f"{what}: the body is empty where JSON was expected"
+        return f"{description}: the body is empty where JSON was expected"
     if begin[:1] in b'{["':
         return text
     shown = "".join(one if one.isprintable() else " " for one in begin[:60].decode("utf-8", "replace"))
     return f'{text}; it begins with "{shown}": does a proxy or a login page answer in the server\'s place?'
 
 
-def _describe(what: str, document: bytes) -> str:
+def _describe(description: str, document: bytes) -> str:
     try:
         named = _NAMED.decode(document).metadata
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return what
+        return description
     if named is None or not named.name:
-        return what
-    return f'{what} "{named.namespace}/{named.name}"' if named.namespace else f'{what} "{named.name}"'
+        return description
+    return f'{description} "{named.namespace}/{named.name}"' if named.namespace else f'{description} "{named.name}"'

@@ -60,8 +60,8 @@ class ManagedFieldsStripper:
         view = memoryview(whole)
         return b"".join((view[:at], view[end:]) if named else (self._opening, view[1:at], view[end:]))
 
-    def _as_tree(self, whole: bytes, named: bool) -> bytes:
-        tree: dict[str, Any] = msgspec.json.decode(whole)
+    def _as_tree(self, document: bytes, named: bool) -> bytes:
+        tree: dict[str, Any] = msgspec.json.decode(document)
         tree["metadata"].pop("managedFields", None)
         rest = msgspec.json.encode(tree)
         return rest if named else b"".join((self._opening, rest[1:]))

@@ -93,19 +93,19 @@ def _trees(file: Path) -> Iterator[JSONObject]:
     yield openapi.read_json(file)
 
 
-def _take(tree: JSONObject, where: str, documents: OpenApi, crds: ModelSource) -> int:
+def _take(tree: JSONObject, source: str, documents: OpenApi, crds: ModelSource) -> int:
     """Add the kinds of a document, including those in a list, and return their number."""
     if tree.get("kind") == _CRD:
         if tree.get("apiVersion") != "apiextensions.k8s.io/v1":
-            raise ConfigError(f"{where}: {_CRD} of {tree.get('apiVersion')}; Kubernetes serves apiextensions.k8s.io/v1 only, convert it")
-        crds.add(source_of_crd(tree, where))
+            raise ConfigError(f"{source}: {_CRD} of {tree.get('apiVersion')}; Kubernetes serves apiextensions.k8s.io/v1 only, convert it")
+        crds.add(source_of_crd(tree, source))
         return 1
     items = tree.get("items")
     if str(tree.get("kind", "")).endswith("List") and isinstance(items, list):
         kind = str(tree["kind"]).removesuffix("List")
         heads = {"apiVersion": tree.get("apiVersion")} if kind else {}
-        return sum(_take({"kind": kind, **heads, **one}, where, documents, crds) for one in items if isinstance(one, dict))
-    return int(documents.add(tree, where))
+        return sum(_take({"kind": kind, **heads, **one}, source, documents, crds) for one in items if isinstance(one, dict))
+    return int(documents.add(tree, source))
 
 
 _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

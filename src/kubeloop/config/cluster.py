@@ -132,7 +132,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
         if certificate is None and user.client_certificate is not None and user.client_key is not None:
             certificate = user.client_certificate.read(), user.client_key.read()
         if certificate is not None:
-            _load_client_certificate(context, *certificate, where=user.client_certificate.field if user.client_certificate else user.owner)
+            _load_client_certificate(context, *certificate, field=user.client_certificate.field if user.client_certificate else user.owner)
         return context
 
 
@@ -173,7 +173,7 @@ def _is_url(text: str) -> bool:
         return False
 
 
-def _load_client_certificate(context: ssl.SSLContext, chain: bytes, key: bytes, where: str) -> None:
+def _load_client_certificate(context: ssl.SSLContext, chain: bytes, key: bytes, field: str) -> None:
     import tempfile
 
     # Python's OpenSSL reads keys only from files. mkstemp makes them 0600, and they are deleted.
@@ -185,7 +185,7 @@ def _load_client_certificate(context: ssl.SSLContext, chain: bytes, key: bytes, 
         context.load_cert_chain(name, password=lambda: b"")
     except ssl.SSLError as error:
         raise ConfigError(
-            f"{where}: client certificate and key cannot be used together ({error.reason or error}); "
+            f"{field}: client certificate and key cannot be used together ({error.reason or error}); "
             "both must be PEM, belong to each other, and the key must have no passphrase"
         ) from error
     finally:

@@ -86,14 +86,14 @@ def _namespace(environ: Mapping[str, str] | None, account: Path | None) -> tuple
     return (namespace, SettingOrigin(kind="service account", where=str(file))) if namespace else None
 
 
-def _authority(given: Overrides, account: Path, origins: dict[str, SettingOrigin]) -> Pem | None:
-    if given.certificate_authority_data:
+def _authority(overrides: Overrides, account: Path, origins: dict[str, SettingOrigin]) -> Pem | None:
+    if overrides.certificate_authority_data:
         origins["certificate_authority"] = _override("certificate_authority_data")
-        return Pem(data=given.certificate_authority_data, field="override certificate_authority_data")
-    if given.certificate_authority:
+        return Pem(data=overrides.certificate_authority_data, field="override certificate_authority_data")
+    if overrides.certificate_authority:
         origins["certificate_authority"] = _override("certificate_authority")
-        return Pem(path=Path(given.certificate_authority).absolute(), field="override certificate_authority")
-    if given.insecure_skip_tls_verify:
+        return Pem(path=Path(overrides.certificate_authority).absolute(), field="override certificate_authority")
+    if overrides.insecure_skip_tls_verify:
         origins["insecure_skip_tls_verify"] = _override("insecure_skip_tls_verify")
         return None
     authority = account / "ca.crt"
@@ -103,18 +103,18 @@ def _authority(given: Overrides, account: Path, origins: dict[str, SettingOrigin
     return Pem(path=authority, field="service account CA")
 
 
-def _credentials(given: Overrides, account: Path, origins: dict[str, SettingOrigin]) -> Credentials:
+def _credentials(overrides: Overrides, account: Path, origins: dict[str, SettingOrigin]) -> Credentials:
     impersonate = None
-    if given.impersonate:
+    if overrides.impersonate:
         origins["impersonate"] = _override("impersonate")
-        extra = tuple((key, tuple(values)) for key, values in given.impersonate_extra.items())
+        extra = tuple((key, tuple(values)) for key, values in overrides.impersonate_extra.items())
         impersonate = ImpersonatedUser(
-            user=given.impersonate, uid=given.impersonate_uid, groups=tuple(given.impersonate_groups), extra=extra
+            user=overrides.impersonate, uid=overrides.impersonate_uid, groups=tuple(overrides.impersonate_groups), extra=extra
         )
-    if given.token or given.token_file:
-        origins |= {name: _override(name) for name in ("token", "token_file") if getattr(given, name)}
-        file = Path(given.token_file).absolute() if given.token_file else None
-        return Credentials(token=given.token, token_file=file, impersonate=impersonate, owner="overrides")
+    if overrides.token or overrides.token_file:
+        origins |= {name: _override(name) for name in ("token", "token_file") if getattr(overrides, name)}
+        file = Path(overrides.token_file).absolute() if overrides.token_file else None
+        return Credentials(token=overrides.token, token_file=file, impersonate=impersonate, owner="overrides")
     token = account / "token"
     origins["token_file"] = SettingOrigin(kind="service account", where=str(token))
     return Credentials(token_file=token, impersonate=impersonate, owner="service account")

@@ -136,11 +136,11 @@ class EntryLocation:
         return self.file.absolute().parent / value
 
 
-def _context(config: Kubeconfig, asked: str | None, given: Overrides) -> tuple[str, EntryInFile[Context], SettingOrigin]:
+def _context(config: Kubeconfig, asked: str | None, overrides: Overrides) -> tuple[str, EntryInFile[Context], SettingOrigin]:
     name = asked or config.current_context
     contexts = config.contexts
     if not name:
-        if given.server or given.cluster:
+        if overrides.server or overrides.cluster:
             return "", EntryInFile(Context(), Path()), DEFAULT
         raise ConfigError(f"{config.shown}: current-context is not set; set it, or choose one of: {_names(contexts)}")
     choice = SettingOrigin(kind="override", where="argument context")
@@ -152,27 +152,29 @@ def _context(config: Kubeconfig, asked: str | None, given: Overrides) -> tuple[s
     return name, contexts[name], choice
 
 
-def _cluster(config: Kubeconfig, entry: Context, at: EntryLocation, given: Overrides, context: str) -> tuple[Cluster, EntryLocation]:
+def _cluster(config: Kubeconfig, entry: Context, at: EntryLocation, overrides: Overrides, context: str) -> tuple[Cluster, EntryLocation]:
     found: EntryInFile[Cluster] | None = None
     if entry.cluster:
         clusters = config.clusters
         if entry.cluster not in clusters:
             raise ConfigError(f'{at("cluster")}: there is no cluster "{entry.cluster}"; known: {_names(clusters)}')
         found = clusters[entry.cluster]
-    elif not given.server:
+    elif not overrides.server:
         raise ConfigError(f"{at('cluster')} is not set; name one of: {_names(config.clusters)}")
-    merged, overridden = given.on_cluster(found.entry if found else Cluster())
+    merged, overridden = overrides.on_cluster(found.entry if found else Cluster())
     return merged, EntryLocation(found.file if found else None, f'cluster "{entry.cluster}"', overridden, context)
 
 
-def _user(config: Kubeconfig, entry: Context, at: EntryLocation, given: Overrides, context: str) -> tuple[KubeconfigUser, EntryLocation]:
+def _user(
+    config: Kubeconfig, entry: Context, at: EntryLocation, overrides: Overrides, context: str
+) -> tuple[KubeconfigUser, EntryLocation]:
     found: EntryInFile[KubeconfigUser] | None = None
     if entry.user:
         users = config.users
         if entry.user not in users:
             raise ConfigError(f'{at("user")}: there is no user "{entry.user}"; known: {_names(users)}')
         found = users[entry.user]
-    merged, overridden = given.on_user(found.entry if found else KubeconfigUser())
+    merged, overridden = overrides.on_user(found.entry if found else KubeconfigUser())
     return merged, EntryLocation(found.file if found else None, f'user "{entry.user}"', overridden, context)
 
 

@@ -89,11 +89,11 @@ def _unknown(cls: type[msgspec.Struct], name: str) -> str:
     return f"{begin}; its fields: {', '.join(sorted(python.values())[:_LISTED])}" + (f" and {more} more" if more > 0 else "")
 
 
-def _default_that_fails(cls: type[msgspec.Struct], given: Mapping[str, Any]) -> tuple[str, type[msgspec.Struct]] | None:
+def _default_that_fails(cls: type[msgspec.Struct], arguments: Mapping[str, Any]) -> tuple[str, type[msgspec.Struct]] | None:
     """Return the first field that was not passed and whose default is a class with required fields."""
     for info in msgspec.structs.fields(cls):
         factory = info.default_factory
-        if info.name not in given and isinstance(factory, type) and issubclass(factory, msgspec.Struct):
+        if info.name not in arguments and isinstance(factory, type) and issubclass(factory, msgspec.Struct):
             try:
                 factory()
             except TypeError:

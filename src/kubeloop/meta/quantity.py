@@ -223,14 +223,14 @@ def _parse(text: str) -> Quantity:
     return _make(-nanos if sign == "-" else nanos, form, kept)
 
 
-def _fits_upstreams_integers(form: QuantityFormat, whole: str, fraction: str, exponent: int) -> bool:
+def _fits_upstreams_integers(form: QuantityFormat, integer: str, fraction: str, exponent: int) -> bool:
     """Return whether upstream parses the text as int64, without its arbitrary-precision type.
 
     This affects whether the quantity is printed as it was written, and which texts are errors.
     """
     if form is QuantityFormat.BINARY:
-        return not fraction and 15 - len(whole) - exponent * 3 // 10 - 1 >= 0
-    return 18 - len(whole) - len(fraction) >= 0 and exponent - len(fraction) >= -9
+        return not fraction and 15 - len(integer) - exponent * 3 // 10 - 1 >= 0
+    return 18 - len(integer) - len(fraction) >= 0 and exponent - len(fraction) >= -9
 
 
 def _looks_canonical(form: QuantityFormat, digits_text: str, scale: int, digits: int) -> bool:

@@ -75,39 +75,39 @@ def described_word(value: object) -> str:
     return repr(str(value)) if isinstance(value, str) and _WORD.fullmatch(value) else described(value)
 
 
-def _described(given: object) -> str:
-    match given:
+def _described(value: object) -> str:
+    match value:
         case None | bool():
-            return repr(given)
+            return repr(value)
         case int():
-            return int.__repr__(given) if given.bit_length() <= _BITS else f"a whole number of {given.bit_length()} bits"
+            return int.__repr__(value) if value.bit_length() <= _BITS else f"a whole number of {value.bit_length()} bits"
         case float():
-            return float.__repr__(given)
-        case str() if not given:
+            return float.__repr__(value)
+        case str() if not value:
             return "''"
         case str():
-            return f"a text of {len(given)} character{'' if len(given) == 1 else 's'}"
+            return f"a text of {len(value)} character{'' if len(value) == 1 else 's'}"
         case bytes() | bytearray() | memoryview():
-            return f"{type(given).__name__} of length {len(given)}"
+            return f"{type(value).__name__} of length {len(value)}"
         case type():
-            return f"the class {given.__name__}"
+            return f"the class {value.__name__}"
         case Resource():
-            metadata = getattr(given, "metadata", None)
+            metadata = getattr(value, "metadata", None)
             place = _place(getattr(metadata, "namespace", None), getattr(metadata, "name", None))
-            return f"the {_name(given.kind) or type(given).__name__} {place}"
-        case dict() if not given:
+            return f"the {_name(value.kind) or type(value).__name__} {place}"
+        case dict() if not value:
             return "{}"
         case dict():
-            metadata = given.get("metadata")
+            metadata = value.get("metadata")
             known = metadata if isinstance(metadata, dict) else {}
-            kind, name = _name(given.get("kind")), _name(known.get("name"))
+            kind, name = _name(value.get("kind")), _name(known.get("name"))
             if kind or name:
                 return f"a dict ({kind or 'object'} {_place(known.get('namespace'), name)})"
-            return f"a dict of {_counted(len(given), 'key')}"
+            return f"a dict of {_counted(len(value), 'key')}"
         case list() | tuple() | set() | frozenset():
-            return f"{_article(type(given).__name__)} of {_counted(len(given), 'item')}"
+            return f"{_article(type(value).__name__)} of {_counted(len(value), 'item')}"
         case _:
-            return _article(type(given).__name__)
+            return _article(type(value).__name__)
 
 
 def _place(namespace: object, name: object) -> str:
@@ -115,13 +115,13 @@ def _place(namespace: object, name: object) -> str:
     return f"{_name(namespace)}/{shown}" if _name(namespace) else shown
 
 
-def _name(given: object) -> str:
+def _name(value: object) -> str:
     """Return a kind or name unchanged, or "" for any other value."""
-    return str(given) if isinstance(given, str) and len(given) <= _LONGEST_NAME and given.isprintable() else ""
+    return str(value) if isinstance(value, str) and len(value) <= _LONGEST_NAME and value.isprintable() else ""
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 #: A text that may be a name or a value of an enumeration.

@@ -53,36 +53,36 @@ def describe(want: Want[Any]) -> str:
     return lines[0].strip() if len(lines) == 1 else "a lambda"
 
 
-def differences(want: object, found: object, path: str = "") -> list[str]:
-    """Return the differences of ``found`` from ``want``, path by path; fields that ``want`` does not name are ignored."""
+def differences(want: object, actual: object, path: str = "") -> list[str]:
+    """Return the differences of ``actual`` from ``want``, path by path; fields that ``want`` does not name are ignored."""
     if isinstance(want, EllipsisType):
-        return [] if found is not None else [f"{path or 'it'}: wanted any value, is not there"]
+        return [] if actual is not None else [f"{path or 'it'}: wanted any value, is not there"]
     if isinstance(want, Mapping):
-        if not isinstance(found, Mapping):
-            return [f"{path or 'it'}: wanted {dict(want)!r}, is {_said(found)}"]
-        if found.get("kind") == "Secret":
-            return [line for key, value in want.items() for line in _of_a_secret(value, found.get(key), str(key), path)]
-        return [line for key, value in want.items() for line in differences(value, found.get(key), f"{path}.{key}" if path else str(key))]
+        if not isinstance(actual, Mapping):
+            return [f"{path or 'it'}: wanted {dict(want)!r}, is {_said(actual)}"]
+        if actual.get("kind") == "Secret":
+            return [line for key, value in want.items() for line in _of_a_secret(value, actual.get(key), str(key), path)]
+        return [line for key, value in want.items() for line in differences(value, actual.get(key), f"{path}.{key}" if path else str(key))]
     if isinstance(want, list):
-        if not isinstance(found, list) or len(found) != len(want):
-            count = f"{len(found)} items" if isinstance(found, list) else _said(found)
+        if not isinstance(actual, list) or len(actual) != len(want):
+            count = f"{len(actual)} items" if isinstance(actual, list) else _said(actual)
             return [f"{path or 'it'}: wanted {len(want)} items, is {count}"]
-        return [line for at, (one, other) in enumerate(zip(want, found, strict=True)) for line in differences(one, other, f"{path}[{at}]")]
+        return [line for at, (one, other) in enumerate(zip(want, actual, strict=True)) for line in differences(one, other, f"{path}[{at}]")]
     # 1 == True in Python, and not in JSON.
-    if want == found and isinstance(want, bool) == isinstance(found, bool):
+    if want == actual and isinstance(want, bool) == isinstance(actual, bool):
         return []
-    return [f"{path or 'it'}: wanted {want!r}, is {_said(found)}"]
+    return [f"{path or 'it'}: wanted {want!r}, is {_said(actual)}"]
 
 
-def _of_a_secret(want: object, found: object, key: str, path: str) -> list[str]:
+def _of_a_secret(want: object, actual: object, key: str, path: str) -> list[str]:
     """Compare as for other objects, without showing values."""
     at = f"{path}.{key}" if path else key
-    lines = differences(want, found, at)
+    lines = differences(want, actual, at)
     return [f"{at}: not as wanted; the values of a Secret are not shown"] if lines and key in ("data", "stringData") else lines
 
 
-def _said(found: object) -> str:
-    return "not there" if found is None else repr(found)
+def _said(actual: object) -> str:
+    return "not there" if actual is None else repr(actual)
 
 
 def _judged(want: Callable[[T], object], state: T) -> list[str]:

@@ -225,8 +225,8 @@ async def _wait_account(client: Client, namespace: str) -> None:
     await client.wait_for(ServiceAccount, "default", bool, namespace=namespace, timeout=60)
 
 
-def _own_server(what: str) -> str:
-    return f'{what}: not on a shared server; mark the test @pytest.mark.kube(isolation="server") for a separate one'
+def _own_server(feature: str) -> str:
+    return f'{feature}: not on a shared server; mark the test @pytest.mark.kube(isolation="server") for a separate one'
 
 
 def choose(asked: Iterable[Isolation | None], default: Isolation, needs_own: str) -> Isolation:

@@ -161,14 +161,14 @@ class KubeletServer:
         headers = [("Connection", "Upgrade"), ("Upgrade", PROTOCOL), (STREAM_PROTOCOL, self.spdy_protocol)]
         return Hijack(lambda duplex: self._over_spdy(duplex, command, run, wanted), headers)
 
-    async def _over_spdy(self, duplex: Duplex, command: list[str], run: CommandHandler, wanted: set[str]) -> None:
+    async def _over_spdy(self, duplex: Duplex, command: list[str], run: CommandHandler, expected_streams: set[str]) -> None:
         streams: dict[str, SpdyStream] = {}
         complete = asyncio.Event()
 
         async def accept(stream: SpdyStream) -> None:
             streams[stream.headers["streamtype"]] = stream
             self.streams.append(dict(stream.headers))
-            if set(streams) == wanted:
+            if set(streams) == expected_streams:
                 complete.set()
 
         connection = SpdyConnection(duplex, client=False, accept=accept)

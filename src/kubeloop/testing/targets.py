@@ -42,8 +42,8 @@ class ObjectProbe(ABC, Generic[T_co]):
         >>> found = await eventually(probe, lambda config_map: config_map.data == {"mode": "fast"})
     """
 
-    def __init__(self, what: str, clock: Clock) -> None:
-        self.what = what
+    def __init__(self, description: str, clock: Clock) -> None:
+        self.what = description
         self.clock = clock
         self.trouble = ""
 
@@ -131,7 +131,7 @@ class _Watched(ObjectProbe[T_co], Generic[T_co, R]):
         super().__init__(kind.kind or kind.__name__, client.clock)
 
     @abstractmethod
-    def _state(self, found: dict[tuple[str, str], R]) -> T_co | None:
+    def _state(self, objects: dict[tuple[str, str], R]) -> T_co | None:
         """Return the test's view of the objects."""
 
     @asynccontextmanager
@@ -156,7 +156,7 @@ class _Watched(ObjectProbe[T_co], Generic[T_co, R]):
         finally:
             await end_tasks(following, expected=(Exception,))  # ``read`` has raised it
 
-    async def _follow(self, found: dict[tuple[str, str], R], changed: Callable[[], None]) -> None:
+    async def _follow(self, objects: dict[tuple[str, str], R], changed: Callable[[], None]) -> None:
         namespaced = (await self._client.mapping(self._kind)).namespaced
         namespace = (self._namespace or None) if namespaced else None
         name = f' "{self._name}"' if self._name else ""
@@ -167,15 +167,15 @@ class _Watched(ObjectProbe[T_co], Generic[T_co, R]):
         while True:
             try:
                 there = await self._client.list(self._kind, **selected)
-                found.clear()
-                found.update((_place(obj), obj) for obj in there)
+                objects.clear()
+                objects.update((_place(obj), obj) for obj in there)
                 changed()
                 async with self._client.watch(self._kind, **selected, resource_version=there.resource_version) as events:
                     async for event in events:
                         if event.type == "DELETED":
-                            found.pop(_place(event.object), None)
+                            objects.pop(_place(event.object), None)
                         else:
-                            found[_place(event.object)] = event.object
+                            objects[_place(event.object)] = event.object
                         changed()
             except Gone:
                 continue
@@ -191,18 +191,18 @@ class _Watched(ObjectProbe[T_co], Generic[T_co, R]):
 
 
 class _OfServer(_Watched[R, R]):
-    def _state(self, found: dict[tuple[str, str], R]) -> R | None:
-        return next(iter(found.values()), None)
+    def _state(self, objects: dict[tuple[str, str], R]) -> R | None:
+        return next(iter(objects.values()), None)
 
 
 class _Several(_Watched[list[R], R]):
-    def _state(self, found: dict[tuple[str, str], R]) -> list[R] | None:
-        return [found[place] for place in sorted(found)]
+    def _state(self, objects: dict[tuple[str, str], R]) -> list[R] | None:
+        return [objects[place] for place in sorted(objects)]
 
 
 class _OfCache(ObjectProbe[T_co]):
-    def __init__(self, what: str, informer: Informer[Any], read: Callable[[], T_co | None]) -> None:
-        super().__init__(what, informer.clock)
+    def __init__(self, description: str, informer: Informer[Any], read: Callable[[], T_co | None]) -> None:
+        super().__init__(description, informer.clock)
         self._informer, self._read = informer, read
 
     @asynccontextmanager

@@ -140,7 +140,7 @@ class PooledAnswer:
         except UnpackError as error:
             raise TransportError(f"{self._pool.config.server}: {error} ({self._request.asked})") from error
 
-    async def chunk(self, patience: float | None = None) -> bytes:
+    async def chunk(self, read_timeout: float | None = None) -> bytes:
         """Return the data received since the last call, or wait for data. Return empty bytes at the end of the body."""
         if self._wire is None:
             if self._complete:
@@ -148,7 +148,7 @@ class PooledAnswer:
             raise TransportError(
                 f"{self._pool.config.server}: this answer was left before its end and cannot be read on ({self._request.asked})"
             )
-        self._wire.patience = patience
+        self._wire.patience = read_timeout
         try:
             data = await self._wire.chunk()
         except CONNECTION_FAULTS as error:

@@ -47,23 +47,23 @@ def after_answer(status: int, headers: Mapping[str, str]) -> RetryDecision | Non
     return None if seconds is None else RetryDecision(seconds, f"HTTP status {status}")
 
 
-def after_failure(error: TransportError, method: str, *, whole: bool, tries: int) -> RetryDecision | None:
+def after_failure(error: TransportError, method: str, *, buffered: bool, tries: int) -> RetryDecision | None:
     """Return the decision to retry after a failed connection, or None.
 
-    Only reads are retried, because a write may have been executed. Streams (``whole`` is false) are not retried either, because they may
+    Only reads are retried, because a write may have been executed. Streams (``buffered`` is false) are not retried either, because they may
     have returned data to the caller. The first retry is immediate: most likely the server closed an idle connection, and in that case Go's
     HTTP library retries too.
 
     Args:
         error: The failure.
         method: The HTTP method.
-        whole: Whether the caller awaits the complete response; false for streams.
+        buffered: Whether the caller awaits the complete response; false for streams.
         tries: The number of attempts that have been made, from 1.
 
     Returns:
         The decision, or None if the request is not retried.
     """
-    if not whole or method != "GET" or not isinstance(error, IncompleteAnswerError):
+    if not buffered or method != "GET" or not isinstance(error, IncompleteAnswerError):
         return None
     return RetryDecision(0.0 if tries == 1 else AFTER_RESET, "connection reset")
 
@@ -111,7 +111,7 @@ def secure_address(config: ClusterConfig) -> str:
     return f"if the server speaks TLS, as API servers do, server in {config.source} should begin with https://"
 
 
-def _tls_failure(error: ssl.SSLError, config: ClusterConfig, where: str) -> TransportError:
+def _tls_failure(error: ssl.SSLError, config: ClusterConfig, server: str) -> TransportError:
     if isinstance(error, ssl.SSLCertVerificationError):
         if config.ca is None:
             trusted = "the authorities of this system"
@@ -125,15 +125,15 @@ def _tls_failure(error: ssl.SSLError, config: ClusterConfig, where: str) -> Tran
         elif error.verify_code in (_EXPIRED, _NOT_YET_VALID):
             fault = f"x509: certificate has expired or is not yet valid ({error.verify_message})"
             way_out = "renew the server's certificate, and check the clocks of both machines"
-        return UntrustedCertificate(f"{where}: the server's certificate is not trusted: {fault}; trusted: {trusted}; {way_out}")
+        return UntrustedCertificate(f"{server}: the server's certificate is not trusted: {fault}; trusted: {trusted}; {way_out}")
     reason = (error.reason or str(error)).replace("_", " ").lower()
     if "wrong version number" in reason or "http request" in reason or "record layer failure" in reason:
-        return TransportError(f"{where}: the server does not speak TLS; should server in {config.source} begin with http:// ?")
+        return TransportError(f"{server}: the server does not speak TLS; should server in {config.source} begin with http:// ?")
     user = config.credentials
     if "alert" in reason and ("certificate" in reason or "unknown ca" in reason or "handshake failure" in reason):
         if user.client_certificate is None and user.exec is None:
-            return TransportError(f"{where}: the server wants a client certificate ({reason}); give one to {user.owner}")
-        return TransportError(f"{where}: the server refuses the client certificate of {user.owner} ({reason}); renew it")
+            return TransportError(f"{server}: the server wants a client certificate ({reason}); give one to {user.owner}")
+        return TransportError(f"{server}: the server refuses the client certificate of {user.owner} ({reason}); renew it")
     if "protocol" in reason and ("version" in reason or "unsupported" in reason):
-        return TransportError(f"{where}: the server speaks only TLS older than 1.2 ({reason}); update it, or what stands between")
-    return TransportError(f"{where}: TLS failed: {reason}; check server in {config.source}, and what stands between")
+        return TransportError(f"{server}: the server speaks only TLS older than 1.2 ({reason}); update it, or what stands between")
+    return TransportError(f"{server}: TLS failed: {reason}; check server in {config.source}, and what stands between")

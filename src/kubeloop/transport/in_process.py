@@ -130,8 +130,8 @@ class _Whole:
             raise TransportError(f"the answer is larger than {limit} bytes ({self._asked})")
         return await self.chunk()
 
-    async def chunk(self, patience: float | None = None) -> bytes:
-        del patience  # the whole body is there
+    async def chunk(self, read_timeout: float | None = None) -> bytes:
+        del read_timeout  # the whole body is there
         body, self._body = self._body, b""
         return body
 
@@ -170,14 +170,14 @@ class _Streamed:
             parts.append(part)
         return b"".join(parts)
 
-    async def chunk(self, patience: float | None = None) -> bytes:
+    async def chunk(self, read_timeout: float | None = None) -> bytes:
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(read_timeout):
                 while not self._chunks and not self._over:
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError as error:
-            raise TransportError(f"the server sent nothing for {patience:g} s ({self._asked})") from error
+            raise TransportError(f"the server sent nothing for {read_timeout:g} s ({self._asked})") from error
         if self._chunks:
             taken = b"".join(self._chunks)
             self._chunks.clear()

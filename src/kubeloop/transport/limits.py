@@ -27,10 +27,10 @@ MIN_REQUESTS = 10
 class InFlightLimiter:
     """Limits the number of concurrent requests. Each request runs within ``async with limiter: ...``. For one event loop."""
 
-    def __init__(self, most: int = MAX_REQUESTS, least: int = MIN_REQUESTS) -> None:
-        self._most = most
-        self._least = min(least, most)
-        self._window = float(most)
+    def __init__(self, maximum: int = MAX_REQUESTS, least: int = MIN_REQUESTS) -> None:
+        self._most = maximum
+        self._least = min(least, maximum)
+        self._window = float(maximum)
         self._taken = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 

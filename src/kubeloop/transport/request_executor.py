@@ -159,7 +159,7 @@ class RequestExecutor:
                 try:
                     answer, content = await self._try(call)
                 except TransportError as error:
-                    again = after_failure(error, call.method, whole=call.whole, tries=call.tries)
+                    again = after_failure(error, call.method, buffered=call.whole, tries=call.tries)
                     if again is None or not self._may_retry(call):
                         raise _with_previous(error, call).with_traceback(None) from error.__cause__
                     call.previous = str(error)

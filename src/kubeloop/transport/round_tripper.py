@@ -95,10 +95,10 @@ class ResponseHead(Protocol):
     async def read(self, limit: int) -> bytes:
         """Return the whole body, decompressed. Raises TransportError if the connection broke or the body exceeds ``limit`` bytes."""
 
-    async def chunk(self, patience: float | None = None) -> bytes:
+    async def chunk(self, read_timeout: float | None = None) -> bytes:
         """Return the data received since the last call, or wait for data. Return empty bytes at the end of the body.
 
-        Raises TransportError if the connection broke or nothing arrived for ``patience`` seconds.
+        Raises TransportError if the connection broke or nothing arrived for ``read_timeout`` seconds.
         """
 
     async def write(self, data: bytes) -> None:

@@ -49,9 +49,9 @@ class Stream:
         b'ok'
     """
 
-    def __init__(self, answer: ResponseHead, silence: float | None) -> None:
+    def __init__(self, answer: ResponseHead, idle_timeout: float | None) -> None:
         self._answer = answer
-        self._silence = silence
+        self._silence = idle_timeout
         self.status = answer.status
         self.headers: Mapping[str, str] = answer.headers
 
@@ -59,7 +59,7 @@ class Stream:
         """Yield chunks as the socket delivers them, until the server ends the body.
 
         Raises:
-            TransportError: The connection broke, or nothing arrived for ``silence`` seconds (``Transport.stream``).
+            TransportError: The connection broke, or nothing arrived for ``idle_timeout`` seconds (``Transport.stream``).
         """
         chunk = self._answer.chunk
         while data := await chunk(self._silence):
@@ -76,11 +76,11 @@ class Transport:
         At most ``limits.MAX_REQUESTS`` requests run at the same time, fewer while the server answers 429; streams are not
         counted.
         Credentials never reach a log record.
-        Each wait of a request has a limit: 30 s for a connection, ``patience`` for the next bytes of the response, ``timeout`` in total.
+        Each wait of a request has a limit: 30 s for a connection, ``read_timeout`` for the response's next bytes, ``timeout`` in total.
 
     Not guaranteed
         A write that ended in ``TransportError`` may have been executed.
-        Without ``silence``, a stream without data is never ended, but an unreachable peer is detected within about 45 s.
+        Without ``idle_timeout``, a stream without data is never ended, but an unreachable peer is detected within about 45 s.
         The total size of a stream is not limited; about 1 MiB of it is buffered at a time.
         Redirects are not followed, so that credentials are not sent to another server. They are raised as errors.
 
@@ -102,7 +102,7 @@ class Transport:
         max_retries: int = MAX_RETRIES,
         max_answer: int = MAX_ANSWER,
         timeout: float = REQUEST_TIMEOUT,
-        patience: float = PATIENCE,
+        read_timeout: float = PATIENCE,
         hooks: Iterable[Hook] = (),
         warning_handler: WarningHandler | None = None,
         sender: Sender | None = None,
@@ -120,7 +120,7 @@ class Transport:
             max_retries: Retries of one request.
             max_answer: Maximum bytes of a response, decompressed, that ``request`` holds in memory.
             timeout: Seconds for a request with all its attempts.
-            patience: Maximum seconds without any byte of a response.
+            read_timeout: Maximum seconds without any byte of a response.
             hooks: Called before each attempt in this order, and after it in reverse order.
             warning_handler: Receives the server's warnings. None: each text is logged once.
             sender: Sends the requests in place of the connection pool, for servers in this process.
@@ -131,8 +131,8 @@ class Transport:
             ConfigError: The environment's back-off is malformed.
             ValueError: ``max_retries`` is below 0, or another limit is not above 0.
         """
-        if max_retries < 0 or max_answer <= 0 or timeout <= 0 or patience <= 0:
-            raise ValueError(f"limits are above 0, and retries not below it: {max_retries=} {max_answer=} {timeout=} {patience=}")
+        if max_retries < 0 or max_answer <= 0 or timeout <= 0 or read_timeout <= 0:
+            raise ValueError(f"limits are above 0, and retries not below it: {max_retries=} {max_answer=} {timeout=} {read_timeout=}")
         self.config = config
         self._clock: Clock = clock or SystemClock()
         self._timeout = timeout
@@ -145,7 +145,7 @@ class Transport:
             user_agent=user_agent or default_user_agent(),
             max_retries=max_retries,
             max_answer=max_answer,
-            patience=patience,
+            patience=read_timeout,
         )
         self._calls = RequestExecutor(config, self._clock, self._authenticator, self._manners, self._open)
         self._sender = sender
@@ -242,7 +242,7 @@ class Transport:
         """
         seconds = self._timeout if timeout is None else timeout
         started = self._clock.now()
-        call = self._call(method, path, query, body, content_type, accept, headers, whole=True)
+        call = self._call(method, path, query, body, content_type, accept, headers, buffered=True)
         call.ends = None if seconds == math.inf else started + seconds
         figures = self._manners.figures
         try:
@@ -269,7 +269,7 @@ class Transport:
         accept: str = "application/json",
         headers: Mapping[str, str] | None = None,
         retry: bool = True,
-        silence: float | None = None,
+        idle_timeout: float | None = None,
     ) -> AbstractAsyncContextManager[Stream]:
         """Send a request and return the body as a stream, decompressed. Leaving the block frees the socket at once.
 
@@ -282,7 +282,7 @@ class Transport:
             accept: Accepted media types.
             headers: Additional headers.
             retry: Whether to retry after 429 and 503. Callers with their own back-off pass False.
-            silence: Maximum seconds without any byte of the body. None: no limit.
+            idle_timeout: Maximum seconds without any byte of the body. None: no limit.
 
         The rate limiter does not delay the first attempt of a watch.
 
@@ -290,10 +290,10 @@ class Transport:
             ApiError, TransportError: as ``request``; ``TransportError`` also while chunks are read. A broken stream is never repeated here.
             DeadlineError: the server asked to wait longer than the transport's ``timeout``.
         """
-        call = self._call(method, path, query, body, content_type, accept, headers, whole=False)
+        call = self._call(method, path, query, body, content_type, accept, headers, buffered=False)
         call.retry = retry
         call.free = bool(query and query.get("watch"))
-        return self._stream(call, silence)
+        return self._stream(call, idle_timeout)
 
     def upgrade(
         self,
@@ -325,7 +325,7 @@ class Transport:
             TransportError: No response, or a redirect.
             DeadlineError: The upgrade was not complete within ``timeout``.
         """
-        call = self._call(method, path, query, None, "", "*/*", headers, whole=False)
+        call = self._call(method, path, query, None, "", "*/*", headers, buffered=False)
         call.upgrade, call.retry = protocol, False
         return self._upgrade(call, timeout)
 
@@ -352,7 +352,7 @@ class Transport:
         await self.close()
 
     @asynccontextmanager
-    async def _stream(self, call: RequestCall, silence: float | None) -> AsyncIterator[Stream]:
+    async def _stream(self, call: RequestCall, idle_timeout: float | None) -> AsyncIterator[Stream]:
         answer = await self._head(call, self._timeout)
         try:
             coding = answer.headers.get("Content-Encoding", "").strip().lower() or "identity"
@@ -361,7 +361,7 @@ class Transport:
                     f"{self.config.server}: the answer is compressed ({coding}), which was not asked for; "
                     f"correct what stands between ({call.asked})"
                 )
-            yield Stream(answer, silence)
+            yield Stream(answer, idle_timeout)
         finally:
             answer.close()
 
@@ -396,9 +396,9 @@ class Transport:
             what = f"change to {call.upgrade}" if call.upgrade else "answer"
             raise self._late(f"no {what} within {seconds:g} s", call) from error
 
-    def _late(self, what: str, call: RequestCall) -> DeadlineError:
+    def _late(self, reason: str, call: RequestCall) -> DeadlineError:
         previous = f" - error from a previous attempt: {call.previous}" if call.previous else ""
-        return DeadlineError(f"{self.config.server}: {what} ({call.words}){previous}")
+        return DeadlineError(f"{self.config.server}: {reason} ({call.words}){previous}")
 
     def _open(self) -> Sender:
         if self._closed:
@@ -428,10 +428,10 @@ class Transport:
         accept: str,
         headers: Mapping[str, str] | None,
         *,
-        whole: bool,
+        buffered: bool,
     ) -> RequestCall:
         target = f"{path}?{encoded}" if (encoded := _encode(query)) else path
-        return RequestCall(method, path, target, query, body, content_type if body is not None else "", accept, headers, whole)
+        return RequestCall(method, path, target, query, body, content_type if body is not None else "", accept, headers, buffered)
 
 
 def _query_text(name: str, value: object) -> str | int | float:

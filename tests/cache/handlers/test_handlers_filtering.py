@@ -102,8 +102,8 @@ async def test_a_handler_behind_a_predicate_sees_a_cache_of_its_own_and_nothing_
         maps = informers.of(ConfigMap, paths=["data.team"], namespace=ALL_NAMESPACES)
         monkeypatch.setattr(CacheView, "decode", decode)
         web, team = Seen(), Seen()
-        maps.on_event(added=web, updated=web, deleted=web, where=lambda each: each.labels.get("app") == "web")
-        maps.on_event(added=team, updated=team, deleted=team, where=lambda each: each.value("data.team") == "x")
+        maps.on_event(added=web, updated=web, deleted=web, predicate=lambda each: each.labels.get("app") == "web")
+        maps.on_event(added=team, updated=team, deleted=team, predicate=lambda each: each.value("data.team") == "x")
         await until(lambda: source.watches == 1)
         source.put("db-1", label_app="web", team="y")
         source.put("web-1", label_app="db", team="x")
@@ -116,7 +116,7 @@ async def test_a_handler_behind_a_predicate_sees_a_cache_of_its_own_and_nothing_
         assert sorted(team.lines[:2]) == ["initial ADDED db-1", "initial ADDED web-1"]
         assert team.lines[2:] == ["DELETED db-1", "MODIFIED web-1", "DELETED web-1", "ADDED last"]
         late = Seen()
-        await maps.on_event(added=late, where=lambda each: each.name == "last").wait_synced()
+        await maps.on_event(added=late, predicate=lambda each: each.name == "last").wait_synced()
         assert late.lines == ["initial ADDED last"]
 
 
@@ -136,7 +136,7 @@ async def test_a_predicate_that_raises_costs_nobody_else_anything(
     async with informers_of(api, clock) as informers:
         maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         behind, other = Seen(), Seen()
-        registration = maps.on_event(added=behind, updated=behind, where=fragile, name="picky")
+        registration = maps.on_event(added=behind, updated=behind, predicate=fragile, name="picky")
         maps.on_event(added=other, updated=other)
         with pytest.raises(HandlerFailed, match="handler picky failed on default/bad: RuntimeError: boom"):
             await registration.wait_synced()
@@ -161,7 +161,7 @@ async def test_predicate_and_coalescing_together_tell_a_slow_handler_only_what_i
     async with informers_of(api, clock) as informers:
         maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
         registration = maps.on_event(
-            added=slow, updated=slow, deleted=slow, coalesce=True, where=lambda each: each.labels.get("app") == "web"
+            added=slow, updated=slow, deleted=slow, coalesce=True, predicate=lambda each: each.labels.get("app") == "web"
         )
         seen = Seen()
         maps.on_event(added=seen, updated=seen, deleted=seen)

@@ -50,16 +50,16 @@ def names(objects: list[Any]) -> str:
         pytest.param({"label_selector": Selector()}, "abcd", id="a selector that selects everything returns all"),
         pytest.param({"label_selector": Selector(nothing=True)}, "", id="a selector that selects nothing returns none"),
         pytest.param({"label_selector": "!app"}, "d", id="a label that is not there"),
-        pytest.param({"where": {"data.x": "2"}}, "bc", id="a field that is indexed [S226]"),
-        pytest.param({"where": {"data.x": "2", "metadata.name": "c"}}, "c", id="several fields must all match [S226]"),
-        pytest.param({"where": {"data.x": "2", "metadata.labels.app": "web"}}, "b", id="a label as a field"),
-        pytest.param({"where": {"data.x": None}}, "d", id="a field that is absent"),
-        pytest.param({"where": {"data.x": ""}}, "d", id="absent and empty are one"),
-        pytest.param({"where": lambda head: head.resource_version > "2"}, "cd", id="a predicate of the head"),
-        pytest.param({"label_selector": "app=web", "where": {"data.x": "2"}}, "b", id="labels and fields"),
+        pytest.param({"field_selector": {"data.x": "2"}}, "bc", id="a field that is indexed [S226]"),
+        pytest.param({"field_selector": {"data.x": "2", "metadata.name": "c"}}, "c", id="several fields must all match [S226]"),
+        pytest.param({"field_selector": {"data.x": "2", "metadata.labels.app": "web"}}, "b", id="a label as a field"),
+        pytest.param({"field_selector": {"data.x": None}}, "d", id="a field that is absent"),
+        pytest.param({"field_selector": {"data.x": ""}}, "d", id="absent and empty are one"),
+        pytest.param({"field_selector": lambda head: head.resource_version > "2"}, "cd", id="a predicate of the head"),
+        pytest.param({"label_selector": "app=web", "field_selector": {"data.x": "2"}}, "b", id="labels and fields"),
         pytest.param({"label_selector": "tier=front"}, "a", id="a label that is indexed"),
         pytest.param({"label_selector": "tier=front", "namespace": "elsewhere"}, "", id="an indexed label, of a namespace"),
-        pytest.param({"where": {"data.x": "2"}, "namespace": "elsewhere"}, "", id="an indexed field, of a namespace"),
+        pytest.param({"field_selector": {"data.x": "2"}, "namespace": "elsewhere"}, "", id="an indexed field, of a namespace"),
     ],
 )
 async def test_all_ways_to_ask_for_many_find(world: World, asked: dict[str, Any], found: str) -> None:
@@ -118,9 +118,13 @@ def test_a_question_is_refused(world: World, ask: Callable[[Lister[ConfigMap]], 
             "label_selector=a list of 1 item is no selector",
             id="a list of labels is none",
         ),
-        pytest.param(lambda lister: lister.list(where=5), "where=5 says nothing", id="where says what must hold"),
         pytest.param(
-            lambda lister: lister.list(where={"data.x": ["1"]}), '"data.x" with a list of 1 item: give one text', id="a field has one value"
+            lambda lister: lister.list(field_selector=5), "field_selector=5 says nothing", id="field_selector says what must hold"
+        ),
+        pytest.param(
+            lambda lister: lister.list(field_selector={"data.x": ["1"]}),
+            '"data.x" with a list of 1 item: give one text',
+            id="a field has one value",
         ),
         pytest.param(lambda lister: lister.list(["ns"]), "namespace=a list of 1 item is no name", id="a list asks for one namespace"),
         pytest.param(lambda lister: lister.heads(5, label_selector="app"), "namespace=5 is no name", id="a namespace is text"),
@@ -228,7 +232,7 @@ async def test_fields_of_cluster_scoped_kinds_are_found_too_S226(client: Client,
     async with Informers(client) as informers:
         namespaces = informers.of(Namespace, indexes={"phase": "status.phase", "name": ByLabel("kubernetes.io/metadata.name")})
         await informers.wait_synced(10)
-        [found] = namespaces.lister.list(where={"status.phase": "Active", "metadata.name": namespace})
+        [found] = namespaces.lister.list(field_selector={"status.phase": "Active", "metadata.name": namespace})
         assert found.metadata.name == namespace
         assert namespaces.lister.get(namespace) == found
         assert names(namespaces.lister.heads(label_selector={"kubernetes.io/metadata.name": namespace})) == names([found])
@@ -293,7 +297,7 @@ def test_threads_read_while_the_cache_changes_and_see_no_moment_that_never_was()
                 if int(head.resource_version) < newest.get(head.name, 0):
                     wrong.append(f"{head.name} went back to {head.resource_version}")
                 newest[head.name] = int(head.resource_version)
-            world.lister.list(label_selector="app=web", where={"data.x": "0"})
+            world.lister.list(label_selector="app=web", field_selector={"data.x": "0"})
             world.lister.get("a0", "default")
             world.lister.index_values("data")
 

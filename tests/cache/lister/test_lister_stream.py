@@ -56,7 +56,7 @@ async def test_the_loop_gets_its_turn_while_nothing_matches_either() -> None:
         return False
 
     turns = Turns()
-    assert [each async for each in world_of(4 * STRIDE).lister.stream(where=slow)] == []
+    assert [each async for each in world_of(4 * STRIDE).lister.stream(field_selector=slow)] == []
     assert turns.count >= 3
     await turns.end()
 

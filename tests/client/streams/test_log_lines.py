@@ -65,7 +65,7 @@ def _logs(draw: st.DrawFn) -> list[bytes]:
 @given(lines=_logs(), cuts=st.lists(st.integers(0, 25), max_size=4))
 def test_each_line_comes_once_wherever_connections_are_cut(lines: list[bytes], cuts: list[int]) -> None:
     """A node answers each time with what there is from a whole second on, as far as the connection lasts."""
-    handed_out = ReturnedLines(whole=True)
+    handed_out = ReturnedLines(from_start=True)
     got: list[bytes] = []
     since: datetime | None = None
     for cut in [*cuts, len(lines)]:
@@ -79,7 +79,7 @@ def test_each_line_comes_once_wherever_connections_are_cut(lines: list[bytes], c
 
 
 def test_what_was_before_the_first_line_is_not_handed_out_after_a_cut() -> None:
-    handed_out = ReturnedLines(whole=False)
+    handed_out = ReturnedLines(from_start=False)
     assert handed_out.is_new(b"1970-01-01T00:00:05.5Z wanted")
     assert handed_out.resume() == datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)
     again = [b"1970-01-01T00:00:05.1Z not wanted", b"1970-01-01T00:00:05.5Z wanted", b"1970-01-01T00:00:05.6Z new", b"no time"]
@@ -87,7 +87,7 @@ def test_what_was_before_the_first_line_is_not_handed_out_after_a_cut() -> None:
 
 
 def test_nothing_with_a_time_means_asking_as_at_first() -> None:
-    handed_out = ReturnedLines(whole=True)
+    handed_out = ReturnedLines(from_start=True)
     assert handed_out.is_new(b"no time")
     assert handed_out.resume() is None
 

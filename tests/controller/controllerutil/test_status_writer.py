@@ -87,7 +87,7 @@ async def test_a_successor_gone_objects_and_kinds_without_a_status_are_named(cli
 @pytest.mark.server
 async def test_an_object_whose_status_flaps_is_held_back(client: Client) -> None:
     found = await pod(client)
-    writer = StatusWriter(client, backoff=WriteBackoff(free=1, initial=3600, cap=3600))
+    writer = StatusWriter(client, backoff=WriteBackoff(burst=1, initial=3600, cap=3600))
     for message, did in [("a", "updated"), ("b", "updated"), ("c", "held back")]:
         found.status.message = message
         written = await writer.write(found)
@@ -103,7 +103,7 @@ async def test_an_object_whose_status_flaps_is_held_back(client: Client) -> None
 
 
 def test_pauses_grow_from_the_first_write_that_is_not_free_and_are_forgotten_in_a_calm() -> None:
-    backoff = WriteBackoff(free=2, initial=1, cap=4, calm=10)
+    backoff = WriteBackoff(burst=2, initial=1, cap=4, calm=10)
     now, pauses = 0.0, []
     for _ in range(6):
         backoff.wrote("u", now)
@@ -124,7 +124,7 @@ def test_objects_that_are_calm_take_no_memory() -> None:
     assert len(backoff) < 1100
 
 
-@pytest.mark.parametrize("given", [{"free": -1}, {"initial": 0}, {"cap": 0.5}, {"calm": -1}])
+@pytest.mark.parametrize("given", [{"burst": -1}, {"initial": 0}, {"cap": 0.5}, {"calm": -1}])
 def test_a_back_off_that_makes_no_sense_is_refused(given: Any) -> None:
     with pytest.raises(ValueError, match="write back-off wants"):
         WriteBackoff(**given)

@@ -68,9 +68,9 @@ def test_what_is_held_is_read_and_is_the_callers_own(controller: Reads) -> None:
 
 def test_several_fields_are_anded_also_of_a_cluster_scoped_kind(controller: Reads) -> None:
     """S226."""
-    alike = controller.cached.heads(Node, where={"spec.podCIDR": "10.0.0.0/24"})
+    alike = controller.cached.heads(Node, field_selector={"spec.podCIDR": "10.0.0.0/24"})
     assert sorted(head.name for head in alike) == ["n1", "n2"]
-    (one,) = controller.cached.list(Node, where={"spec.podCIDR": "10.0.0.0/24", "spec.providerID": "of-n2"})
+    (one,) = controller.cached.list(Node, field_selector={"spec.podCIDR": "10.0.0.0/24", "spec.providerID": "of-n2"})
     assert one.metadata.name == "n2"
 
 
@@ -113,7 +113,7 @@ def test_of_a_kind_of_which_only_metadata_is_kept_metadata_is_read(controller: R
             lambda cached: cached.heads(Secret, label_selector="a=b"), OutsideScope, "may select others", id="S224: other labels, of heads"
         ),
         pytest.param(
-            lambda cached: cached.list(Secret, where={"type": "kubernetes.io/tls"}),
+            lambda cached: cached.list(Secret, field_selector={"type": "kubernetes.io/tls"}),
             OutsideScope,
             'holds Secret objects with fields "type=Opaque" only',
             id="S224: fields that are not held",
@@ -130,7 +130,9 @@ def test_of_a_kind_of_which_only_metadata_is_kept_metadata_is_read(controller: R
             r"keeps Node objects in full; read them with lister\(Node\)",
             id="metadata of what is kept in full",
         ),
-        pytest.param(lambda cached: cached.list(Node, where={"spec.other": "x"}), UnreadPath, "spec.other", id="a field that is not read"),
+        pytest.param(
+            lambda cached: cached.list(Node, field_selector={"spec.other": "x"}), UnreadPath, "spec.other", id="a field that is not read"
+        ),
     ],
 )
 def test_what_is_not_held(controller: Reads, read: Callable[[CacheReader], Any], error: type[KubeloopError], message: str) -> None:

@@ -80,7 +80,7 @@ async def until_it_waits_for_more(transport: Transport) -> None:
 
 
 async def test_a_server_that_takes_the_request_and_says_nothing_is_left_after_the_time_that_is_named(later: Later) -> None:
-    async with FaultServer(SILENCE) as server, Transport(server.config(), patience=7) as transport:
+    async with FaultServer(SILENCE) as server, Transport(server.config(), read_timeout=7) as transport:
         call = asyncio.create_task(transport.request("GET", "/api/v1/pods"))
         await server.waiting.wait()
         later(7)
@@ -91,7 +91,7 @@ async def test_a_server_that_takes_the_request_and_says_nothing_is_left_after_th
 
 async def test_an_answer_that_stops_in_the_middle_is_left_after_the_time_that_is_named(later: Later) -> None:
     half = Reply(raw=OK + b"Content-Length: 9\r\n\r\nhalf", end="hang")
-    async with FaultServer(half) as server, Transport(server.config(), patience=7) as transport:
+    async with FaultServer(half) as server, Transport(server.config(), read_timeout=7) as transport:
         call = asyncio.create_task(transport.request("GET", "/x"))
         await until_it_waits_for_more(transport)
         later(7)
@@ -114,7 +114,7 @@ async def test_a_stream_may_be_silent_for_ever_unless_its_reader_says_how_long(l
             assert not waiting.done()
             waiting.cancel()
             await asyncio.wait([waiting])
-        async with transport.stream("GET", "/x", silence=7) as stream:
+        async with transport.stream("GET", "/x", idle_timeout=7) as stream:
             chunks = stream.chunks()
             assert await anext(chunks) == b"first"
             waiting = asyncio.ensure_future(anext(chunks))
@@ -125,7 +125,7 @@ async def test_a_stream_may_be_silent_for_ever_unless_its_reader_says_how_long(l
 
 
 async def test_an_answer_that_does_not_end_is_left_at_the_deadline_of_the_whole(later: Later) -> None:
-    async with FaultServer(Reply(chunks=[b"x"], end="hang")) as server, Transport(server.config(), patience=10_000) as transport:
+    async with FaultServer(Reply(chunks=[b"x"], end="hang")) as server, Transport(server.config(), read_timeout=10_000) as transport:
         call = asyncio.create_task(transport.request("GET", "/api/v1/pods"))
         await server.waiting.wait()
         later(REQUEST_TIMEOUT)

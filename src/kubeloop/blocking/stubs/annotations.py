@@ -29,15 +29,15 @@ class Imports:
         self.facades: dict[str, type[Any]] = {}
         self.variables: dict[str, TypeVar] = {}
 
-    def name(self, where: Origin) -> str:
-        found = self._names.get(where)
+    def name(self, definition: Origin) -> str:
+        found = self._names.get(definition)
         if found is None:
-            number, found = 1, where.name
+            number, found = 1, definition.name
             while found in self._by_name or found in self.facades:
                 number += 1
-                found = f"{where.name}_{number}"
-            self._by_name[found] = where
-            self._names[where] = found
+                found = f"{definition.name}_{number}"
+            self._by_name[found] = definition
+            self._names[definition] = found
         return found
 
     def facade(self, cls: type[Any]) -> str:
@@ -118,14 +118,14 @@ class Translator:
         inner = self._expression(node.slice, module, variables)
         return ast.Subscript(self._expression(node.value, module, variables), inner, node.ctx)
 
-    def _named(self, found: Origin) -> str:
-        if not found.module:
-            if found.name in self._members and hasattr(builtins, found.name):
-                return f"{self._imports.module('builtins')}.{found.name}"
-            return found.name
-        value = found.value()
+    def _named(self, definition: Origin) -> str:
+        if not definition.module:
+            if definition.name in self._members and hasattr(builtins, definition.name):
+                return f"{self._imports.module('builtins')}.{definition.name}"
+            return definition.name
+        value = definition.value()
         if isinstance(value, TypeVar):
             return self._imports.variable(value)
         if inspect.isclass(value) and is_async(value):
             return self._imports.facade(value)
-        return self._imports.name(found)
+        return self._imports.name(definition)

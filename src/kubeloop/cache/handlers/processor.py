@@ -69,11 +69,11 @@ class Processor(Generic[R]):
             "added": callbacks.added,
             "updated": callbacks.updated,
             "deleted": callbacks.deleted,
-            "where": callbacks.where,
+            "predicate": callbacks.where,
         }
         for argument, function in functions.items():
             if function is not None and not callable(function):
-                parameter = "head" if argument == "where" else "event"
+                parameter = "head" if argument == "predicate" else "event"
                 raise TypeError(
                     f"{argument}={described(function)} is no function; "
                     f"give a function of the {parameter}: {argument}=lambda {parameter}: ..."

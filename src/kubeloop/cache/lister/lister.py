@@ -46,10 +46,9 @@ class Lister(Generic[R]):
         Every method that is not ``async`` may be called from any thread.
 
     Queries
-        ``namespace``: one namespace, or None for all that are cached. ``label_selector``: a selector. ``where``: values at paths that heads
-        carry,
-        all of which must match (``{"status.phase": "Running"}``), or a predicate of the head. A query uses an index over a label or path
-        if there is one.
+        ``namespace``: one namespace, or None for all that are cached. ``label_selector``: a selector. ``field_selector``: values at paths
+        that heads carry, all of which must match (``{"status.phase": "Running"}``), or a predicate of the head. A query uses an index over
+        a label or path if there is one.
 
     Objects that do not fit their type
         are left out of results with several objects, and logged once for each of their states; ``get`` of such an object raises.
@@ -120,32 +119,34 @@ class Lister(Generic[R]):
         """
         return self._view.decode(head)
 
-    def list(self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None) -> builtins.list[R]:
+    def list(
+        self, namespace: str | None = None, label_selector: Labels | None = None, field_selector: Where | None = None
+    ) -> builtins.list[R]:
         """Return all objects that match."""
-        return self._decoded(self.heads(namespace, label_selector, where))
+        return self._decoded(self.heads(namespace, label_selector, field_selector))
 
-    def each(self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None) -> Iterator[R]:
+    def each(self, namespace: str | None = None, label_selector: Labels | None = None, field_selector: Where | None = None) -> Iterator[R]:
         """Iterate over the objects of ``list``, as of the moment of the call; each is decoded when it is reached."""
-        return self._decoding(self.heads(namespace, label_selector, where))
+        return self._decoding(self.heads(namespace, label_selector, field_selector))
 
     async def stream(
-        self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None
+        self, namespace: str | None = None, label_selector: Labels | None = None, field_selector: Where | None = None
     ) -> AsyncIterator[R]:
         """Iterate like ``each``, but yield to other tasks after each 5 ms of work, including the caller's work between two objects.
 
         All objects are in their state at the request for the first one, however long the iteration takes.
         """
         decodable = self._view.decodable
-        async for head in self.stream_heads(namespace, label_selector, where):
+        async for head in self.stream_heads(namespace, label_selector, field_selector):
             obj = decodable(head)
             if obj is not None:
                 yield obj
 
     async def stream_heads(
-        self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None
+        self, namespace: str | None = None, label_selector: Labels | None = None, field_selector: Where | None = None
     ) -> AsyncIterator[Head]:
         """Iterate over heads as ``stream`` does over objects, without decoding."""
-        candidates, matches = self._candidates(namespace, label_selector, where)
+        candidates, matches = self._candidates(namespace, label_selector, field_selector)
         heads = iter(candidates)
         clock = time.perf_counter
         until = clock() + SLICE
@@ -164,8 +165,8 @@ class Lister(Generic[R]):
         return self._decoded(self.heads_by_index(name, value))
 
     def by_field(self, path: str, value: Value, namespace: str | None = None) -> builtins.list[R]:
-        """Return the objects with this value at a path that heads carry: ``list(where={path: value})``."""
-        return self.list(namespace, where={path: value})
+        """Return the objects with this value at a path that heads carry: ``list(field_selector={path: value})``."""
+        return self.list(namespace, field_selector={path: value})
 
     def range(
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
@@ -207,12 +208,14 @@ class Lister(Generic[R]):
         self._check_text(namespace)
         return self._view.get(namespace, name)
 
-    def heads(self, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None) -> builtins.list[Head]:
+    def heads(
+        self, namespace: str | None = None, label_selector: Labels | None = None, field_selector: Where | None = None
+    ) -> builtins.list[Head]:
         """Return heads as ``list`` returns objects, without decoding."""
-        if label_selector is None and where is None:
+        if label_selector is None and field_selector is None:
             self._check_text(namespace)
             return self._view.heads(namespace)
-        heads, matches = self._candidates(namespace, label_selector, where)
+        heads, matches = self._candidates(namespace, label_selector, field_selector)
         return builtins.list(heads if matches is None else filter(matches, heads))
 
     def heads_by_index(self, name: str, value: str | int | bool) -> builtins.list[Head]:
@@ -248,7 +251,7 @@ class Lister(Generic[R]):
         return self._view.range(name, low, high, reverse, limit)
 
     def values(
-        self, path: str, namespace: str | None = None, label_selector: Labels | None = None, where: Where | None = None
+        self, path: str, namespace: str | None = None, label_selector: Labels | None = None, field_selector: Where | None = None
     ) -> builtins.list[Any]:
         """Return the value of each object at a path that heads carry, in the order of ``heads``; None for an object without a value there.
 
@@ -256,10 +259,10 @@ class Lister(Generic[R]):
             path: The path, such as ``status.phase``.
             namespace: See ``list``.
             label_selector: See ``list``.
-            where: See ``list``.
+            field_selector: See ``list``.
         """
         read = field(path, self._view.attributes)
-        return builtins.list(map(read, self.heads(namespace, label_selector, where)))
+        return builtins.list(map(read, self.heads(namespace, label_selector, field_selector)))
 
     def index_values(self, name: str) -> builtins.list[str]:
         """Return the values of an index that at least one object has."""
@@ -330,34 +333,35 @@ class Lister(Generic[R]):
         return head is not None and head.uid == deletion.uid
 
     def _candidates(
-        self, namespace: str | None, label_selector: Labels | None, where: Where | None
+        self, namespace: str | None, label_selector: Labels | None, field_selector: Where | None
     ) -> tuple[Iterable[Head], Predicate | None]:
         """Return heads of one moment that include all matches, and a predicate for the matches (None: all match). Uses an index if
         possible.
         """
         self._check_text(namespace)
-        if where is not None and not isinstance(where, Mapping) and not callable(where):
+        if field_selector is not None and not isinstance(field_selector, Mapping) and not callable(field_selector):
             raise TypeError(
-                f'where={described(where)} says nothing; give paths with values, {{"status.phase": "Running"}}, or a predicate of the head'
+                f"field_selector={described(field_selector)} says nothing; "
+                'give paths with values, {"status.phase": "Running"}, or a predicate of the head'
             )
         selector = None if label_selector is None else selector_of(label_selector)
         matches: Predicate | None = None if selector is None or selector.everything else by_labels(selector)
-        if isinstance(where, Mapping):
-            for path, value in where.items():
+        if isinstance(field_selector, Mapping):
+            for path, value in field_selector.items():
                 matches = both(matches, by_field(path, value, self._view.attributes))
         else:
-            matches = both(matches, where)
-        heads = self._indexed(selector, where)
+            matches = both(matches, field_selector)
+        heads = self._indexed(selector, field_selector)
         if heads is None:
             return self._view.moment(namespace), matches
         if namespace is not None:
             heads = [head for head in heads if head.namespace == namespace]
         return heads, matches
 
-    def _indexed(self, selector: Selector | None, where: Where | None) -> builtins.list[Head] | None:
+    def _indexed(self, selector: Selector | None, field_selector: Where | None) -> builtins.list[Head] | None:
         """Return the heads that an index yields for the query; None if no index fits."""
-        if isinstance(where, Mapping):
-            for path, value in where.items():
+        if isinstance(field_selector, Mapping):
+            for path, value in field_selector.items():
                 name = self._view.index_over(path)
                 if name is not None:
                     return self._view.by_index(name, index_key(value))

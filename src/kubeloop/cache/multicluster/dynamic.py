@@ -164,7 +164,7 @@ class DynamicInformers:
         added: Handler[Unstructured] | None = None,
         updated: Handler[Unstructured] | None = None,
         deleted: Handler[Unstructured] | None = None,
-        where: Predicate | None = None,
+        predicate: Predicate | None = None,
         coalesce: bool = False,
         resync: float | None = None,
         name: str = "",
@@ -175,7 +175,7 @@ class DynamicInformers:
             added: See ``Informer.on_event``.
             updated: See ``Informer.on_event``.
             deleted: See ``Informer.on_event``.
-            where: See ``Informer.on_event``.
+            predicate: See ``Informer.on_event``.
             coalesce: See ``Informer.on_event``.
             resync: See ``Informer.on_event``.
             name: See ``Informer.on_event``.
@@ -187,7 +187,7 @@ class DynamicInformers:
         calls = {
             what: each and SerialisedHandler(each, lock) for what, each in (("added", added), ("updated", updated), ("deleted", deleted))
         }
-        options = {**calls, "where": where, "coalesce": coalesce, "resync": resync, "name": name}
+        options = {**calls, "predicate": predicate, "coalesce": coalesce, "resync": resync, "name": name}
         registration = DynamicRegistration(options, self._handlers.remove)
         for _, informer in self._running.values():
             registration.join(informer)

@@ -195,7 +195,7 @@ class MulticlusterInformer(Generic[R]):
         added: Handler[R] | None = None,
         updated: Handler[R] | None = None,
         deleted: Handler[R] | None = None,
-        where: Predicate | None = None,
+        predicate: Predicate | None = None,
         coalesce: bool = False,
         resync: float | None = None,
         name: str = "",
@@ -208,7 +208,7 @@ class MulticlusterInformer(Generic[R]):
             added: See ``Informer.on_event``.
             updated: See ``Informer.on_event``.
             deleted: See ``Informer.on_event``.
-            where: See ``Informer.on_event``.
+            predicate: See ``Informer.on_event``.
             coalesce: See ``Informer.on_event``.
             resync: See ``Informer.on_event``.
             name: See ``Informer.on_event``.
@@ -225,7 +225,7 @@ class MulticlusterInformer(Generic[R]):
             for argument, each in (("added", added), ("updated", updated), ("deleted", deleted))
         }
         registrations = {
-            cluster: informer.on_event(where=where, coalesce=coalesce, resync=resync, name=name, **calls)
+            cluster: informer.on_event(predicate=predicate, coalesce=coalesce, resync=resync, name=name, **calls)
             for cluster, informer in self.clusters.items()
         }
         return MulticlusterRegistration(registrations)

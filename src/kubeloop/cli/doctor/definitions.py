@@ -53,8 +53,8 @@ async def _conversion(client: Client, kind: type[Resource]) -> JSONObject | None
     return {"name": f"conversion of {resource}", "clientConfig": (conversion.get("webhook") or {}).get("clientConfig")}
 
 
-def _concerns_any(hook: JSONObject, wanted: Iterable[GroupVersionResource]) -> bool:
-    return any(_concerns(rule, gvr) for rule in hook.get("rules") or () for gvr in wanted)
+def _concerns_any(hook: JSONObject, resources: Iterable[GroupVersionResource]) -> bool:
+    return any(_concerns(rule, gvr) for rule in hook.get("rules") or () for gvr in resources)
 
 
 def _concerns(rule: JSONObject, gvr: GroupVersionResource) -> bool:
@@ -151,7 +151,7 @@ def _compared(kind: type[Resource], subject: str, there: JSONObject) -> DoctorFi
     if not differences:
         return DoctorFinding("kind", subject, "ok", "served, and its schema is that of the class")
     state: State = "failed" if any(bad for _, bad in differences) else "warning"
-    told = [said for said, _ in sorted(differences, key=lambda one: not one[1])]
+    told = [said for said, _ in sorted(differences, key=lambda difference: not difference[1])]
     more = f"; and {len(told) - _MOST} more" if len(told) > _MOST else ""
     return DoctorFinding("kind", subject, state, "; ".join(told[:_MOST]) + more, _APPLY)
 

@@ -73,9 +73,9 @@ def _contains(lines: list[str], part: list[str]) -> bool:
     return any(lines[at : at + len(part)] == part for at in range(len(lines) - len(part) + 1))
 
 
-def _overlap(one: _Change, other: _Change) -> bool:
+def _overlap(change: _Change, other: _Change) -> bool:
     """Return whether two changes touch the same lines; an insertion at the edge of a change belongs to it."""
-    return one.start <= other.end and other.start <= one.end
+    return change.start <= other.end and other.start <= change.end
 
 
 Action = Literal["create", "change", "merge", "overwrite", "generate", "conflict"]

@@ -141,14 +141,14 @@ def add_version(kind: str, version: str, project: Path, dry_run: bool, conflicts
         raise click.ClickException(str(error)) from error
 
 
-def _finish(plan: Plan | None, what: str, *, dry_run: bool) -> None:
+def _finish(plan: Plan | None, description: str, *, dry_run: bool) -> None:
     """Print the plan, and write it.
 
     Raises:
         ConfigError: A file cannot be written.
     """
     if plan is None:
-        click.echo(f"{what}: the project has it already, nothing to do")
+        click.echo(f"{description}: the project has it already, nothing to do")
         return
     if plan.conflicts:
         for change in plan.conflicts:
@@ -165,7 +165,7 @@ def _finish(plan: Plan | None, what: str, *, dry_run: bool) -> None:
         else:
             click.echo(f"  {change.action:9} {change.path}")
     if dry_run:
-        click.echo(f"{what}: {len(plan.changes)} files; nothing was written (--dry-run)")
+        click.echo(f"{description}: {len(plan.changes)} files; nothing was written (--dry-run)")
         return
     plan.write()
-    click.echo(f"{what}: {len(plan.changes)} files written; next: make test")
+    click.echo(f"{description}: {len(plan.changes)} files written; next: make test")

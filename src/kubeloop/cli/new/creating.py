@@ -96,13 +96,13 @@ def plan_kind(folder: Path, kind: str, *, plural: str, group: str, version: str,
     return _plan(folder, project, project.with_kind(record), {}, conflicts=conflicts)
 
 
-def plan_webhooks(folder: Path, kind: str, wanted: Sequence[Webhook], *, conflicts: Conflicts) -> Plan | None:
-    """Plan admission webhooks of a kind. None: the kind has all of ``wanted``.
+def plan_webhooks(folder: Path, kind: str, new_webhooks: Sequence[Webhook], *, conflicts: Conflicts) -> Plan | None:
+    """Plan admission webhooks of a kind. None: the kind has all of ``new_webhooks``.
 
     Args:
         folder: The project.
         kind: The kind in CamelCase.
-        wanted: The webhooks to add.
+        new_webhooks: The webhooks to add.
         conflicts: What becomes of files that the user changed and that cannot be merged.
 
     Returns:
@@ -113,7 +113,7 @@ def plan_webhooks(folder: Path, kind: str, wanted: Sequence[Webhook], *, conflic
     """
     project = read_project(folder)
     record = project.find_kind(kind)
-    webhooks: tuple[Webhook, ...] = tuple(one for one in ("defaulting", "validating") if one in (*record.webhooks, *wanted))
+    webhooks: tuple[Webhook, ...] = tuple(one for one in ("defaulting", "validating") if one in (*record.webhooks, *new_webhooks))
     if webhooks == record.webhooks:
         return None
     return _plan(folder, project, project.with_kind(msgspec.structs.replace(record, webhooks=webhooks)), {}, conflicts=conflicts)

@@ -154,7 +154,7 @@ def _kind_conditions(kind: KindRecord) -> dict[str, bool]:
 def _project_values(project: Project) -> dict[str, str]:
     image_name, _, image_tag = project.image.rpartition(":")
     module = project.module
-    kinds = sorted(project.kinds, key=lambda one: one.kind.lower())
+    kinds = sorted(project.kinds, key=lambda record: record.kind.lower())
     converted = [f"{one.plural}.{one.group}" for one in kinds if len(one.versions) > 1]
     hook_modules = [one.kind.lower() for one in kinds if one.webhooks]
     hook_modules += [f"{one.kind.lower()}_{version}_conversion" for one in kinds for version in one.versions[1:]]

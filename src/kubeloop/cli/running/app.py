@@ -46,7 +46,7 @@ class DevelopmentSettings(SettingsFile):
         return found if self._all_namespaces else msgspec.structs.replace(found, namespaces=None)
 
 
-async def manager_of(found: Any, options: RunOptions, client: Client) -> Manager:
+async def manager_of(obj: Any, options: RunOptions, client: Client) -> Manager:
     """Return the manager of the object at the target.
 
     Raises:
@@ -54,9 +54,9 @@ async def manager_of(found: Any, options: RunOptions, client: Client) -> Manager
         AppError: its code fails.
     """
     target = options.target
-    made = await _made(found, client, target) if inspect.isroutine(found) else found
+    made = await _made(obj, client, target) if inspect.isroutine(obj) else obj
     if isinstance(made, Manager):
-        return _own(made, found, options)
+        return _own(made, obj, options)
     items: list[Any] = list(made) if isinstance(made, Sequence) and not isinstance(made, str | bytes) else [made]
     if not items:
         raise ConfigError(f"{target}: holds no controller")
@@ -114,8 +114,8 @@ def _arguments(function: Callable[..., Any], client: Client, target: str) -> tup
     raise ConfigError(f"{target}: {getattr(function, '__name__', 'it')}{signature} cannot be called with a client, nor with nothing")
 
 
-def _own(manager: Manager, found: Any, options: RunOptions) -> Manager:
-    if isinstance(found, Manager):
+def _own(manager: Manager, obj: Any, options: RunOptions) -> Manager:
+    if isinstance(obj, Manager):
         raise ConfigError(
             f"{options.target}: a Manager that is made on import does not know the cluster of this run; "
             "make it in a function: def app(client): return Manager(client, ...)"

@@ -47,7 +47,7 @@ async def install(client: Client, kinds: Iterable[type[Resource]], manifests: It
     Raises:
         InstallError: The server refuses an object, or would refuse it if the object did not exist yet; or a file cannot be read.
     """
-    documents = sorted(_documents(manifests), key=lambda one: one[1].get("kind") not in _FIRST)
+    documents = sorted(_documents(manifests), key=lambda item: item[1].get("kind") not in _FIRST)
     given = {_name(document) for _, document in documents if document.get("kind") == "CustomResourceDefinition"}
     for definition in definitions_of(custom_kinds(kinds)):
         if definition.name not in given:

@@ -53,7 +53,7 @@ def main(text: str) -> int:
     return asyncio.run(_run(found, options, imports))
 
 
-async def _run(found: Any, options: RunOptions, imports: _Imports) -> int:
+async def _run(obj: Any, options: RunOptions, imports: _Imports) -> int:
     from kubeloop.cli.running.app import manager_of
     from kubeloop.cli.running.webhooks import forget_crash
     from kubeloop.client import Client
@@ -65,7 +65,7 @@ async def _run(found: Any, options: RunOptions, imports: _Imports) -> int:
         config = Client.from_config(options.kubeconfig or None, options.context or None, overrides=Overrides(namespace=options.namespace))
         async with config as client:
             try:
-                manager = await end.unless(manager_of(found, options, client))
+                manager = await end.unless(manager_of(obj, options, client))
             except ConfigError as error:
                 _tell(error)
                 return MISUSED

@@ -20,10 +20,10 @@ _LEFT_OUT = {"__pycache__", "node_modules", "site-packages"}
 Stamp = tuple[int, int, int]
 
 
-def sources_of(target: str, others: Iterable[Path] = ()) -> SourceFiles:
-    """Return the sources of ``module:attribute``: its top-level package; for a single module the Python files beside it. And ``others``.
+def sources_of(target: str, extra_paths: Iterable[Path] = ()) -> SourceFiles:
+    """Return the sources of ``module:attribute``: its top-level package; for a single module the Python files beside it.
 
-    Nothing is imported.
+    ``extra_paths`` are added to them. Nothing is imported.
 
     Raises:
         ConfigError: there is no such module here.
@@ -37,19 +37,19 @@ def sources_of(target: str, others: Iterable[Path] = ()) -> SourceFiles:
     if found is None:
         raise ConfigError(f"{target}: no module {top} in {here}, nor on PYTHONPATH; run this in the folder that holds {top}/ or {top}.py")
     if found.submodule_search_locations is not None:
-        return SourceFiles([Path(one) for one in found.submodule_search_locations], others)
-    return SourceFiles([Path(found.origin or here).parent], others, flat=True)
+        return SourceFiles([Path(one) for one in found.submodule_search_locations], extra_paths)
+    return SourceFiles([Path(found.origin or here).parent], extra_paths, flat=True)
 
 
 class SourceFiles:
-    """Python files in and below ``folders``, and ``others``: files, or folders of files of any kind (such as manifests).
+    """Python files in and below ``folders``, and ``extra_paths``: files, or folders of files of any kind (such as manifests).
 
     ``flat``: only files directly in ``folders``. ``narrow`` restricts the Python files to those imported by the program.
     """
 
-    def __init__(self, folders: Iterable[Path], others: Iterable[Path] = (), *, flat: bool = False) -> None:
+    def __init__(self, folders: Iterable[Path], extra_paths: Iterable[Path] = (), *, flat: bool = False) -> None:
         self._folders = list(folders)
-        self._others = list(others)
+        self._others = list(extra_paths)
         self._flat = flat
         #: Empty: all Python files of the folders.
         self._imported: set[Path] = set()

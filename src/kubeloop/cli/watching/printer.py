@@ -175,8 +175,8 @@ def _tree(change: FieldDifference) -> JSON:
 def _writer(stream: IO[str]) -> Callable[[Iterable[Line]], None]:
     if not stream.isatty():
 
-        def write(found: Iterable[Line]) -> None:
-            stream.write("".join("".join(text for text, _ in line) + "\n" for line in found))
+        def write(text_lines: Iterable[Line]) -> None:
+            stream.write("".join("".join(text for text, _ in line) + "\n" for line in text_lines))
             stream.flush()
 
         return write
@@ -187,8 +187,8 @@ def _writer(stream: IO[str]) -> Callable[[Iterable[Line]], None]:
 
     console = Console(file=stream, highlight=False, markup=False, emoji=False)
 
-    def paint(found: Iterable[Line]) -> None:
-        for line in found:
+    def paint(text_lines: Iterable[Line]) -> None:
+        for line in text_lines:
             text = RichText.assemble(*((part, _STYLES.get(style, "")) for part, style in line))
             first, *rest = text.divide(_breaks(text.plain, console.width))
             # Words stay whole; the terminal continues a word that is longer than a line.

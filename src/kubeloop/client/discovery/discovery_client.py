@@ -107,7 +107,7 @@ def kind_of(response: Response) -> str:
     return _read(response, _Kind).kind
 
 
-def read_aggregated(response: Response, found: list[ApiResource], failed: list[Failure]) -> None:
+def read_aggregated(response: Response, resources: list[ApiResource], failed: list[Failure]) -> None:
     for group in _read(response, _Aggregated).items:
         for version in group.versions or ():
             at = GroupVersion(group.metadata.name, version.version)
@@ -122,7 +122,7 @@ def read_aggregated(response: Response, found: list[ApiResource], failed: list[F
                 kind = one.response_kind
                 # The server leaves group and version empty where they are those of the resource (recorded so from 1.36).
                 gvk = GroupVersionKind(kind.group or at.group, kind.version or at.version, kind.kind)
-                found.append(
+                resources.append(
                     ApiResource(
                         gvr=GroupVersionResource(*at, one.resource),
                         gvk=gvk,

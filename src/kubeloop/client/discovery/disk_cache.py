@@ -176,14 +176,14 @@ class CachedDiscovery:
                 self._known = await self._from_file() or await self._ask()
             return self._known
 
-    async def renewed(self, missed: Discovered, found: Callable[[Discovered], object], version: GroupVersion | None = None) -> Discovered:
+    async def renewed(self, missed: Discovered, lookup: Callable[[Discovered], object], version: GroupVersion | None = None) -> Discovered:
         """Return newer resources after a lookup failed in ``missed``; return ``missed`` itself if a new request cannot help now.
 
         The result may come from the request of another caller.
 
         Args:
             missed: The resources in which the lookup failed.
-            found: The lookup: returns None if the resources do not have what the caller needs.
+            lookup: Returns None if the resources do not have what the caller needs.
             version: The group version of the missing resource, if the caller knows it.
         """
         async with self._lock:
@@ -194,7 +194,7 @@ class CachedDiscovery:
                 self._known = missed.with_version(version, await discover_version(self._transport, version))
             elif self._limit.try_take():
                 self._known = await self._ask()
-                if found(self._known) is not None:
+                if lookup(self._known) is not None:
                     self._limit.give_back()  # it was not in vain
             else:
                 self._known = missed

@@ -72,14 +72,14 @@ class Discovered(msgspec.Struct, frozen=True):
     def failure(self, version: GroupVersion) -> Failure | None:
         return next((one for one in self.failures if one.group_version == version), None)
 
-    def with_version(self, version: GroupVersion, found: tuple[ApiResource, ...] | Failure) -> Discovered:
+    def with_version(self, version: GroupVersion, result: tuple[ApiResource, ...] | Failure) -> Discovered:
         """Return a copy with the resources of a group version that had failed; it comes last within its group, as if not preferred."""
         others = tuple(one for one in self.failures if one.group_version != version)
-        if isinstance(found, Failure):
-            return Discovered(self.resources, (*others, found))
+        if isinstance(result, Failure):
+            return Discovered(self.resources, (*others, result))
         places = [place for place, one in enumerate(self.resources) if one.gvr.group == version.group]
         place = places[-1] + 1 if places else len(self.resources)
-        return Discovered((*self.resources[:place], *found, *self.resources[place:]), others)
+        return Discovered((*self.resources[:place], *result, *self.resources[place:]), others)
 
     def preferred(self) -> tuple[ApiResource, ...]:
         """Return each resource once, in its preferred version: the first of its group that serves it."""
@@ -117,13 +117,13 @@ def find_resources(discovered: Discovered, word: str) -> tuple[ApiResource, ...]
     return ()
 
 
-def ambiguity_warning(word: str, found: tuple[ApiResource, ...]) -> str:
+def ambiguity_warning(word: str, matches: tuple[ApiResource, ...]) -> str:
     """Return kubectl's warning about a short name that several resources share, or an empty text if the name is unambiguous."""
     name = word.partition(".")[0].lower()
-    if len(found) < 2 or _by_name(found[0], name) or not _by_short_name(found[0], name):
+    if len(matches) < 2 or _by_name(matches[0], name) or not _by_short_name(matches[0], name):
         return ""
-    others = ", ".join(str(one.gvr.group_resource) for one in found[1:])
-    meant = found[0].gvr.group_resource
+    others = ", ".join(str(one.gvr.group_resource) for one in matches[1:])
+    meant = matches[0].gvr.group_resource
     return f'short name "{word}" means {meant} and could also match lower priority resource {others}; write RESOURCE.GROUP to choose'
 
 
@@ -151,13 +151,13 @@ def _matching(
     return tuple(first.values())
 
 
-def _by_name(one: ApiResource, name: str) -> bool:
-    return name in (one.gvr.resource, one.singular or one.gvk.kind.lower())
+def _by_name(resource: ApiResource, name: str) -> bool:
+    return name in (resource.gvr.resource, resource.singular or resource.gvk.kind.lower())
 
 
-def _by_short_name(one: ApiResource, name: str) -> bool:
-    return name in one.short_names
+def _by_short_name(resource: ApiResource, name: str) -> bool:
+    return name in resource.short_names
 
 
-def _by_kind(one: ApiResource, name: str) -> bool:
-    return one.gvk.kind == name
+def _by_kind(resource: ApiResource, name: str) -> bool:
+    return resource.gvk.kind == name

@@ -142,8 +142,8 @@ _HEADERS = 4 << 20
 class Source:
     """An archive as a file object for ``tarfile``, which reads it in a thread; ``more`` returns the bytes in the event loop."""
 
-    def __init__(self, more: Callable[[], Awaitable[bytes]], where: str) -> None:
-        self.where = where
+    def __init__(self, more: Callable[[], Awaitable[bytes]], description: str) -> None:
+        self.where = description
         self.ended = False
         self.in_headers = 0
         """Bytes of headers that may still come; below 0 any number of bytes may."""
@@ -297,9 +297,9 @@ class Unpacking:
             shutil.copyfileobj(content, file, _PIECE)
         self.files += 1
 
-    def _skip(self, what: str) -> None:
+    def _skip(self, description: str) -> None:
         if len(self.skipped) < _NAMED:
-            self.skipped.append(what)
+            self.skipped.append(description)
 
 
 def _normal(path: str) -> str:

@@ -69,10 +69,10 @@ class Channels(Protocol):
 class SocketChannels:
     """Channels in the messages of a WebSocket: the first byte is the channel's number."""
 
-    def __init__(self, socket: WebSocket, where: str) -> None:
+    def __init__(self, socket: WebSocket, description: str) -> None:
         self.protocol = socket.protocol
         self._socket = socket
-        self._where = where
+        self._where = description
 
     async def send(self, channel: StreamChannel, data: bytes) -> None:
         for at in range(0, len(data), PIECE):
@@ -97,10 +97,10 @@ class SocketChannels:
 class StreamChannels:
     """Channels as the streams of a SPDY connection; each ends separately."""
 
-    def __init__(self, streams: dict[StreamChannel, SpdyStream], protocol: str, where: str) -> None:
+    def __init__(self, streams: dict[StreamChannel, SpdyStream], protocol: str, description: str) -> None:
         self.protocol = protocol
         self._streams = streams
-        self._where = where
+        self._where = description
         self._come: asyncio.Queue[tuple[StreamChannel, bytes] | Exception | None] = asyncio.Queue(_WAITING)
         self._reading: asyncio.Task[None] | None = None
         self._ended = False
@@ -151,7 +151,14 @@ class StreamChannels:
 
 @asynccontextmanager
 async def open_channels(
-    transport: Transport, path: str, query: Query, wanted: Sequence[StreamChannel], clock: Clock, where: str, *, ends_input: bool
+    transport: Transport,
+    path: str,
+    query: Query,
+    stream_channels: Sequence[StreamChannel],
+    clock: Clock,
+    description: str,
+    *,
+    ends_input: bool,
 ) -> AsyncIterator[Channels]:
     """Request a command and open its channels over WebSocket, or over SPDY if the WebSocket is refused (client-go's fallback).
 
@@ -159,9 +166,9 @@ async def open_channels(
         transport: The connection to the API server.
         path: The path of the subresource, such as ``exec``.
         query: The parameters of the URL.
-        wanted: The channels to open.
+        stream_channels: The channels to open.
         clock: The clock of time limits.
-        where: Pod and container, for messages.
+        description: Pod and container, for messages.
         ends_input: The caller needs to end the input before the session ends.
 
     Returns:
@@ -175,12 +182,12 @@ async def open_channels(
     async with AsyncExitStack() as stack:
         channels: Channels
         try:
-            socket = await stack.enter_async_context(open_socket(transport, path, query, protocols, clock, where))
-            channels = SocketChannels(socket, where)
+            socket = await stack.enter_async_context(open_socket(transport, path, query, protocols, clock, description))
+            channels = SocketChannels(socket, description)
         except (ApiError, NotUpgradedError) as refusal:
             if not may_try_other_protocol(refusal):
                 raise
-            channels = await stack.enter_async_context(_by_spdy(transport, path, query, wanted, clock, where))
+            channels = await stack.enter_async_context(_by_spdy(transport, path, query, stream_channels, clock, description))
         yield channels
 
 
@@ -195,16 +202,16 @@ def may_try_other_protocol(refusal: Exception) -> bool:
 
 @asynccontextmanager
 async def _by_spdy(
-    transport: Transport, path: str, query: Query, wanted: Sequence[StreamChannel], clock: Clock, where: str
+    transport: Transport, path: str, query: Query, stream_channels: Sequence[StreamChannel], clock: Clock, description: str
 ) -> AsyncIterator[StreamChannels]:
     headers = {STREAM_PROTOCOL: f"{V5}, {V4}"}
     async with transport.upgrade("POST", path, protocol=PROTOCOL, query=query, headers=headers) as wire:
         chosen = wire.headers.get(STREAM_PROTOCOL, "")
         if chosen not in (V5, V4):
-            raise StreamError(f'{where}: the server speaks "{chosen}" inside SPDY, where {V5} and {V4} were offered; it is too old')
-        async with run_spdy(wire, clock, where) as connection:
-            streams = await _open_streams(connection, wanted, where, clock)
-            channels = StreamChannels(streams, chosen, where)
+            raise StreamError(f'{description}: the server speaks "{chosen}" inside SPDY, where {V5} and {V4} were offered; it is too old')
+        async with run_spdy(wire, clock, description) as connection:
+            streams = await _open_streams(connection, stream_channels, description, clock)
+            channels = StreamChannels(streams, chosen, description)
             reading = asyncio.ensure_future(channels.read_all())
             try:
                 yield channels
@@ -213,16 +220,16 @@ async def _by_spdy(
 
 
 async def _open_streams(
-    connection: SpdyConnection, wanted: Sequence[StreamChannel], where: str, clock: Clock
+    connection: SpdyConnection, stream_channels: Sequence[StreamChannel], description: str, clock: Clock
 ) -> dict[StreamChannel, SpdyStream]:
     streams: dict[StreamChannel, SpdyStream] = {}
     try:
         async with TimeLimit(clock, OPEN_TIME):
             # The outcome's stream is opened first: what fails from then on can be told.
-            for channel in (StreamChannel.ERROR, *wanted):
+            for channel in (StreamChannel.ERROR, *stream_channels):
                 streams[channel] = await connection.open({"streamtype": _NAMES[channel]})
     except TimeoutError as error:
-        raise TransportError(f"{where}: the server did not take the streams within {OPEN_TIME:g} s") from error
+        raise TransportError(f"{description}: the server did not take the streams within {OPEN_TIME:g} s") from error
     except (StreamReset, OSError) as error:
-        raise TransportError(f"{where}: the connection ended while its streams were opened ({error})") from error
+        raise TransportError(f"{description}: the connection ended while its streams were opened ({error})") from error
     return streams

@@ -15,11 +15,11 @@ class StreamError(KubeloopError):
 class CommandFailed(StreamError):
     """A command ended with an exit code other than 0. ``stderr`` is its error output, possibly cut."""
 
-    def __init__(self, where: str, exit_code: int, stderr: bytes = b"") -> None:
-        self.where = where
+    def __init__(self, description: str, exit_code: int, stderr: bytes = b"") -> None:
+        self.where = description
         self.exit_code = exit_code
         self.stderr = stderr
-        super().__init__(where, exit_code, stderr)
+        super().__init__(description, exit_code, stderr)
 
     def __str__(self) -> str:
         said = " ".join(self.stderr.decode("utf-8", "replace").split())[:_SHOWN]

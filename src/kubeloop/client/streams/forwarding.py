@@ -76,12 +76,12 @@ class PortForward:
         There is no reconnection to the server: ``wait`` raises when the connection is lost. Then create another forward.
     """
 
-    def __init__(self, running: SpdySession, found: TargetPod, where: str) -> None:
-        self.where = where
+    def __init__(self, running: SpdySession, target: TargetPod, description: str) -> None:
+        self.where = description
         self.ports: tuple[ForwardedPort, ...] = ()
         self.last_error: KubeloopError | None = None
         self._running = running
-        self._found = found
+        self._found = target
         self._numbers = itertools.count()
         self._stopped = asyncio.Event()
         self._closed = False
@@ -139,10 +139,10 @@ class PortForward:
         """Make ``wait`` return. Connections end with the block."""
         self._stopped.set()
 
-    async def listen(self, wanted: Sequence[PortRequest], address: str) -> None:
+    async def listen(self, requests: Sequence[PortRequest], address: str) -> None:
         """Open the local sockets. Raises StreamError: a local port is in use, or the pod has no such port."""
         made: list[ForwardedPort] = []
-        for one in wanted:
+        for one in requests:
             port = pod_port(self._found, one.remote)
             local = port if one.local < 0 else one.local
             try:

@@ -26,8 +26,8 @@ Moment = tuple[int, bytes]
 class LineSplitter:
     """Splits a stream of bytes into lines."""
 
-    def __init__(self, where: str) -> None:
-        self._where = where
+    def __init__(self, description: str) -> None:
+        self._where = description
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -58,14 +58,14 @@ class LineSplitter:
 class ReturnedLines:
     """Remembers the lines of the last seconds, so that a resumed log does not return them again.
 
-    ``whole`` says that the log was requested from its beginning; if not, lines that are older than the first line are dropped.
+    ``from_start`` says that the log was requested from its beginning; if not, lines that are older than the first line are dropped.
 
     Cost
         About 100 bytes for each line of the last two seconds.
     """
 
-    def __init__(self, *, whole: bool) -> None:
-        self._whole = whole
+    def __init__(self, *, from_start: bool) -> None:
+        self._whole = from_start
         self._first: Moment | None = None
         self._seconds: dict[int, Counter[int]] = {}
         self._newest = 0

@@ -111,7 +111,7 @@ class Log:
         self._client = client
         self._options = options
         self._place = ContainerLocation(pod.metadata.namespace, pod.metadata.name, container)
-        self._handed_out = ReturnedLines(whole=options.tail is None and options.since is None)
+        self._handed_out = ReturnedLines(from_start=options.tail is None and options.since is None)
         self._stack = AsyncExitStack()
         self._stream: Stream | None = None
         self._lines: AsyncGenerator[bytes, None] | None = None

@@ -26,16 +26,16 @@ _LAST_WORDS = 1.0
 class PortStream:
     """A connection to a port of a pod: bytes in both directions. One task reads, one writes."""
 
-    def __init__(self, running: SpdySession, data: SpdyStream, errors: SpdyStream, where: str) -> None:
+    def __init__(self, running: SpdySession, data: SpdyStream, errors: SpdyStream, description: str) -> None:
         """Create an instance. Programs call ``open_port`` instead.
 
         Args:
             running: The SPDY connection.
             data: The stream of data.
             errors: The stream on which the node reports a failure.
-            where: Pod and port, for messages.
+            description: Pod and port, for messages.
         """
-        self.where = where
+        self.where = description
         self._running = running
         self._data = data
         self._errors = errors
@@ -107,14 +107,14 @@ class PortStream:
                 self._said = (self._said + data)[:_ERROR]
 
 
-async def open_port(running: SpdySession, numbers: itertools.count[int], port: int, where: str) -> PortStream:
+async def open_port(running: SpdySession, numbers: itertools.count[int], port: int, description: str) -> PortStream:
     """Open a connection to ``port``. If the port is closed, the first read raises.
 
     Args:
         running: The SPDY connection to the node.
         numbers: Yields the number of the next connection.
         port: The pod's port.
-        where: Pod and port, for messages.
+        description: Pod and port, for messages.
 
     Returns:
         The connection.
@@ -134,13 +134,13 @@ async def open_port(running: SpdySession, numbers: itertools.count[int], port: i
         if errors is not None:
             running.connection.give_up(errors)
         if isinstance(error, TimeoutError):
-            raise TransportError(f"{where}: the pod's node did not take the connection within {OPEN_TIME:g} s") from error
+            raise TransportError(f"{description}: the pod's node did not take the connection within {OPEN_TIME:g} s") from error
         if isinstance(error, StreamReset) and not isinstance(error, ConnectionOver) and running.fault is None:
-            raise ForwardingError(f"{where}: the pod's node does not take the connection; are too many open?") from error
+            raise ForwardingError(f"{description}: the pod's node does not take the connection; are too many open?") from error
         if isinstance(error, OSError | KubeloopError):
-            raise running.fault or TransportError(f"{where}: the connection ended while a stream was opened ({error})") from error
+            raise running.fault or TransportError(f"{description}: the connection ended while a stream was opened ({error})") from error
         raise
-    return PortStream(running, data, errors, where)
+    return PortStream(running, data, errors, description)
 
 
 _HIGH, _LOW = 64 * 1024, 16 * 1024

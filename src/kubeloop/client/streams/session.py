@@ -122,10 +122,10 @@ class ExecSession:
         kill it.
     """
 
-    def __init__(self, channels: Channels, where: str, wanted: frozenset[StreamChannel]) -> None:
-        self.where = where
+    def __init__(self, channels: Channels, description: str, stream_channels: frozenset[StreamChannel]) -> None:
+        self.where = description
         self._channels = channels
-        self._wanted = wanted
+        self._wanted = stream_channels
         self._outcome = bytearray()
         self._exit_code: int | None = None
         self._input_ended = False

@@ -26,12 +26,12 @@ OPEN_TIME = 30.0
 class SpdySession:
     """A running connection, and the error with which it ended."""
 
-    def __init__(self, connection: SpdyConnection, where: str, clock: Clock) -> None:
+    def __init__(self, connection: SpdyConnection, description: str, clock: Clock) -> None:
         self.clock = clock
         self.connection = connection
         self.over = asyncio.Event()
         self.fault: KubeloopError | None = None
-        self._where = where
+        self._where = description
 
     async def run(self) -> None:
         try:
@@ -48,16 +48,16 @@ class SpdySession:
 
 
 @asynccontextmanager
-async def run_spdy(duplex: Duplex, clock: Clock, where: str) -> AsyncIterator[SpdyConnection]:
+async def run_spdy(duplex: Duplex, clock: Clock, description: str) -> AsyncIterator[SpdyConnection]:
     """Run a connection like ``watch_spdy``, for callers whose streams report the end."""
-    async with watch_spdy(duplex, clock, where) as running:
+    async with watch_spdy(duplex, clock, description) as running:
         yield running.connection
 
 
 @asynccontextmanager
-async def watch_spdy(duplex: Duplex, clock: Clock, where: str) -> AsyncIterator[SpdySession]:
+async def watch_spdy(duplex: Duplex, clock: Clock, description: str) -> AsyncIterator[SpdySession]:
     """Run a client's connection over ``duplex``. The block's end notifies the peer and resets open streams."""
-    running = SpdySession(SpdyConnection(duplex, client=True), where, clock)
+    running = SpdySession(SpdyConnection(duplex, client=True), description, clock)
     tasks = [asyncio.ensure_future(running.run()), asyncio.ensure_future(_pings(running.connection, clock))]
     try:
         yield running

@@ -116,14 +116,14 @@ async def find_pods(client: Client, targets: Sequence[Target], label_selector: L
     return list(result.values())
 
 
-def selector_of(found: Resource) -> Labels:
+def selector_of(obj: Resource) -> Labels:
     """Return the labels of an object's pods. Raises StreamError: it has no selector."""
-    selector = getattr(getattr(found, "spec", None), "selector", None)
+    selector = getattr(getattr(obj, "spec", None), "selector", None)
     if isinstance(selector, LabelSelector) and (selector.match_labels or selector.match_expressions):
         return selector
     if isinstance(selector, dict) and selector:
         return {str(key): str(value) for key, value in selector.items()}
-    raise StreamError(f"{_shown(found)} has no selector, so it has no pods; name a pod")
+    raise StreamError(f"{_shown(obj)} has no selector, so it has no pods; name a pod")
 
 
 def container_of(pod: Pod, name: str | None) -> Container | EphemeralContainer:
@@ -161,10 +161,10 @@ def status_of(pod: Pod, container: str) -> ContainerStatus | None:
     return None
 
 
-def check_running(pod: Pod, what: str) -> None:
+def check_running(pod: Pod, operation: str) -> None:
     """Raise StreamError if the pod has completed, so that it runs no process any more."""
     if pod.status.phase in ("Succeeded", "Failed"):
-        raise StreamError(f"{what} is not possible in {_shown(pod)}: it has completed (phase {pod.status.phase})")
+        raise StreamError(f"{operation} is not possible in {_shown(pod)}: it has completed (phase {pod.status.phase})")
 
 
 def named(target: str) -> tuple[type[Resource], str]:
@@ -185,28 +185,28 @@ def named(target: str) -> tuple[type[Resource], str]:
     raise ValueError(f'"{target}": "{word}" has no pods; give a pod\'s name, or one of pod/, svc/, deploy/, rs/, sts/, ds/, job/, rc/')
 
 
-async def _pods_of(client: Client, found: Resource, namespace: str | None) -> list[Pod]:
+async def _pods_of(client: Client, obj: Resource, namespace: str | None) -> list[Pod]:
     """Return an object's pods, the best first."""
     from kubeloop.api.core.v1 import Pod
 
-    space = found.metadata.namespace or namespace or client.namespace
-    return sorted(await client.list(Pod, namespace=space, label_selector=selector_of(found)), key=_rank)
+    space = obj.metadata.namespace or namespace or client.namespace
+    return sorted(await client.list(Pod, namespace=space, label_selector=selector_of(obj)), key=_rank)
 
 
-async def _first_of(client: Client, found: Resource, namespace: str | None, timeout: float) -> Pod:
+async def _first_of(client: Client, obj: Resource, namespace: str | None, timeout: float) -> Pod:
     from kubeloop.api.core.v1 import Pod
 
-    space = found.metadata.namespace or namespace or client.namespace
+    space = obj.metadata.namespace or namespace or client.namespace
     try:
-        async with TimeLimit(client.clock, timeout), client.watch(Pod, namespace=space, label_selector=selector_of(found)) as events:
+        async with TimeLimit(client.clock, timeout), client.watch(Pod, namespace=space, label_selector=selector_of(obj)) as events:
             async for event in events:
                 if event.type != "DELETED":
                     return event.object
     except DeadlineError:
         raise
     except TimeoutError as error:
-        raise DeadlineError(f"{_shown(found)}: no pod of its came into being within {timeout:g} s") from error
-    raise StreamError(f"{_shown(found)} has no pods")
+        raise DeadlineError(f"{_shown(obj)}: no pod of its came into being within {timeout:g} s") from error
+    raise StreamError(f"{_shown(obj)} has no pods")
 
 
 def _rank(pod: Pod) -> tuple[bool, int, bool, bool, float, int, float]:
@@ -238,9 +238,9 @@ def _names(pod: Pod) -> str:
     return ", ".join(names)
 
 
-def _shown(found: Resource) -> str:
-    namespace = f' in namespace "{found.metadata.namespace}"' if found.metadata.namespace else ""
-    return f'{found.kind} "{found.metadata.name}"{namespace}'
+def _shown(obj: Resource) -> str:
+    namespace = f' in namespace "{obj.metadata.namespace}"' if obj.metadata.namespace else ""
+    return f'{obj.kind} "{obj.metadata.name}"{namespace}'
 
 
 # Which port is meant: kubectl's ``local:remote``, names of ports, and ports of a service, which are not those of its pods.
@@ -284,18 +284,18 @@ def parse_port(spec: PortSpec) -> PortRequest:
     return PortRequest(int(local or 0), remote)
 
 
-def pod_port(found: TargetPod, remote: str) -> int:
+def pod_port(target: TargetPod, remote: str) -> int:
     """Return the number of the pod's port for ``remote``.
 
     Raises:
         StreamError: The service or pod has no such port, or not for TCP.
     """
-    if found.service is not None:
-        return _through(found.service, found.pod, remote)
+    if target.service is not None:
+        return _through(target.service, target.pod, remote)
     if remote.isdecimal():
-        _check_tcp([(one.container_port, one.protocol) for container in found.pod.spec.containers for one in container.ports], int(remote))
+        _check_tcp([(one.container_port, one.protocol) for container in target.pod.spec.containers for one in container.ports], int(remote))
         return int(remote)
-    return _named(found.pod, remote)
+    return _named(target.pod, remote)
 
 
 def _through(service: Service, pod: Pod, remote: str) -> int:
@@ -328,10 +328,10 @@ def _named(pod: Pod, name: str) -> int:
     raise StreamError(f'pod "{pod.metadata.name}" has no port named "{name}"')
 
 
-def _check_tcp(ports: list[tuple[int, str | None]], wanted: int) -> None:
-    protocols = {protocol or "TCP" for port, protocol in ports if port == wanted}
+def _check_tcp(ports: list[tuple[int, str | None]], port_number: int) -> None:
+    protocols = {protocol or "TCP" for port, protocol in ports if port == port_number}
     if protocols and "TCP" not in protocols:
-        raise StreamError(f"port {wanted} is for {', '.join(sorted(protocols))}, and only TCP can be forwarded")
+        raise StreamError(f"port {port_number} is for {', '.join(sorted(protocols))}, and only TCP can be forwarded")
 
 
 def _number(text: str) -> int:

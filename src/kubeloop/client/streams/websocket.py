@@ -51,13 +51,13 @@ class WebSocket:
         If no task reads, a dead peer is not detected in that time, but only by TCP.
     """
 
-    def __init__(self, wire: Upgraded, clock: Clock, where: str, protocol: str = "") -> None:
+    def __init__(self, wire: Upgraded, clock: Clock, description: str, protocol: str = "") -> None:
         """Create an instance. Programs call ``open_socket`` instead.
 
         Args:
             wire: The upgraded connection.
             clock: The clock of pings.
-            where: Pod and container, for messages.
+            description: Pod and container, for messages.
             protocol: The chosen subprotocol.
         """
         from websockets.protocol import Protocol, Side
@@ -66,7 +66,7 @@ class WebSocket:
         """The subprotocol that the server chose."""
         self._wire = wire
         self._clock = clock
-        self._where = where
+        self._where = description
         self._frames = Protocol(Side.CLIENT, max_size=MAX_MESSAGE, logger=_SILENT)
         self._messages: deque[bytes] = deque()
         self._parts: list[bytes] = []
@@ -198,7 +198,7 @@ class WebSocket:
 
 @asynccontextmanager
 async def open_socket(
-    transport: Transport, path: str, query: Query | None, protocols: Sequence[str], clock: Clock, where: str
+    transport: Transport, path: str, query: Query | None, protocols: Sequence[str], clock: Clock, description: str
 ) -> AsyncIterator[WebSocket]:
     """Open a WebSocket for one of ``protocols``. Leaving the block closes it and its connection.
 
@@ -208,7 +208,7 @@ async def open_socket(
         query: Parameters of the URL.
         protocols: Subprotocols by preference.
         clock: The clock of pings.
-        where: Pod and container, for messages.
+        description: Pod and container, for messages.
 
     Returns:
         A context manager whose value is the WebSocket.
@@ -219,14 +219,14 @@ async def open_socket(
     key = base64.b64encode(os.urandom(16))
     headers = {"Sec-WebSocket-Key": key.decode(), "Sec-WebSocket-Version": "13", "Sec-WebSocket-Protocol": ", ".join(protocols)}
     async with transport.upgrade("GET", path, protocol="websocket", query=query, headers=headers) as wire:
-        socket = WebSocket(wire, clock, where, _agreed(wire, key, protocols, where))
+        socket = WebSocket(wire, clock, description, _agreed(wire, key, protocols, description))
         try:
             yield socket
         finally:
             await socket.close()
 
 
-def _agreed(wire: Upgraded, key: bytes, protocols: Sequence[str], where: str) -> str:
+def _agreed(wire: Upgraded, key: bytes, protocols: Sequence[str], description: str) -> str:
     """Return the subprotocol of the response to the handshake (RFC 6455, section 4.1)."""
     accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest()).decode()
     fault = ""
@@ -238,5 +238,5 @@ def _agreed(wire: Upgraded, key: bytes, protocols: Sequence[str], where: str) ->
     if not fault and chosen not in protocols:
         fault = f'it chose the protocol "{chosen}", where {" and ".join(protocols)} were offered'
     if fault:
-        raise StreamError(f"{where}: the server's WebSocket handshake is wrong: {fault}")
+        raise StreamError(f"{description}: the server's WebSocket handshake is wrong: {fault}")
     return chosen

@@ -90,22 +90,22 @@ def _definition(resource: GroupResource, members: list[type[Resource]], descript
     return Definition(document, classes)
 
 
-def _stored(resource: GroupResource, said: dict[type[Resource], CrdVersion]) -> type[Resource]:
-    if len(said) == 1:
-        return next(iter(said))
-    stored = [cls for cls, version in said.items() if version.storage]
+def _stored(resource: GroupResource, declarations: dict[type[Resource], CrdVersion]) -> type[Resource]:
+    if len(declarations) == 1:
+        return next(iter(declarations))
+    stored = [cls for cls, version in declarations.items() if version.storage]
     if len(stored) != 1:
         found = " and ".join(_name(cls) for cls in stored) or "none"
         raise ConfigError(
             f"{resource}: exactly one of its versions is stored, here: {found}; "
-            f"say @crd(storage=True) on one of {', '.join(map(_name, said))}"
+            f"say @crd(storage=True) on one of {', '.join(map(_name, declarations))}"
         )
     return stored[0]
 
 
-def _names(info: KindInfo, whole: CrdVersion) -> JSONObject:
+def _names(info: KindInfo, declaration: CrdVersion) -> JSONObject:
     kind = info.gvk.kind
-    names: JSONObject = {"kind": kind, "listKind": whole.list_kind or f"{kind}List", "plural": info.plural, "singular": info.singular}
+    names: JSONObject = {"kind": kind, "listKind": declaration.list_kind or f"{kind}List", "plural": info.plural, "singular": info.singular}
     if info.short_names:
         names["shortNames"] = list(info.short_names)
     if info.categories:
@@ -113,21 +113,25 @@ def _names(info: KindInfo, whole: CrdVersion) -> JSONObject:
     return names
 
 
-def _version(cls: type[Resource], said: CrdVersion, stored: bool, descriptions: bool) -> JSONObject:
-    version: JSONObject = {"name": kind_info(cls).gvk.version, "served": said.served, "storage": stored}
-    if said.deprecated:
+def _version(cls: type[Resource], declaration: CrdVersion, stored: bool, descriptions: bool) -> JSONObject:
+    version: JSONObject = {"name": kind_info(cls).gvk.version, "served": declaration.served, "storage": stored}
+    if declaration.deprecated:
         version["deprecated"] = True
-    if said.deprecation_warning:
-        version["deprecationWarning"] = said.deprecation_warning
-    if said.columns:
-        version["additionalPrinterColumns"] = [_column(column) for column in said.columns]
-    if said.selectable_fields:
-        version["selectableFields"] = [{"jsonPath": path} for path in said.selectable_fields]
+    if declaration.deprecation_warning:
+        version["deprecationWarning"] = declaration.deprecation_warning
+    if declaration.columns:
+        version["additionalPrinterColumns"] = [_column(column) for column in declaration.columns]
+    if declaration.selectable_fields:
+        version["selectableFields"] = [{"jsonPath": path} for path in declaration.selectable_fields]
     subresources: JSONObject = {}
-    if said.status if said.status is not None else any(field.encode_name == "status" for field in msgspec.structs.fields(cls)):
+    if (
+        declaration.status
+        if declaration.status is not None
+        else any(field.encode_name == "status" for field in msgspec.structs.fields(cls))
+    ):
         subresources["status"] = {}
-    if said.scale is not None:
-        subresources["scale"] = _scale(said.scale)
+    if declaration.scale is not None:
+        subresources["scale"] = _scale(declaration.scale)
     if subresources:
         version["subresources"] = subresources
     version["schema"] = {"openAPIV3Schema": schema_of(cls, descriptions=descriptions)}

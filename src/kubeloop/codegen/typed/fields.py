@@ -88,8 +88,8 @@ class FieldWriter:
     def _seen(self, node: JSONObject) -> JSONObject:
         return {key: value for key, value in node.items() if key != "$ref" and key not in _FOREIGN}
 
-    def _said(self, node: JSONObject, found: PyType) -> JSONObject:
-        return {} if found.said is None or "$ref" in node else found.said
+    def _said(self, node: JSONObject, py_type: PyType) -> JSONObject:
+        return {} if py_type.said is None or "$ref" in node else py_type.said
 
     def _with(self, type_text: str, extra: list[str]) -> str:
         if not extra:
@@ -99,24 +99,24 @@ class FieldWriter:
                 self._names.symbol("kubeloop", "declare")
         return f"{self._names.symbol('typing', 'Annotated')}[{type_text}, {', '.join(extra)}]"
 
-    def _default(self, node: JSONObject, found: PyType, *, required: bool, strict: bool) -> PythonDefault:
-        if "default" in node and node["default"] is not None and found.form == "scalar":
-            return self._of_server(node["default"], found.text)
-        if strict and required and not ("default" in node and found.form != "scalar"):
+    def _default(self, node: JSONObject, py_type: PyType, *, required: bool, strict: bool) -> PythonDefault:
+        if "default" in node and node["default"] is not None and py_type.form == "scalar":
+            return self._of_server(node["default"], py_type.text)
+        if strict and required and not ("default" in node and py_type.form != "scalar"):
             return PythonDefault()
-        if found.form in ("list", "map") or (found.form == "free" and required):
-            return PythonDefault("list" if found.form == "list" else "dict", factory=True)
-        if found.form in ("free", "any") or not (required and not strict):
+        if py_type.form in ("list", "map") or (py_type.form == "free" and required):
+            return PythonDefault("list" if py_type.form == "list" else "dict", factory=True)
+        if py_type.form in ("free", "any") or not (required and not strict):
             return PythonDefault("None")
-        return self._by_value(found)
+        return self._by_value(py_type)
 
-    def _by_value(self, found: PyType) -> PythonDefault:
+    def _by_value(self, py_type: PyType) -> PythonDefault:
         """Return the default of a required by-value field of a Go type."""
-        if found.form == "struct":
-            return PythonDefault(found.text, factory=True)
-        if found.text == self._names.spelt("kubeloop.meta", "Quantity"):
-            return PythonDefault(found.text, factory=True)
-        return PythonDefault(_EMPTY.get(found.text, "None"))
+        if py_type.form == "struct":
+            return PythonDefault(py_type.text, factory=True)
+        if py_type.text == self._names.spelt("kubeloop.meta", "Quantity"):
+            return PythonDefault(py_type.text, factory=True)
+        return PythonDefault(_EMPTY.get(py_type.text, "None"))
 
     def _of_server(self, value: Any, type_text: str) -> PythonDefault:
         if type_text.endswith("]"):  # Literal
@@ -134,10 +134,10 @@ class FieldWriter:
             return PythonDefault(f"{type_text}({text(value)})", implied=bool(Quantity(value)))
         return PythonDefault("None")
 
-    def _may_be_none(self, node: JSONObject, found: PyType, default: PythonDefault, *, required: bool) -> bool:
+    def _may_be_none(self, node: JSONObject, py_type: PyType, default: PythonDefault, *, required: bool) -> bool:
         if default.source == "None":
             return True
-        return bool(node.get("nullable")) and found.form in ("scalar", "struct", "free") and (required or not default.factory)
+        return bool(node.get("nullable")) and py_type.form in ("scalar", "struct", "free") and (required or not default.factory)
 
     def _value(self, name: str, wire: str, default: PythonDefault) -> str:
         arguments = []

@@ -65,13 +65,13 @@ def markers(node: JSONObject, derived: JSONObject, type_text: str) -> list[str]:
 _NOTHING: Final = object()
 
 
-def _markers(rest: JSONObject, gone: list[str], said: JSONObject, type_text: str) -> Iterator[str]:
+def _markers(rest: JSONObject, gone: list[str], type_keywords: JSONObject, type_text: str) -> Iterator[str]:
     """Yield the source of the markers for the schema keywords that the type does not imply.
 
-    ``rest`` are the keywords that are still to be expressed, ``gone`` the derived keywords that the schema lacks, and ``said`` the keywords
-    derived from the type. Expressed keywords are removed from ``rest`` and ``gone``.
+    ``rest`` are the keywords that are still to be expressed, ``gone`` the derived keywords that the schema lacks, and ``type_keywords``
+    the keywords derived from the type. Expressed keywords are removed from ``rest`` and ``gone``.
     """
-    if said.get("type") == "object" and gone == ["x-kubernetes-preserve-unknown-fields"] and "additionalProperties" not in rest:
+    if type_keywords.get("type") == "object" and gone == ["x-kubernetes-preserve-unknown-fields"] and "additionalProperties" not in rest:
         gone.clear()
         yield f"{_DECLARE}.Pruned()"
     if isinstance(rest.get("format"), str):
@@ -84,8 +84,8 @@ def _markers(rest: JSONObject, gone: list[str], said: JSONObject, type_text: str
     limits = {name: rest.pop(wire) for wire, name in _LIMITS.items() if _is_limit(wire, rest.get(wire))}
     if limits:
         yield call(f"{_DECLARE}.Limits", **limits)
-    yield from _list_type(rest, said)
-    if rest.get("x-kubernetes-map-type") == "atomic" and said.get("type") == "object":
+    yield from _list_type(rest, type_keywords)
+    if rest.get("x-kubernetes-map-type") == "atomic" and type_keywords.get("type") == "object":
         del rest["x-kubernetes-map-type"]
         yield f"{_DECLARE}.Atomic()"
     for key, name in _FLAGS.items():
@@ -101,9 +101,9 @@ def _markers(rest: JSONObject, gone: list[str], said: JSONObject, type_text: str
             yield call(f"{_DECLARE}.Rule", text(rule["rule"]), **named)
 
 
-def _list_type(rest: JSONObject, said: JSONObject) -> Iterator[str]:
+def _list_type(rest: JSONObject, type_keywords: JSONObject) -> Iterator[str]:
     kind, keys = rest.get("x-kubernetes-list-type"), rest.get("x-kubernetes-list-map-keys")
-    if said.get("type") != "array":
+    if type_keywords.get("type") != "array":
         return
     if kind == "map" and keys and len(keys) <= _MOST_KEYS:
         yield call(f"{_DECLARE}.ListMap", *map(text, keys))

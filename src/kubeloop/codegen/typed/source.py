@@ -187,17 +187,17 @@ def source_of_crd(crd: JSONObject, source: str) -> ModelSource:
     return found
 
 
-def _add_version(found: ModelSource, crd: JSONObject, group: str, names: JSONObject, version: JSONObject) -> None:
+def _add_version(source: ModelSource, crd: JSONObject, group: str, names: JSONObject, version: JSONObject) -> None:
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if schema is None:
         return
     gvk = GroupVersionKind(group, version["name"], names["kind"])
     name = f"{'.'.join(reversed(group.split('.')))}.{gvk.version}.{gvk.kind}"
     definitions = lift({name: schema}, stays=is_known)
-    found.definitions.update(definitions)
-    found.strict.update(definitions)
-    found.kinds[name] = gvk
-    found.resources[gvk] = ResourceInfo(
+    source.definitions.update(definitions)
+    source.strict.update(definitions)
+    source.kinds[name] = gvk
+    source.resources[gvk] = ResourceInfo(
         gvr=GroupVersionResource(group, gvk.version, names["plural"]),
         kind=gvk.kind,
         singular=names.get("singular") or gvk.kind.lower(),
@@ -206,7 +206,7 @@ def _add_version(found: ModelSource, crd: JSONObject, group: str, names: JSONObj
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
     )
-    found.crds[name] = {**version, "crd": crd}
+    source.crds[name] = {**version, "crd": crd}
 
 
 def source_of_definitions(definitions: dict[str, JSONObject], resources: Iterable[ResourceInfo]) -> ModelSource:

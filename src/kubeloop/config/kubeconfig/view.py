@@ -128,8 +128,8 @@ def _entry(item: JSONObject, key: str) -> JSONObject:
     return entry if isinstance(entry, dict) else item.setdefault(key, {}) if entry is not None else {}
 
 
-def _minified(found: JSONObject, config: Kubeconfig) -> JSONObject:
-    name = found["current-context"]
+def _minified(document: JSONObject, config: Kubeconfig) -> JSONObject:
+    name = document["current-context"]
     if not name:
         raise ConfigError(f"{config.shown}: current-context is not set; set it, or name a context")
     chosen = config.contexts.get(name)
@@ -137,7 +137,7 @@ def _minified(found: JSONObject, config: Kubeconfig) -> JSONObject:
         raise ConfigError(f'{config.shown}: there is no context "{name}"; known: {", ".join(sorted(config.contexts)) or "none"}')
     kept = {"contexts": name, "clusters": chosen.entry.cluster, "users": chosen.entry.user}
     for section, wanted in kept.items():
-        found[section] = [item for item in found[section] if wanted and item.get("name") == wanted]
-        if wanted and not found[section]:
+        document[section] = [item for item in document[section] if wanted and item.get("name") == wanted]
+        if wanted and not document[section]:
             raise ConfigError(f'{chosen.file}: context "{name}": {section[:-1]}: there is no {section[:-1]} "{wanted}"')
-    return found
+    return document

@@ -162,7 +162,7 @@ class ControllerBase(Generic[R]):
         needs_leader: bool | None = None,
         pause_annotation: str | None = None,
         metadata_only: bool | None = None,
-        **others: Any,
+        **kwargs: Any,
     ) -> None:
         positional = {
             "owns": owns,
@@ -182,11 +182,11 @@ class ControllerBase(Generic[R]):
             "metadata_only": metadata_only,
         }
         try:
-            super().__init_subclass__(**others)
+            super().__init_subclass__(**kwargs)
         except TypeError as error:
-            if not others:
+            if not kwargs:
                 raise
-            known, unknown = ", ".join(positional), ", ".join(others)
+            known, unknown = ", ".join(positional), ", ".join(kwargs)
             raise DeclarationError(f"{cls.__name__}: a controller declares no {unknown} (it may declare {known})") from error
         for attribute, value in positional.items():
             if value is not None:

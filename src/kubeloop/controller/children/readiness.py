@@ -139,7 +139,7 @@ def _told(informer: Informer[Any], names: set[tuple[str, str]], changed: asyncio
         changed.set()
 
     registration = informer.on_event(
-        added=handle, updated=handle, deleted=handle, where=lambda head: (head.namespace, head.name) in names, name="children"
+        added=handle, updated=handle, deleted=handle, predicate=lambda head: (head.namespace, head.name) in names, name="children"
     )
     return registration.remove
 

@@ -81,8 +81,8 @@ class ChildrenReport:
     def __iter__(self) -> Iterator[ChildOutcome]:
         return iter(self.outcomes)
 
-    def did(self, *what: ChildDid) -> list[ChildOutcome]:
-        return [one for one in self.outcomes if one.did in what]
+    def did(self, *results: ChildDid) -> list[ChildOutcome]:
+        return [one for one in self.outcomes if one.did in results]
 
     @property
     def created(self) -> list[ChildOutcome]:

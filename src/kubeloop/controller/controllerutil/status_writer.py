@@ -32,7 +32,7 @@ class WriteBackoff:
     """Exponential delays between the writes of one object.
 
     Guarantees
-        The first ``free`` writes are never delayed. After them the delay starts at ``initial`` seconds and doubles up to ``cap``.
+        The first ``burst`` writes are never delayed. After them the delay starts at ``initial`` seconds and doubles up to ``cap``.
         After ``calm`` seconds without a write, although one was allowed, the object starts over.
         Objects without recent writes are forgotten, so that memory holds only recently written ones.
 
@@ -40,7 +40,7 @@ class WriteBackoff:
         A state across restarts: every object starts over.
 
     Args:
-        free: Number of writes without a delay.
+        burst: Number of writes without a delay.
         initial: First delay in seconds.
         cap: Longest delay in seconds.
         calm: Seconds without a write after which an object starts over.
@@ -49,18 +49,18 @@ class WriteBackoff:
         ValueError: a negative number, or ``cap`` below ``initial``.
 
     Example:
-        >>> backoff = WriteBackoff(free=0, initial=2.0)
+        >>> backoff = WriteBackoff(burst=0, initial=2.0)
         >>> backoff.wrote("uid-1", now=100.0)
         >>> backoff.wait("uid-1", now=100.0)
         2.0
     """
 
-    def __init__(self, *, free: int = 5, initial: float = 1.0, cap: float = 60.0, calm: float = 120.0) -> None:
-        if free < 0 or initial <= 0 or cap < initial or calm < 0:
+    def __init__(self, *, burst: int = 5, initial: float = 1.0, cap: float = 60.0, calm: float = 120.0) -> None:
+        if burst < 0 or initial <= 0 or cap < initial or calm < 0:
             raise ValueError(
-                f"write back-off wants free and calm >= 0, initial > 0 and cap >= initial, not {free=} {initial=} {cap=} {calm=}"
+                f"write back-off wants burst and calm >= 0, initial > 0 and cap >= initial, not {burst=} {initial=} {cap=} {calm=}"
             )
-        self._free = free
+        self._free = burst
         self._initial = initial
         self._cap = cap
         self._calm = calm

@@ -263,7 +263,7 @@ class Caller:
         earlier = memory.running.get(handler.id)
         if earlier is not None and not earlier.done():
             raise _StillRunning
-        work = memory.running[handler.id] = self._threads.call(lambda given: method(*given), (twin, *values))
+        work = memory.running[handler.id] = self._threads.call(lambda arguments: method(*arguments), (twin, *values))
         answer = await result_of(work)
         del memory.running[handler.id]
         if isinstance(answer, Awaitable):

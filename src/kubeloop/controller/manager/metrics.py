@@ -89,19 +89,19 @@ def _families(stats: Sequence[RunnerStats], figures: ReconcileFigures, lag: floa
         for result in RESULTS:
             by_result.add_metric((one.name, result), figures.results(one.name)[result])
     yield by_result
-    yield _counter("reconcile_errors", "Reconciles that failed.", stats, lambda one: one.counts.errors)
+    yield _counter("reconcile_errors", "Reconciles that failed.", stats, lambda runner: runner.counts.errors)
     terminal = "Reconciles that failed with a terminal error, until the object changes."
-    yield _counter("terminal_reconcile_errors", terminal, stats, lambda one: one.counts.terminal_errors)
-    yield _counter("reconcile_panics", "Reconciles that ended with a mistake of the program.", stats, lambda one: one.counts.panics)
-    yield _counter("reconcile_timeouts", "Reconciles that were cancelled at their timeout.", stats, lambda one: one.counts.timeouts)
+    yield _counter("terminal_reconcile_errors", terminal, stats, lambda runner: runner.counts.terminal_errors)
+    yield _counter("reconcile_panics", "Reconciles that ended with a mistake of the program.", stats, lambda runner: runner.counts.panics)
+    yield _counter("reconcile_timeouts", "Reconciles that were cancelled at their timeout.", stats, lambda runner: runner.counts.timeouts)
     seconds = HistogramMetricFamily(f"{_PREFIX}reconcile_time_seconds", "Time of reconciles.", labels=("controller",))
     names = [*map(str, BOUNDS), "+Inf"]
     for one in stats:
         counts, total = figures.seconds(one.name)
         seconds.add_metric((one.name,), buckets=list(zip(names, accumulate(counts), strict=True)), sum_value=total)
     yield seconds
-    yield _gauge("max_concurrent_reconciles", "Workers of a controller.", stats, lambda one: one.workers)
-    yield _gauge("active_workers", "Workers that reconcile now.", stats, lambda one: one.counts.active)
+    yield _gauge("max_concurrent_reconciles", "Workers of a controller.", stats, lambda runner: runner.workers)
+    yield _gauge("active_workers", "Workers that reconcile now.", stats, lambda runner: runner.counts.active)
     late = GaugeMetricFamily("kubeloop_event_loop_lag_seconds", "How late a timer of the event loop went off, measured each second.")
     late.add_metric((), lag)
     yield late

@@ -184,7 +184,7 @@ class CacheReader:
         return self.lister(kind).by_key(key)
 
     def list(
-        self, kind: type[R], namespace: str | None = None, *, label_selector: Labels | None = None, where: Where | None = None
+        self, kind: type[R], namespace: str | None = None, *, label_selector: Labels | None = None, field_selector: Where | None = None
     ) -> builtins.list[R]:
         """Return all cached objects that match.
 
@@ -192,17 +192,22 @@ class CacheReader:
             kind: Class of the objects.
             namespace: One namespace. None: all cached namespaces.
             label_selector: Only matching objects.
-            where: Values by path; the paths must be indexed or read (``indexes=``, ``paths=``). Or a predicate of the head.
+            field_selector: Values by path; the paths must be indexed or read (``indexes=``, ``paths=``). Or a predicate of the head.
 
         Raises:
             DeclarationError: the kind is not cached, or only its metadata. UnreadPath: a path is not read.
             OutsideScope: the namespace or selection is not cached.
         """
-        self._check(kind, label_selector, where)
-        return self.lister(kind).list(namespace, label_selector, where)
+        self._check(kind, label_selector, field_selector)
+        return self.lister(kind).list(namespace, label_selector, field_selector)
 
     def heads(
-        self, kind: type[Resource], namespace: str | None = None, *, label_selector: Labels | None = None, where: Where | None = None
+        self,
+        kind: type[Resource],
+        namespace: str | None = None,
+        *,
+        label_selector: Labels | None = None,
+        field_selector: Where | None = None,
     ) -> builtins.list[Head]:
         """Return the heads of all cached objects that match, without decoding; also of kinds of which only metadata is cached.
 
@@ -210,10 +215,10 @@ class CacheReader:
             kind: See ``list``.
             namespace: See ``list``.
             label_selector: See ``list``.
-            where: See ``list``.
+            field_selector: See ``list``.
         """
-        self._check(kind, label_selector, where)
-        return self._held(kind).lister.heads(namespace, label_selector, where)
+        self._check(kind, label_selector, field_selector)
+        return self._held(kind).lister.heads(namespace, label_selector, field_selector)
 
     def lister(self, kind: type[R]) -> Lister[R]:
         """Return the lister of a kind's informer. Its queries are not checked against the informer's selection.
@@ -256,18 +261,18 @@ class CacheReader:
             raise DeclarationError(f"{self._owner} has no informer for {name}; name it in owns=[...], watches=[...] or reads=[{name}]")
         return informer
 
-    def _check(self, kind: type[Resource], label_selector: Labels | None, where: Where | None) -> None:
+    def _check(self, kind: type[Resource], label_selector: Labels | None, field_selector: Where | None) -> None:
         """Check that a selection is within the cached objects."""
         scope = self._held(kind).scope
         if label_selector is not None and scope.label_selector:
             cached, queried = parse_label_selector(scope.label_selector), selector_of(label_selector)
             if not implies(queried, cached):
                 self._refuse(kind, f'labels "{cached}"', f'labels "{queried}"')
-        if where is not None and scope.field_selector:
+        if field_selector is not None and scope.field_selector:
             selected = parse_field_selector(scope.field_selector)
-            asked_of = {path: "" if value is None else str(value) for path, value in where.items()}
+            asked_of = {path: "" if value is None else str(value) for path, value in field_selector.items()}
             if any(term.field in asked_of and not term.matches(asked_of) for term in selected.terms):
-                self._refuse(kind, f'fields "{selected}"', f"fields {dict(where)}")
+                self._refuse(kind, f'fields "{selected}"', f"fields {dict(field_selector)}")
 
     def _refuse(self, kind: type[Resource], cached: str, queried: str) -> None:
         name = kind.__name__

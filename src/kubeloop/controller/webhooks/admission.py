@@ -227,7 +227,7 @@ async def _called(call: HookCall, obj: Resource, request: AdmissionRequest[Any])
     if call.plain:
         # Not the loop's executor: a few hooks that never return would occupy all its threads and block the exit.
         threads = ThreadExecutor("kubeloop webhook")
-        result = threads.call(lambda given: _in_thread(call.function, given), arguments)
+        result = threads.call(lambda values: _in_thread(call.function, values), arguments)
         threads.close()
         return await result
     return await call.function(*arguments)

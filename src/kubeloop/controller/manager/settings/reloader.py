@@ -105,8 +105,8 @@ class Reloader:
                 self.reload()
 
 
-def _with(settings: ManagerSettings, found: ManagerSettings, field: str) -> ManagerSettings:
-    return msgspec.structs.replace(settings, **{field: getattr(found, field)})
+def _with(settings: ManagerSettings, new_settings: ManagerSettings, field: str) -> ManagerSettings:
+    return msgspec.structs.replace(settings, **{field: getattr(new_settings, field)})
 
 
 class Governed(Protocol):
