@@ -1,7 +1,7 @@
 """``python -m tools.names``: checks the names and words of the project against its vocabulary (CONTRIBUTING.md).
 
-It finds public classes of kubeloop that are defined in two modules, names that a term of Kubernetes or Python has replaced, and phrases
-that plain English does without. Generated code (``kubeloop.api``) is left out.
+It finds public classes of kubeloop that are defined in two modules, names that a term of Kubernetes or Python has replaced, parameters
+whose names do not say what they hold, and phrases that plain English does without. Generated code (``kubeloop.api``) is left out.
 
 Exit status: 1 if a replaced name is back, or a figure is higher than ``tools/names.json`` allows.
 ``--update`` lowers the figures there to those of today; it never raises one.
@@ -15,7 +15,7 @@ import json
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,12 +31,14 @@ class Vocabulary:
     Attributes:
         classes: replaced class name -> the name to use.
         modules: replaced module name -> the name to use.
+        arguments: names that no parameter may have.
         duplicates: public class name -> number of modules that may define it. One that is missing may be defined once.
         phrases: phrase -> number of times that comments, docstrings and pages may hold it.
     """
 
     classes: dict[str, str]
     modules: dict[str, str]
+    arguments: list[str]
     duplicates: dict[str, int]
     phrases: dict[str, int]
 
@@ -54,6 +56,16 @@ def public_classes(paths: Iterable[Path]) -> dict[str, list[Path]]:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].append(path)
     return dict(found)
+
+
+def vague_arguments(paths: Iterable[Path], names: Collection[str]) -> list[str]:
+    """Return the parameters that have one of the names, each as ``module:line: name``."""
+    return [
+        f"{path}:{node.lineno}: {node.arg}"
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.arg) and node.arg in names
+    ]
 
 
 def count_phrases(paths: Iterable[Path], phrases: Iterable[str]) -> Counter[str]:
@@ -97,6 +109,7 @@ def lower(vocabulary: Vocabulary, classes: Mapping[str, list[Path]], phrases: Ma
     return Vocabulary(
         vocabulary.classes,
         vocabulary.modules,
+        vocabulary.arguments,
         {name: allowed for name, allowed in duplicates.items() if allowed > 1},
         {phrase: min(allowed, phrases[phrase]) for phrase, allowed in vocabulary.phrases.items()},
     )
@@ -111,6 +124,7 @@ def main(arguments: list[str]) -> int:
     classes = public_classes(paths)
     phrases = count_phrases([*paths, *sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"], vocabulary.phrases)
     wrong = problems(vocabulary, classes, paths, phrases)
+    wrong += [f"{text}: name the argument after what it holds" for text in vague_arguments(paths, vocabulary.arguments)]
     print(*wrong, sep="\n", file=sys.stderr, end="\n" if wrong else "")
     print(f"{len(classes)} public classes, {sum(len(places) > 1 for places in classes.values())} of them in two modules or more")
     print(f"{sum(phrases.values())} phrases to replace")

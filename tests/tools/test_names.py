@@ -6,7 +6,7 @@ import pytest
 
 from tools import names
 
-VOCABULARY = names.Vocabulary({"Passage": "RequestState"}, {"refusals": "api_errors"}, {"Event": 2, "Gone": 3}, {"anew": 1})
+VOCABULARY = names.Vocabulary({"Passage": "RequestState"}, {"refusals": "api_errors"}, ["what"], {"Event": 2, "Gone": 3}, {"anew": 1})
 A, B, C = Path("a.py"), Path("b.py"), Path("refusals.py")
 
 
@@ -45,3 +45,9 @@ def test_public_classes_and_phrases_are_found_in_files(tmp_path: Path) -> None:
     paths = names.sources(tmp_path)
     assert names.public_classes(paths) == {"Store": [tmp_path / "store.py"]}
     assert names.count_phrases(paths, ["anew"]) == {"anew": 2}
+
+
+def test_arguments_with_a_replaced_name_are_found_in_functions_and_lambdas(tmp_path: Path) -> None:
+    module = tmp_path / "store.py"
+    module.write_text("def get(key, *what): ...\n\nsort = lambda what: what\nwhat = 1\n\ndef put(whatever, *, key=what): ...\n")
+    assert names.vague_arguments([module], ["what"]) == [f"{module}:1: what", f"{module}:3: what"]
