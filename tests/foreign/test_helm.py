@@ -54,7 +54,7 @@ class Helm:
         )
         printed, _ = await process.communicate()
         self.transcript.append(f"$ helm {' '.join(arguments)}")
-        text = _ENDED_WATCH.sub("", printed.decode())
+        text = _CANCELLED_READ.sub("", printed.decode())
         self.transcript += [_steady(line) for line in _BLOCKS.sub(_in_order, text).splitlines()]
         self.transcript += [f"(exit status {process.returncode})"] if process.returncode else []
         self.transcript.append("")
@@ -76,9 +76,13 @@ _UNSTEADY = [
 ]
 
 
-#: Helm cancels its own watch when the wait ends. client-go's StreamWatcher then either stops or reports the cancelled read as an
-#: error event, which the reflector logs: a Go ``select`` with both cases ready decides (k8s.io/apimachinery pkg/watch/streamwatcher.go).
-_ENDED_WATCH = re.compile(r"(?m)^[IWE]\d{4} \S+ +\d+ reflector\.go:\d+\] \"Warning: watch ended with error\".*context canceled.*\n?")
+#: Helm cancels its own lists and watches when the wait ends. Whether client-go logs the cancelled read is chance: the StreamWatcher either
+#: stops or reports an error event, which the reflector logs, as a Go ``select`` with both cases ready decides (k8s.io/apimachinery
+#: pkg/watch/streamwatcher.go), and a list logs the read if its body has begun (k8s.io/client-go rest/request.go).
+_CANCELLED_READ = re.compile(
+    r"(?m)^[IWE]\d{4} \S+ +\d+ (?:reflector\.go:\d+\] \"Warning: watch ended with error\""
+    r"|request\.go:\d+\] \"Unexpected error when reading response body\").*context canceled.*\n?"
+)
 
 #: Of each kind of a release's objects; Helm prints them in the order of a Go map.
 _BLOCKS = re.compile(r"(?:==> .*\n(?:.+\n)*\n)+")

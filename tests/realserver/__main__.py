@@ -74,9 +74,12 @@ class _Suite:
         return subprocess.call(command, env={**os.environ, **controllers})
 
 
+#: Suites of the server's own behaviour, and all others that talk to one.
+_OF_THE_SERVER = _Suite("all other suites on a real server", [*_IN_WORKERS, *(f"--ignore={path}" for path in _CONTROLLERS)], _WORKERS)
+
 _SUITES = [
     _Suite("our controllers on a real server", [*_IN_WORKERS, *_CONTROLLERS], _WORKERS),
-    _Suite("all other suites on a real server", [*_IN_WORKERS, *(f"--ignore={path}" for path in _CONTROLLERS)], _WORKERS),
+    _OF_THE_SERVER,
     _Suite("upstream's controllers on a real server", [*_IN_WORKERS, *_UPSTREAM], _WORKERS, upstream=True),
     _Suite("upstream's controllers on the embedded server", [*_IN_WORKERS, *_UPSTREAM], upstream=True),
     _Suite("Helm on a real server", _HELM, 1, upstream=True),
@@ -124,8 +127,11 @@ def _all(programs: Path, leave_out: Sequence[Path] = (), *, with_programs: bool 
                 failures += [f"{suite.title}: exit status {statuses[-1]}", *(f"  {name}" for name in _failed(report))]
     if failures:
         print("\nfailed:", *failures, sep="\n", flush=True)
-    else:
-        verified.store()  # What was left out had passed as it is.
+    passed = [suite for suite, status in zip(chosen, statuses, strict=True) if not status]
+    verified.store(
+        of_the_server=_OF_THE_SERVER in passed,  # files that were left out had passed as they are
+        with_programs=all(suite in passed for suite in _SUITES if suite.upstream),
+    )
     for suite in _SUITES:
         if suite not in chosen:
             print(f"left out, since it passed with kubeloop as it is (tests/realserver/verified.json): {suite.title}", flush=True)

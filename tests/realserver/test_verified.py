@@ -78,6 +78,20 @@ def test_suites_with_kubernetes_own_programs_run_again_when_kubeloop_changed(tes
     assert verified.unchanged_with_programs(project, stored) is not run_again
 
 
+@pytest.mark.parametrize("of_the_server", [True, False])
+@pytest.mark.parametrize("with_programs", [True, False])
+def test_what_failed_is_not_recorded_and_what_passed_before_stays(tests: Path, of_the_server: bool, with_programs: bool) -> None:
+    project, stored = tests.parent, tests / "realserver" / "verified.json"
+    verified.store(project, stored)
+    for changed in ("src/kubeloop/version.py", "tests/apiserver/test_deletes.py"):
+        (project / changed).parent.mkdir(parents=True, exist_ok=True)
+        (project / changed).write_text("changed")
+    verified.store(project, stored, of_the_server=of_the_server, with_programs=with_programs)
+    assert (tests / "apiserver/test_deletes.py" in verified.unchanged(tests, stored)) is of_the_server
+    assert verified.unchanged_with_programs(project, stored) is with_programs
+    assert tests / "attacks/test_paths.py" in verified.unchanged(tests, stored)
+
+
 def test_every_suite_runs_when_none_is_noted(tests: Path) -> None:
     assert verified.unchanged(tests, tests.parent / "verified.json") == []
     assert not verified.unchanged_with_programs(tests.parent, tests.parent / "verified.json")

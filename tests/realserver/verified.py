@@ -74,9 +74,21 @@ def unchanged_with_programs(project: Path = PROJECT, stored: Path = _FILE) -> bo
     return _read(stored).get(_PROGRAMS) == fingerprint_with_programs(project)
 
 
-def store(project: Path = PROJECT, stored: Path = _FILE) -> None:
-    """Record that all suites passed."""
-    passed = {**fingerprints(project / "tests"), _PROGRAMS: fingerprint_with_programs(project)}
+def store(project: Path = PROJECT, stored: Path = _FILE, *, of_the_server: bool = True, with_programs: bool = True) -> None:
+    """Record that suites passed.
+
+    Args:
+        project: The root of the project.
+        stored: The file of the record.
+        of_the_server: Whether all suites of the server's own behaviour passed, or had passed as they are.
+        with_programs: Whether all suites with kube-controller-manager, Helm and kwok passed.
+    """
+    passed = _read(stored)
+    programs = {_PROGRAMS: passed[_PROGRAMS]} if _PROGRAMS in passed else {}
+    if of_the_server:
+        passed = {**fingerprints(project / "tests"), **programs}
+    if with_programs:
+        passed[_PROGRAMS] = fingerprint_with_programs(project)
     stored.write_text(json.dumps(passed, indent=1, sort_keys=True) + "\n")
 
 
