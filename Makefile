@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers structure unit unit-short unit-threads unit-clients test-disk test-real test-real-short conformance bench million soak soak-informers soak-controllers soak-server soak-tests fuzz mutants generate release lock clean
+.PHONY: help setup demo test lint types layers structure unit unit-short unit-threads unit-clients test-disk test-real test-real-short conformance conformance-upstream bench million soak soak-informers soak-controllers soak-server soak-tests fuzz mutants generate release lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ test-real-short: $(STAMP)  ## test-real without the suites of the server that pa
 conformance: $(STAMP)  ## replay what a real server answered and print the score
 	@$(BIN)/python -m tests.conformance
 
+conformance-upstream: $(STAMP)  ## Kubernetes' own conformance suite against the embedded server (needs Go); CONFORMANCE="--focus REGEX --store"
+	@$(BIN)/python -m tests.upstream $(CONFORMANCE)
+
 bench: $(STAMP)  ## kubeloop and its peers in one run, with ratios (CPU time)
 	@$(BIN)/python -m bench
 
@@ -101,6 +104,7 @@ soak-server: $(STAMP)  ## the server with 1,000 watchers and 200 clients for 10 
 soak-tests: $(STAMP)  ## the long form of the tests that draw histories at random and kill servers; each run of the suite has a short one
 	@KUBELOOP_TEST_LONG=1 $(PYTEST) tests/fuzz tests/cache/model tests/apiserver/storage/test_kill.py tests/merge/fields/test_managing.py \
 	  tests/codec/test_lossless_property.py
+	@KUBELOOP_TEST_LONG=1 $(PYTEST) tests/controlplane tests/conformance/test_with_controllers.py -k "survive or kill or upstreams"
 
 fuzz: $(STAMP)  ## random requests to the embedded server; FUZZ="--requests 1000000" for longer
 	@$(BIN)/python -m tests.fuzz $(FUZZ)

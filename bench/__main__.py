@@ -6,7 +6,9 @@ python -m bench controllers  a controller beside controller-runtime and kopf, ab
 python -m bench queues     the work queues beside client-go's and controller-runtime's, about half a minute
 python -m bench million    1,000,000 pods, about 3 minutes
 python -m bench servers    the embedded API server beside kube-apiserver with etcd, about 3 minutes
+python -m bench scheduler  the scheduler beside kube-scheduler: 5,000 pods on 500 nodes, about 10 minutes
 python -m bench guarded    the same as a user with rights from a role, with an audit log and a policy
+python -m bench controlplane  a Deployment of 1,000 replicas beside Kubernetes' own control plane and kwok, about 5 minutes
 python -m bench stations   where the time of one event goes, in one process
 python -m bench plots      docs/plots/*.svg from the last results
 """
@@ -22,7 +24,21 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import clients, controllers, operators, plots, prepare, queues, report, requests, servers, stations, targets
+from bench import (
+    clients,
+    controllers,
+    controlplane,
+    operators,
+    plots,
+    prepare,
+    queues,
+    report,
+    requests,
+    scheduler,
+    servers,
+    stations,
+    targets,
+)
 from bench.clients import Peer, Stage
 from bench.figures import Run, figures, queries
 from bench.replay import Replay, wait_quiet
@@ -33,7 +49,7 @@ _QUIET = 0.15
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    kinds = ["all", "requests", "controllers", "queues", "million", "servers", "guarded", "stations", "plots"]
+    kinds = ["all", "requests", "controllers", "queues", "million", "servers", "scheduler", "guarded", "controlplane", "stations", "plots"]
     parser.add_argument("what", nargs="?", default="all", choices=kinds)
     parser.add_argument("--stage", action="append", choices=[stage.name for stage in clients.STAGES], help="these only (may be repeated)")
     parser.add_argument("--only", action="append", metavar="CLIENT", help="clients whose names begin so (may be repeated)")
@@ -163,6 +179,19 @@ class _Bench:
         report.show_targets(self._console, self._targets)
         return all(target.met is not False for target in self._targets)
 
+    def scheduler(self) -> bool:
+        """The scheduler beside kube-scheduler; whether each target was met."""
+        scale = self._args.scale
+        pods, nodes = 5000 // scale, max(500 // scale, 10)
+        found = scheduler.measure(pods=pods, nodes=nodes, only=self._args.only or (), say=lambda text: self._console.print(f"[dim]{text}"))
+        self.results.put(
+            "scheduler", "figures", {stage: {name: asdict(one) for name, one in each.items()} for stage, each in found.items()}
+        )
+        scheduler.show(self._console, f"{pods:,} pods on {nodes} nodes, the embedded server", found)
+        self._judge("scheduler", list(scheduler.judge(found)))
+        report.show_targets(self._console, self._targets)
+        return all(target.met is not False for target in self._targets)
+
     def servers(self, section: str) -> bool:
         """The embedded server in memory and on disk, and the real one; whether each target was met."""
         scale, guarded = self._args.scale, section == "guarded"
@@ -174,6 +203,19 @@ class _Bench:
             self.results.put(section, name, found[name].as_json())
         report.show_servers(self._console, found)
         self._judge(section, list(targets.servers(found)))
+        report.show_targets(self._console, self._targets)
+        return all(target.met is not False for target in self._targets)
+
+    def controlplane(self) -> bool:
+        """The control plane beside Kubernetes' own; whether each target was met."""
+        replicas, nodes = 1000 // self._args.scale, max(1, 100 // self._args.scale)
+        found = {}
+        for name in (controlplane.KUBELOOP, controlplane.REAL):
+            self._console.print(f"[dim]{name}")
+            found[name] = controlplane.measure(name, replicas=replicas, nodes=nodes)
+            self.results.put("controlplane", name, found[name].as_json())
+        report.show_control_planes(self._console, replicas, nodes, found)
+        self._judge("controlplane", list(targets.control_planes(found)))
         report.show_targets(self._console, self._targets)
         return all(target.met is not False for target in self._targets)
 
@@ -209,6 +251,10 @@ def main() -> int:
         if args.what in ("servers", "guarded"):
             prepare.programs()
             return 1 if not bench.servers(args.what) and args.judge else 0
+        if args.what == "controlplane":
+            return 1 if not bench.controlplane() and args.judge else 0
+        if args.what == "scheduler":
+            return 1 if not bench.scheduler() and args.judge else 0
         if args.what == "queues":
             prepare.programs()
             return 1 if not bench.queues() and args.judge else 0

@@ -26,7 +26,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.servers import _cpu, _resident
+from bench.servers import processor_seconds, resident_mib
 from kubeloop.pki import CertificateAuthority
 from tests.realserver.building import binaries
 
@@ -74,12 +74,12 @@ def measure(programs: Path, objects: int) -> Start:
                 _wait(server, lambda: _status(http.client.HTTPSConnection("127.0.0.1", port, context=client), "/healthz"))
                 apiserver_s = time.perf_counter() - began
                 pids = [etcd.pid, server.pid]
-                start_cpu = _cpu(pids)
+                start_cpu = processor_seconds(pids)
                 time.sleep(1)
-                fresh = _resident(pids)
-                before, began = _cpu(pids), time.perf_counter()
+                fresh = resident_mib(pids)
+                before, began = processor_seconds(pids), time.perf_counter()
                 _load(http.client.HTTPSConnection("127.0.0.1", port, context=client), objects)
-                load_s, load_cpu, loaded = time.perf_counter() - began, _cpu(pids) - before, _resident(pids)
+                load_s, load_cpu, loaded = time.perf_counter() - began, processor_seconds(pids) - before, resident_mib(pids)
                 began = time.perf_counter()
         return Start(etcd_s, apiserver_s, start_cpu, help_cpu, fresh, load_s, load_cpu, loaded, time.perf_counter() - began)
 

@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bench.controlplane import ControlPlaneRun
 from bench.figures import Figures
 from bench.servers import Load, Server
 from bench.targets import Target
@@ -67,6 +68,20 @@ def show_servers(console: Console, found: Mapping[str, Server]) -> None:
         table.add_row(key, *(_load(server.loads.get(key)) for server in found.values()))
     if any(server.logged for server in found.values()):
         table.add_row("audit log, MiB", *(f"{server.logged / (1 << 20):.1f}" for server in found.values()))
+    console.print(table)
+
+
+def show_control_planes(console: Console, replicas: int, nodes: int, found: Mapping[str, ControlPlaneRun]) -> None:
+    """Print what a Deployment costs each control plane."""
+    table = Table(title=f"a Deployment of {replicas:,} replicas on {nodes} simulated nodes")
+    table.add_column("")
+    for name in found:
+        table.add_column(name, justify="right")
+    for label, phases in (("up", [run.up for run in found.values()]), ("down", [run.down for run in found.values()])):
+        table.add_row(f"{label}, s", *(f"{phase.seconds:.1f}" for phase in phases))
+        table.add_row(f"{label}, CPU, s", *(f"{phase.cpu_s:.1f}" for phase in phases))
+        table.add_row(f"{label}, resident afterwards, MiB", *(f"{phase.resident_mib:.0f}" for phase in phases))
+    table.add_row("idle, share of a core", *(f"{run.idle_share:.1%}" for run in found.values()))
     console.print(table)
 
 

@@ -80,11 +80,11 @@ def measure(name: str, *, requests: int = 2000, pods: int = 500, fill: int = 0, 
         began = time.perf_counter()
         with _started(name, guarded) as running:
             took.append(time.perf_counter() - began)
-            spent.append(_cpu(running.pids))
+            spent.append(processor_seconds(running.pids))
             if number < starts - 1:
                 continue
             time.sleep(1)  # what it does beside answering is part of what it takes
-            server = Server(statistics.median(took), statistics.median(spent), _resident(running.pids))
+            server = Server(statistics.median(took), statistics.median(spent), resident_mib(running.pids))
             for load in _loads(running, "-n", str(requests), "-pods", str(pods)):
                 server.loads[f"{load.what}, {load.workers}"] = load
             if running.guard is not None:
@@ -96,12 +96,12 @@ def measure(name: str, *, requests: int = 2000, pods: int = 500, fill: int = 0, 
 
 def _fill(name: str, server: Server, objects: int, guarded: bool) -> None:
     with _started(name, guarded) as running:
-        before = _resident(running.pids)
+        before = resident_mib(running.pids)
         for load in _loads(running, "-fill", str(objects)):
             server.loads[f"{load.what}, {load.workers}"] = load
         time.sleep(1)
         server.filled = objects
-        server.object_kib = (_resident(running.pids) - before) * 1024 / objects
+        server.object_kib = (resident_mib(running.pids) - before) * 1024 / objects
 
 
 def _loads(running: _Running, *more: str) -> list[Load]:
@@ -113,11 +113,11 @@ def _loads(running: _Running, *more: str) -> list[Load]:
         else:
             arguments += ["-cert", str(who.cert), "-key", str(who.key)]
         loads = []
-        spent = _cpu(running.pids)
+        spent = processor_seconds(running.pids)
         with subprocess.Popen([BUILD / "load", *arguments, *more], stdout=subprocess.PIPE, stderr=words, text=True) as client:
             assert client.stdout is not None
             for line in client.stdout:
-                before, spent = spent, _cpu(running.pids)
+                before, spent = spent, processor_seconds(running.pids)
                 loads.append(Load(**json.loads(line), cpu_s=spent - before))
         if client.returncode:
             words.seek(0)
@@ -133,7 +133,7 @@ def _started(name: str, guarded: bool) -> Iterator[_Running]:
         if name == REAL:
             programs = binaries()
             with real_server(programs, flags) as kubeconfig:
-                yield _Running(kubeconfig, list(_running(programs, kubeconfig.parent)), with_guard)
+                yield _Running(kubeconfig, list(processes_of(programs, kubeconfig.parent)), with_guard)
             return
         kubeconfig = Path(folder) / "kubeconfig"
         command = [sys.executable, "-m", "kubeloop", "server", "--no-controllers", "--kubeconfig", str(kubeconfig), *flags]
@@ -153,7 +153,7 @@ def _started(name: str, guarded: bool) -> Iterator[_Running]:
                 process.communicate(timeout=30)
 
 
-def _running(programs: Path, home: Path) -> Iterator[int]:
+def processes_of(programs: Path, home: Path) -> Iterator[int]:
     """The processes that run one of these programs in that folder (Linux)."""
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -161,13 +161,13 @@ def _running(programs: Path, home: Path) -> Iterator[int]:
                 yield int(folder.name)
 
 
-def _cpu(pids: list[int]) -> float:
+def processor_seconds(pids: list[int]) -> float:
     """Seconds that these processes have spent."""
     fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
     return sum(int(one[11]) + int(one[12]) for one in fields) / os.sysconf("SC_CLK_TCK")
 
 
-def _resident(pids: list[int]) -> float:
+def resident_mib(pids: list[int]) -> float:
     pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids)
     return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from bench import clients
 from bench.clients import Peer
+from bench.controlplane import KUBELOOP, ControlPlaneRun
+from bench.controlplane import REAL as CONTROL_PLANE
 from bench.figures import Figures, Queries
 from bench.servers import DISK, MEMORY, REAL, Server
 
@@ -135,6 +137,17 @@ def servers(found: Mapping[str, Server]) -> Iterator[Target]:
         if parts:
             first, last = (1e6 / part.per_second for part in (parts[0], parts[-1]))
             yield Target("create, of the last tenth of them", "us", last, 1.5 * first, f"1.5 x {first:.4g} of the first")
+
+
+def control_planes(found: Mapping[str, ControlPlaneRun]) -> Iterator[Target]:
+    """The embedded control plane beside Kubernetes' own: time and CPU at most as much, memory at most a third."""
+    ours, real = found.get(KUBELOOP), found.get(CONTROL_PLANE)
+    if ours is None or real is None:
+        return
+    for label, mine, other in (("up", ours.up, real.up), ("down", ours.down, real.down)):
+        yield Target(f"Deployment {label}", "s", mine.seconds, other.seconds, f"{other.seconds:.3g}")
+        yield Target(f"Deployment {label}, CPU", "s", mine.cpu_s, other.cpu_s, f"{other.cpu_s:.3g}")
+    yield Target("resident with all pods", "MiB", ours.up.resident_mib, real.up.resident_mib / 3, f"1/3 x {real.up.resident_mib:.4g}")
 
 
 def _beside(ours: Server, theirs: Server, what: str, workers: int, share: float, field: str, where: str = "") -> Iterator[Target]:

@@ -211,10 +211,14 @@ def _attempts(path: tuple[str, ...], command: click.Command) -> Iterator[list[st
         "app": "no_such_module:x", "kind": "pods", "targets": "no_such_module:x", "name": "shop", "file": "missing", "revision": "0",
         "data": "missing", "shell": "bash", "v2": "list.yaml", "v3": "list.yaml", "facts": "folder", "out": "out/x", "sources": "folder",
     }  # fmt: skip
-    # The server would run: with the kubeconfig of another cluster it refuses to begin. Reloading would wait for a change. Models are those
-    # of one kind: without a source they would be all of Kubernetes' own, again for each value.
+    # The server would run: with the kubeconfig of another cluster it refuses to begin. Controllers, a kubelet and an explanation would
+    # wait for their cluster: they refuse a file and a context, because one of the two may be the option that is tried. Reloading would
+    # wait for a change. Models are those of one kind: without a source they would be all of Kubernetes' own, again for each value.
     always = {
         ("server",): ["--kubeconfig", "config"],
+        ("controlplane",): ["--root-ca-file", "missing", "--context", "missing"],
+        ("kubelet",): ["--root-dir", "binary", "--image-map", "missing", "--context", "missing"],
+        ("schedule", "explain"): ["--config", "missing", "--context", "missing"],
         ("run",): ["--no-reload"],
         ("generate", "models"): ["--crd", "definition.yaml"],
     }.get(path, [])

@@ -59,6 +59,10 @@ def encoded(tree: Any, spaced: bool = False) -> bytes:
         pytest.param("kind", "Pod", id="the kind"),
         pytest.param("spec.missing.deeper", None, id="what is absent is None"),
         pytest.param("spec.missing[*].x", (), id="no list is no items"),
+        pytest.param(
+            "spec.containers[*].ports", ([{"containerPort": 80}, {"containerPort": 81}],), id="an item without the field is left out"
+        ),
+        pytest.param("spec.containers[*].resources.limits", (), id="so is one without its parent"),
     ],
 )
 def test_a_path_reads(path: str, expected: Any) -> None:

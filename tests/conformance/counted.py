@@ -9,6 +9,7 @@ import yaml
 
 from tests.conformance import recordings
 from tests.conformance.sweep.known import table
+from tests.upstream.results import section
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parent.parent / "docs" / "conformance.md"
@@ -85,4 +86,4 @@ def document() -> str:
     lines += [f"| {what} | {sum(by_name[name] for name in names)} | {', '.join(names)} |" for what, names in coverage().items()]
     lines += ["", "## Scenarios", "", "| scenario | equal steps |", "|---|---|"]
     lines += [f"| {row.name} | {row.exact} of {row.steps} |" for row in rows]
-    return "\n".join([*lines, "", *table()]) + "\n"
+    return "\n".join([*lines, "", *table(), *section()]) + "\n"

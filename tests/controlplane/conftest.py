@@ -1,21 +1,25 @@
-"""A server without controllers, and our own controllers running against it in the test's event loop.
+"""A server without controllers, and our own controllers, which run against it in a thread until the last test of the process ends.
 
 With KUBELOOP_TEST_CONTROLLERS=upstream the real kube-controller-manager works instead, beside our own scheduler and simulated node."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from kubeloop.api.core.v1 import Namespace, Node, ServiceAccount
 from kubeloop.client import Client
-from kubeloop.controller import Manager
+from kubeloop.controller import ControllerBase, Manager, Runnable
 from kubeloop.controlplane import ClusterKeys, controllers
-from kubeloop.controlplane.node import SimulatedNodes
-from kubeloop.controlplane.scheduler import Scheduler
+from kubeloop.controlplane.autoscaling.horizontal import HorizontalPodAutoscalerController
+from kubeloop.controlplane.scheduling.scheduler import Scheduler
+from kubeloop.controlplane.simulation.nodes import SimulatedNodes
 from kubeloop.meta import ObjectMeta
 from kubeloop.pki import CertificateAuthority, SigningKey
 from kubeloop.transport import Transport
@@ -41,17 +45,32 @@ def upstream(bare_server: ServerUnderTest) -> Iterator[ControllerManager | None]
         yield running
 
 
-@pytest.fixture
-async def manager(bare_server: ServerUnderTest, upstream: ControllerManager | None) -> AsyncIterator[Manager]:
-    """All built-in controllers, or those that upstream keeps elsewhere, started; one node."""
-    keys = ClusterKeys(CertificateAuthority.create("test-signer"), SigningKey.create())
+@pytest.fixture(scope="session")
+def running_controllers(bare_server: ServerUnderTest, upstream: ControllerManager | None) -> Iterator[None]:
+    """All built-in controllers, or the ones that upstream has elsewhere, and one node. All tests share them: a start takes seconds."""
+    keys = ClusterKeys(CertificateAuthority.create("test-signer"), SigningKey.load((bare_server.keys / "sa.key").read_bytes()))
     chosen = controllers(authority=bare_server.authority, keys=keys) if upstream is None else [Scheduler(), SimulatedNodes()]
-    async with Client(Transport(bare_server.config)) as own, Manager(own, chosen, grace=60) as running:
-        yield running
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def run() -> None:
+        ending = asyncio.Event()
+        async with Client(Transport(bare_server.config)) as own, Manager(own, [_quick(one) for one in chosen], grace=60):
+            started.set_result((asyncio.get_running_loop(), ending))
+            await ending.wait()
+
+    with ThreadPoolExecutor(1, "controllers") as thread:
+        running = thread.submit(asyncio.run, run())
+        running.add_done_callback(lambda ended: None if started.done() else started.set_exception(ended.exception() or RuntimeError()))
+        loop, ending = started.result()
+        try:
+            yield
+        finally:
+            loop.call_soon_threadsafe(ending.set)
+            running.result()
 
 
 @pytest.fixture
-async def client(bare_server: ServerUnderTest, manager: Manager) -> AsyncIterator[Client]:
+async def client(bare_server: ServerUnderTest, running_controllers: None) -> AsyncIterator[Client]:
     """In a namespace of its own, which has its service account already; the controllers run."""
     name = f"controlplane-{os.getpid()}-{next(_NUMBERS)}"
     async with Client(Transport(bare_server.config), namespace=name) as found:
@@ -65,3 +84,8 @@ async def client(bare_server: ServerUnderTest, manager: Manager) -> AsyncIterato
         for node in await found.list(Node):
             if node.metadata.labels.get("test") == name:
                 await found.delete(node)
+
+
+def _quick(controller: ControllerBase[Any] | Runnable) -> ControllerBase[Any] | Runnable:
+    """Return a controller that works once a second instead of every 15 seconds, or ``controller`` itself if it does not poll."""
+    return HorizontalPodAutoscalerController(period=1.0) if isinstance(controller, HorizontalPodAutoscalerController) else controller

@@ -21,7 +21,7 @@ from kubeloop.api.certificates.v1 import (
 )
 from kubeloop.client import Client
 from kubeloop.config import Credentials, Pem
-from kubeloop.controlplane.certificates import CHECKS, CLIENT, KUBELET_CLIENT, KUBELET_SERVING, kept_until
+from kubeloop.controlplane.accounts.certificates import CHECKS, CLIENT, KUBELET_CLIENT, KUBELET_SERVING, kept_until
 from kubeloop.meta import ObjectMeta
 from kubeloop.pki.signing_requests import SigningRefused, read_request
 from kubeloop.transport import Transport

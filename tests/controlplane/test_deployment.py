@@ -5,8 +5,8 @@ import pytest
 from kubeloop.api.apps.v1 import Deployment, DeploymentStrategy, ReplicaSet
 from kubeloop.api.core.v1 import Pod
 from kubeloop.client import Client
-from kubeloop.controlplane.rollout import DESIRED, HISTORY, MOST, REVISION
-from kubeloop.controlplane.template import HASH_LABEL
+from kubeloop.controlplane.workloads.rollout import DESIRED, HISTORY, MOST, REVISION
+from kubeloop.controlplane.workloads.template import HASH_LABEL
 from tests.controlplane.workloads import deployment, is_rolled_out
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kubeloop.api.apps.v1 import Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus
-from kubeloop.controlplane.deployment_status import find, judge_progress, put
+from kubeloop.controlplane.workloads.deployment_status import find, judge_progress, put
 from kubeloop.meta import ObjectMeta
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -11,7 +11,7 @@ from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import Pod, PodCondition, PodStatus
 from kubeloop.api.policy.v1 import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from kubeloop.client import Client
-from kubeloop.controlplane.disruption import Expected, count, status_of
+from kubeloop.controlplane.policy.disruption import Expected, count, status_of
 from kubeloop.meta import IntOrString, LabelSelector, ObjectMeta, TooManyRequests
 from tests.controlplane.workloads import deployment, is_rolled_out, pod
 

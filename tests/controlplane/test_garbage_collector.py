@@ -11,7 +11,7 @@ from kubeloop.api.core.v1 import ConfigMap, Namespace, Pod
 from kubeloop.api.scheduling.v1 import PriorityClass
 from kubeloop.client import Client
 from kubeloop.controller import Manager, set_owner_reference
-from kubeloop.controlplane.garbage_collector import GarbageCollector
+from kubeloop.controlplane.garbage_collection.garbage_collector import GarbageCollector
 from kubeloop.meta import ObjectMeta, OwnerReference, Resource, Unstructured
 from kubeloop.transport import Transport
 from tests.controlplane.workloads import replica_set

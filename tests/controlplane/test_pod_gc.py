@@ -9,7 +9,7 @@ import pytest
 
 from kubeloop.api.core.v1 import Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Taint
 from kubeloop.client import ALL_NAMESPACES
-from kubeloop.controlplane.pod_gc import OUT_OF_SERVICE, PodGarbageCollector, stranded, surplus
+from kubeloop.controlplane.nodes.pod_gc import OUT_OF_SERVICE, PodGarbageCollector, stranded, surplus
 from kubeloop.meta import NotFound, ObjectMeta
 from tests.controlplane.simulated import simulation
 from tests.controlplane.workloads import pod

@@ -8,7 +8,7 @@ from kubeloop.api.apps.v1 import ReplicaSet
 from kubeloop.api.core.v1 import Event, Pod
 from kubeloop.client import Client
 from kubeloop.controller import Manager, controller_of
-from kubeloop.controlplane.replicaset import ReplicaSetController
+from kubeloop.controlplane.workloads.replicaset import ReplicaSetController
 from kubeloop.meta import Forbidden, Status
 from kubeloop.testing import TlsTestServer
 from kubeloop.transport import Transport

@@ -6,7 +6,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from kubeloop.controlplane.rollout import Bounds, Set, new_size, rescale, scaled, shrink_old
+from kubeloop.controlplane.controller_utils import scaled_value
+from kubeloop.controlplane.workloads.rollout import Bounds, Set, new_size, rescale, shrink_old
 from kubeloop.meta import IntOrString
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -28,8 +29,8 @@ def made(
         pytest.param(None, 7, True, 0, id="nothing is none"),
     ],
 )
-def test_scaled(value: IntOrString | None, total: int, up: bool, expected: int) -> None:
-    assert scaled(value, total, up=up) == expected
+def test_scaled_value(value: IntOrString | None, total: int, up: bool, expected: int) -> None:
+    assert scaled_value(value, total, up=up) == expected
 
 
 @pytest.mark.parametrize(

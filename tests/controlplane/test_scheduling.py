@@ -1,10 +1,25 @@
 """Scheduling and simulated nodes over an API server: where pods go, what they become, how they end."""
 
+from collections import Counter
+
 import pytest
 
-from kubeloop.api.core.v1 import Event, Node, NodeCondition, NodeSpec, Pod, PodReadinessGate, Taint, Toleration
+from kubeloop.api.core.v1 import (
+    Event,
+    Node,
+    NodeSpec,
+    Pod,
+    PodReadinessGate,
+    PodSchedulingGate,
+    ResourceRequirements,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    Taint,
+    Toleration,
+)
 from kubeloop.client import Client
-from kubeloop.meta import ObjectMeta
+from kubeloop.meta import ObjectMeta, Quantity
 from tests.controlplane.workloads import is_ready, pod
 
 pytestmark = pytest.mark.server
@@ -17,9 +32,10 @@ def condition(one: Pod, kind: str) -> tuple[str, str | None] | None:
 async def add_node(client: Client, name: str, labels: dict[str, str] | None = None, taints: list[Taint] | None = None) -> Node:
     """A ready node of which no kubelet takes care; removed after the test."""
     made = Node(metadata=ObjectMeta(name=name, labels={"test": client.namespace, **(labels or {})}), spec=NodeSpec(taints=taints or []))
-    made = await client.create(made)
-    made.status.conditions = [NodeCondition(type="Ready", status="True")]
-    made = await client.update_status(made)
+    await client.create(made)
+    # Controllers write the node at the same time.
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    await client.patch(Node, name, ready, type="strategic", subresource="status")
 
     def remove_not_ready(node: Node) -> None:
         node.spec.taints = [taint for taint in node.spec.taints if taint.key != "node.kubernetes.io/not-ready"]
@@ -123,4 +139,44 @@ async def test_users_are_told_what_happened_to_a_pod(client: Client) -> None:
             if {"Scheduled", "Started"} <= seen.keys():
                 break
     assert seen["Scheduled"] == f"Successfully assigned {client.namespace}/p to kubeloop-node"
-    assert seen["Started"] == "Started container c"
+    assert seen["Started"] == "Container started"
+
+
+async def test_a_pod_of_higher_priority_preempts(client: Client) -> None:
+    labels = {"only": client.namespace}
+    await add_node(client, f"{client.namespace}-small", labels)
+    room = {"status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "10"}}}
+    await client.patch(Node, f"{client.namespace}-small", room, subresource="status")
+    low = pod("low", node_selector=labels, termination_grace_period_seconds=0)
+    high = pod("high", node_selector=labels, priority_class_name="system-node-critical")
+    for one in (low, high):
+        one.spec.containers[0].resources = ResourceRequirements(requests={"cpu": Quantity("1")})
+    await client.create(low)
+    await client.wait_for(Pod, "low", lambda one: one.spec.node_name, timeout=10)
+    await client.create(high)
+    await client.wait_for(Pod, "high", lambda one: one.spec.node_name, timeout=10)
+    await client.wait_gone(Pod, "low", timeout=5)
+    await client.delete(Pod, "high", grace_period_seconds=0)
+
+
+async def test_pods_of_a_service_are_spread_over_nodes(client: Client) -> None:
+    labels = {"only": client.namespace}
+    for name in "ab":
+        await add_node(client, f"{client.namespace}-{name}", labels)
+    ports = [ServicePort(port=80)]
+    await client.create(Service(metadata=ObjectMeta(name="web"), spec=ServiceSpec(selector={"app": "web"}, ports=ports)))
+    names = [f"p{number}" for number in range(4)]
+    for name in names:
+        await client.create(pod(name, {"app": "web"}, node_selector=labels))
+    found = [await client.wait_for(Pod, name, lambda one: one.spec.node_name, timeout=10) for name in names]
+    assert sorted(Counter(one.spec.node_name for one in found).values()) == [2, 2]
+    for name in names:
+        await client.delete(Pod, name, grace_period_seconds=0)
+
+
+async def test_pods_with_gates_wait_until_the_gates_are_gone(client: Client) -> None:
+    await client.create(pod("p", scheduling_gates=[PodSchedulingGate(name="example.com/wait")]))
+    gated = await client.get(Pod, "p")
+    assert condition(gated, "PodScheduled") == ("False", "SchedulingGated")
+    await client.patch(Pod, "p", {"spec": {"schedulingGates": None}})
+    await client.wait_for(Pod, "p", is_ready, timeout=10)

@@ -10,8 +10,8 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap, Event, PersistentVolumeClaim, Pod, Secret
 from kubeloop.client import ALL_NAMESPACES
 from kubeloop.codec import to_dict
-from kubeloop.controlplane.node import SimulatedNodes
-from kubeloop.controlplane.simulation import EXIT_CODE, LOG, READINESS, RUN_SECONDS, STARTUP, STOP_SECONDS
+from kubeloop.controlplane.simulation.annotations import EXIT_CODE, LOG, READINESS, RUN_SECONDS, STARTUP, STOP_SECONDS
+from kubeloop.controlplane.simulation.nodes import SimulatedNodes
 from kubeloop.meta import ObjectMeta
 from tests.controlplane.simulated import FakeTimeCluster, simulation
 from tests.controlplane.storage import claim
@@ -53,7 +53,7 @@ async def events(cluster: FakeTimeCluster) -> dict[str, str]:
     return {one.reason or "": one.message or "" for one in await cluster.client.list(Event, namespace=ALL_NAMESPACES)}
 
 
-PROBE = {"httpGet": {"path": "/", "port": 80}}
+PROBE = {"httpGet": {"path": "/", "port": 80}, "periodSeconds": 1}
 SECRET_ENV = {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}
 OPTIONAL_ENV = {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}}]}
 MAP_ENV = {"envFrom": [{"configMapRef": {"name": "m"}}]}
@@ -292,6 +292,24 @@ async def test_a_pod_is_resized_in_place(cluster: FakeTimeCluster) -> None:
     (container,) = status["containerStatuses"]
     assert (container["resources"]["requests"], container["allocatedResources"]) == ({"cpu": "2"}, {"cpu": "2"})
     assert status["observedGeneration"] == 2
+
+
+async def test_a_resize_waits_until_its_node_has_room(cluster: FakeTimeCluster) -> None:
+    neighbour = pod(container={"resources": {"requests": {"cpu": "60"}}}, terminationGracePeriodSeconds=0)
+    neighbour.metadata.name = "neighbour"
+    await cluster.client.create(neighbour)
+    await become(cluster, pod(container={"resources": {"requests": {"cpu": "1"}}}))
+    change = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "10"}}}]}}
+    await cluster.client.patch(Pod, "p", change, type="strategic", subresource="resize")
+    status = await later(cluster)
+    assert status["containerStatuses"][0]["allocatedResources"] == {"cpu": "1"}
+    assert condition(status, "PodResizePending") == ("True", "Deferred")
+    message = "Node didn't have enough resource: cpu, requested: 10000, used: 60000, capacity: 64000"
+    assert (await events(cluster))["ResizeDeferred"] == f"Pod resize Deferred: {message}"
+    await cluster.client.delete(Pod, "neighbour")
+    status = await later(cluster, 130)
+    assert status["containerStatuses"][0]["allocatedResources"] == {"cpu": "10"}
+    assert "PodResizePending" not in [one["type"] for one in status["conditions"]]
 
 
 async def read_log(cluster: FakeTimeCluster, **options: Any) -> list[str]:

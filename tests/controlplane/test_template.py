@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.controlplane.template import HASH_LABEL, same_template, template_hash, with_hash
+from kubeloop.controlplane.workloads.template import HASH_LABEL, same_template, template_hash, with_hash
 
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "x:1"}]}}
 

@@ -11,8 +11,8 @@ import yaml
 
 from kubeloop.api.core.v1 import Event, PersistentVolume, PersistentVolumeClaim
 from kubeloop.client import ALL_NAMESPACES
-from kubeloop.controlplane.volume_binder import PersistentVolumeBinder
-from kubeloop.controlplane.volumes import ClaimProtectionController, VolumeProtectionController
+from kubeloop.controlplane.storage.volume_binder import PersistentVolumeBinder
+from kubeloop.controlplane.storage.volumes import ClaimProtectionController, VolumeProtectionController
 from kubeloop.meta import Conflict, InternalError, Resource
 from kubeloop.serving.request import Request
 from tests.controlplane.simulated import FakeTimeCluster, simulation

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import PersistentVolumeClaim
-from kubeloop.controlplane.scheduling_facts import NodeFacts, VolumeFacts, claim_facts, volume_facts
-from kubeloop.controlplane.volume_matching import BOUND_BY_CONTROLLER, find_mismatch, find_volume, find_volume_on, reserve_volume
+from kubeloop.controlplane.scheduling.facts import NodeFacts, VolumeFacts, claim_facts, volume_facts
+from kubeloop.controlplane.scheduling.volume_matching import BOUND_BY_CONTROLLER, find_mismatch, find_volume, find_volume_on, reserve_volume
 from tests.controlplane.storage import HOSTNAME, claim, volume
 
 DATA = claim_facts(claim())

@@ -16,7 +16,7 @@ from kubeloop.api.core.v1 import (
     VolumeResourceRequirements,
 )
 from kubeloop.client import ALL_NAMESPACES, Client
-from kubeloop.controlplane.volumes import (
+from kubeloop.controlplane.storage.volumes import (
     CLAIM_FINALIZER,
     VOLUME_FINALIZER,
     ClaimProtectionController,

@@ -18,8 +18,8 @@ from kubeloop.api.batch.v1 import Job
 from kubeloop.api.core.v1 import Namespace, Secret, ServiceAccount
 from kubeloop.client import Client
 from kubeloop.controller import Manager
-from kubeloop.controlplane.node import SimulatedNodes
-from kubeloop.controlplane.scheduler import Scheduler
+from kubeloop.controlplane.scheduling.scheduler import Scheduler
+from kubeloop.controlplane.simulation.nodes import SimulatedNodes
 from kubeloop.meta import ObjectMeta, Unstructured
 from kubeloop.transport import Transport
 from tests.foreign.building import program

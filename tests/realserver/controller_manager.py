@@ -7,8 +7,11 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +24,13 @@ _PROGRAM = "kube-controller-manager"
 _PATIENCE = 120.0
 
 #: Nodes in tests send no heartbeats; and whoever asks often is not to wait for a client's own limit.
-_FOR_TESTS = ["--node-monitor-grace-period=24h", "--node-startup-grace-period=24h", "--kube-api-qps=1000", "--kube-api-burst=1000"]
+_FOR_TESTS = [
+    "--node-monitor-grace-period=24h",
+    "--node-startup-grace-period=24h",
+    "--kube-api-qps=1000",
+    "--kube-api-burst=1000",
+    "--horizontal-pod-autoscaler-sync-period=1s",
+]
 
 
 def upstream_is_wanted() -> bool:
@@ -83,6 +92,49 @@ def controller_manager(server: ServerUnderTest) -> Iterator[ControllerManager]:
                 process.kill()
                 process.wait()
         shutil.rmtree(home, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def own_controllers(server: ServerUnderTest) -> Iterator[None]:
+    """Our controllers in a process apart, without the scheduler and without nodes, at work for as long as the context lasts.
+
+    Raises:
+        CannotBuild: they ended, or were not ready within two minutes.
+    """
+    (port,) = free_ports(1)
+    keys = server.keys
+    command = [
+        sys.executable, "-m", "kubeloop", "controlplane", "--kubeconfig", str(server.kubeconfig), "--leader-elect", "false",
+        "--controllers", "*,-default-scheduler", "--health-address", f"127.0.0.1:{port}",
+        "--service-account-private-key-file", str(keys / "sa.key"), "--root-ca-file", str(keys / "ca.crt"),
+        "--cluster-signing-cert-file", str(keys / "ca.crt"), "--cluster-signing-key-file", str(keys / "ca.key"),
+    ]  # fmt: skip
+    process = subprocess.Popen(command)
+    try:
+        until = time.monotonic() + _PATIENCE
+        while not _is_ready(port):
+            if process.poll() is not None or time.monotonic() > until:
+                raise CannotBuild(f"the controllers are not ready; exit status {process.returncode}")
+            time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except urllib.error.HTTPError as error:
+        error.close()
+    except OSError:
+        pass  # The port is not open yet.
+    return False
 
 
 def _await_work(running: ControllerManager, process: subprocess.Popen[bytes]) -> None:

@@ -222,6 +222,11 @@ CLOCKS = {
     "pki ": _CERTIFICATE,
     "serving ": _SOCKET,
     "testing ": _IN_TESTS,
+    "kubelet ContainerProcess.close": "waits for a process, which lives in real time",
+    "kubelet ProcessRuntime.run": "waits for the pipes of a process that has ended, which live in real time",
+    "kubelet RunningContainer.attach": "waits for the last output of a process, which lives in real time",
+    "kubelet _over_spdy": "waits for the client to close its socket, which lives in real time",
+    "kubelet _stored": "a certificate ends in real time",
     "timing ": "the clocks themselves",
     "transport InProcessSender.send": _IN_PROCESS,
     "transport _Streamed.chunk": _IN_PROCESS,
@@ -230,6 +235,7 @@ CLOCKS = {
 
 #: Tasks without a ``Supervisor``: who ends them, and who learns of their failure.
 TASKS = {
+    "kubelet ContainerProcess.open": "ends with the process, whose end it reports; close awaits it",
     "apiserver SqliteStorage._add": "writes what waits; its errors are those of the writes, and close awaits it",
     "apiserver WatchCache.start": "its failure ends all watches and fails the check etcd of /livez and /readyz",
     "blocking Call._start": "a call of another thread, which gets the error",

@@ -11,6 +11,7 @@ from typing import assert_type
 import pytest
 
 from kubeloop.api.apps.v1 import Deployment
+from kubeloop.api.coordination.v1 import Lease
 from kubeloop.api.core.v1 import Container, Node, Pod, PodSpec
 from kubeloop.client import Client
 from kubeloop.client.streams import CopyError, ExecResult, ForwardingError
@@ -171,6 +172,11 @@ async def test_what_it_made_is_gone_afterwards(client: Client) -> None:
     with pytest.raises(NotFound):
         await client.get(Node, kubelet.node_name)
     await eventually(one(client, Pod, "gone-afterwards", namespace="default"), None)
+
+
+async def test_its_node_has_a_lease_so_that_it_is_not_lost(client: Client, kubelet: ScriptedKubelet) -> None:
+    lease = await eventually(one(client, Lease, kubelet.node_name, namespace="kube-node-lease"), lambda found: bool(found.spec.renew_time))
+    assert (lease.spec.holder_identity, lease.metadata.owner_references[0].name) == (kubelet.node_name, kubelet.node_name)
 
 
 async def test_a_pod_of_the_user_s_own_runs_there(client: Client, kubelet: ScriptedKubelet) -> None:

@@ -641,6 +641,9 @@ class LocalCluster:
         enable_admission_plugins: Sequence[str] = ...,
         disable_admission_plugins: Sequence[str] | None = None,
         descriptions: Path | str | None = None,
+        nodes: int | str | None = None,
+        simulation: Path | None = None,
+        metrics: bool = False,
         timeout: float = 60.0,
     ) -> None: ...
     def __enter__(self) -> Self: ...

@@ -12,6 +12,7 @@ _COMMANDS = {
     "add": ("kubeloop.cli.new.command:add", "Extend a project: a kind, webhooks, or a version."),
     "completion": ("kubeloop.cli.group:completion", "Print the script that makes bash, zsh or fish complete commands and options."),
     "config": ("kubeloop.cli.config:config", "Show, explain and change kubeconfig files."),
+    "controlplane": ("kubeloop.cli.controlplane:controlplane", "Run the built-in controllers against any API server."),
     "descriptions": ("kubeloop.cli.server_commands:descriptions", "Import the texts that kubectl explain shows."),
     "doctor": ("kubeloop.cli.doctor.command:doctor", "Look for what a program lacks in a cluster: permissions, kinds, and more."),
     "envtest-assets": (
@@ -19,8 +20,10 @@ _COMMANDS = {
         "Write kube-apiserver, etcd and kubectl for envtest of controller-runtime.",
     ),
     "generate": ("kubeloop.cli.generate:generate", "Generate models from schemas, definitions and roles from classes."),
+    "kubelet": ("kubeloop.cli.kubelet:kubelet", "Run a node whose pods are processes of this machine."),
     "new": ("kubeloop.cli.new.command:new", "Create a project: an operator that passes its own tests at once."),
     "run": ("kubeloop.cli.running.command:run", "Run controllers while they are developed: reloaded on change, shown live."),
+    "schedule": ("kubeloop.cli.controlplane:schedule", "Explain the scheduler's decisions."),
     "server": ("kubeloop.cli.server:server", "Run the embedded Kubernetes API server."),
     "watch": ("kubeloop.cli.watch:watch", "Show live what changes in the objects of a kind."),
 }

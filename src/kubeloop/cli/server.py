@@ -29,8 +29,14 @@ from kubeloop.meta.signals import on_signal
 from kubeloop.tasks import end_tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kubeloop.apiserver.server import ApiServer
     from kubeloop.apiserver.storage import Storage
+    from kubeloop.cli.kubelet import ProcessPods
+    from kubeloop.controlplane.scheduling.configuration import SchedulerConfiguration
+    from kubeloop.controlplane.simulation.node_templates import NodeTemplate
+    from kubeloop.controlplane.simulation.rules import SimulationRules
     from kubeloop.schema.descriptions import Texts
 
 _LOG = logging.getLogger("kubeloop.cli.server")
@@ -111,9 +117,21 @@ async def _run(
     from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
     from kubeloop.apiserver.server import ApiServer, ServerOptions
     from kubeloop.apiserver.server.credentials import kubeconfig_text
+    from kubeloop.pki import CertificateAuthority
     from kubeloop.pki.files import kept_authority, write_secret
 
-    services = ServiceRanges.parse(flags.service_cluster_ip_range, flags.service_node_port_range)
+    if flags.controllers != "*":
+        from kubeloop.controlplane import select_controllers
+
+        select_controllers(flags.controllers)
+    scheduler = None
+    if flags.scheduler_config is not None:
+        from kubeloop.cli.controlplane import read_scheduler_configuration
+
+        scheduler = read_scheduler_configuration(flags.scheduler_config)
+    pods = _process_pods(flags)
+    nodes, rules = _simulation(flags) if pods is None else ((), None)
+    services = ServiceRanges.parse(flags.service_cluster_ip_range or (pods.service_range if pods else ""), flags.service_node_port_range)
     target = writable_target(kubeconfig) if kubeconfig is not None else None
     if flags.data:
         try:
@@ -122,7 +140,13 @@ async def _run(
             raise ConfigError(f"--data {flags.data}: {fault.strerror}; name a folder on a local disk that you may write") from None
     certificates = flags.cert_dir or (flags.data / "pki" if flags.data else None)
     authority = kept_authority(certificates, "kubeloop-ca") if certificates else None
+    kubelets = KubeletCredentials(flags.kubelet_client_certificate, flags.kubelet_client_key, flags.kubelet_certificate_authority)
     async with AsyncExitStack() as stack:
+        if pods is not None:
+            stack.callback(pods.clean_up)
+            authority = authority or CertificateAuthority.create("kubeloop-ca")
+            if kubelets.certificate is None:
+                kubelets = pods.server_credentials(authority)
         storage = await _storage(flags.data, synced=not flags.unsafe_no_fsync)
         if storage is not None:
             stack.push_async_callback(storage.close)
@@ -137,9 +161,10 @@ async def _run(
             authorization=tuple(one.strip() for one in flags.authorization_mode.split(",") if one.strip()),
             authority=authority,
             resume=storage is not None,
+            loopback_endpoints=pods is not None,
             remote_backends=flags.allow_remote_backends,
             services=services,
-            kubelets=KubeletCredentials(flags.kubelet_client_certificate, flags.kubelet_client_key, flags.kubelet_certificate_authority),
+            kubelets=kubelets,
             authentication=authentication.options(certificates),
             operation=operation.options(),
             admission=admission.options(),
@@ -154,7 +179,10 @@ async def _run(
             except OSError as fault:
                 raise ConfigError(f"cannot write kubeconfig {kubeconfig}: {fault.strerror or fault}") from None
         settled = asyncio.Event()
-        controllers = None if flags.no_controllers else _controllers(api, settled)
+        controllers = None
+        # Simulated nodes are no controllers: --no-controllers with --nodes runs them alone, for another control plane.
+        if not flags.no_controllers or flags.nodes != "1" or flags.simulation is not None:
+            controllers = _controllers(api, flags, settled, nodes, rules, pods, scheduler)
         if controllers is None:
             settled.set()
         else:
@@ -221,7 +249,46 @@ async def _until(ending: asyncio.Event, controllers: asyncio.Task[None] | None) 
     return 0
 
 
-def _controllers(api: ApiServer, settled: asyncio.Event) -> asyncio.Task[None]:
+def _process_pods(flags: ServerFlags) -> ProcessPods | None:
+    """Return the kubelet of ``--pods process``; None for simulated pods."""
+    if flags.pods != "process":
+        if flags.image_map is not None:
+            raise ConfigError("--image-map belongs to --pods process")
+        return None
+    if flags.no_controllers:
+        raise ConfigError("--pods process needs the controllers, which sign the node's certificates; leave out --no-controllers")
+    from kubeloop.cli.kubelet import ProcessPods, check_system
+
+    check_system()
+    return ProcessPods(flags.image_map, (flags.data / "kubelet").absolute() if flags.data else None)
+
+
+def _simulation(flags: ServerFlags) -> tuple[Sequence[str | NodeTemplate], SimulationRules | None]:
+    """Return the simulated nodes, and the rules of the simulation file.
+
+    Raises:
+        ConfigError: A name or the file makes no sense.
+    """
+    if flags.simulation is None and flags.nodes == "1":
+        return ("kubeloop-node",), None
+    from kubeloop.controlplane.simulation.node_templates import node_names
+    from kubeloop.controlplane.simulation.rules import SimulationRules
+
+    rules = SimulationRules.read(flags.simulation) if flags.simulation is not None else None
+    if rules is not None and rules.nodes is not None:
+        return rules.nodes, rules
+    return node_names(flags.nodes), rules
+
+
+def _controllers(
+    api: ApiServer,
+    flags: ServerFlags,
+    settled: asyncio.Event,
+    nodes: Sequence[str | NodeTemplate],
+    rules: SimulationRules | None,
+    pods: ProcessPods | None,
+    scheduler: SchedulerConfiguration | None,
+) -> asyncio.Task[None]:
     async def run() -> None:
         # Imported in a thread, so that the loop can respond meanwhile.
         await asyncio.to_thread(importlib.import_module, "kubeloop.controlplane")
@@ -246,11 +313,33 @@ def _controllers(api: ApiServer, settled: asyncio.Event) -> asyncio.Task[None]:
             for name in ("controller-manager", "scheduler"):
                 api.components[name] = str  # nothing is wrong
 
+        works = settled if pods is None else asyncio.Event()
+        # No grace: the objects that controllers would still write end with the server.
+        running = controlplane.run(
+            config,
+            sender=sender,
+            keys=keys,
+            nodes=nodes,
+            rules=rules,
+            metrics=flags.metrics,
+            selection=None if flags.no_controllers else flags.controllers,
+            scheduler=scheduler,
+            grace=0.0,
+            ready=report_health,
+            settled=works.set,
+        )
+        tasks = [asyncio.create_task(running, name="built-in-controllers")]
+        if pods is not None:
+            tasks.append(asyncio.create_task(pods.run(api, works, settled), name="kubelet"))
         try:
-            # No grace: the objects that controllers would still write end with the server.
-            await controlplane.run(config, sender=sender, keys=keys, grace=0.0, ready=report_health, settled=settled.set)
+            while tasks:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+                    tasks.remove(task)
         finally:
             api.components.clear()
+            await end_tasks(*tasks)
 
     return asyncio.create_task(run(), name="controllers")
 

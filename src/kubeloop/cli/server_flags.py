@@ -301,8 +301,26 @@ class ServerFlags:
         help="Address in the endpoints of the service default/kubernetes. Default: --bind-address.",
     )
     kubeconfig: Path | None = flag(type=FILE, help="File to write an administrator's kubeconfig to (mode 0600). Default: a temporary file.")
+    pods: str = flag(
+        "simulated",
+        type=click.Choice(["simulated", "process"]),
+        show_default=True,
+        help="What pods are: simulated, without containers, or processes of this machine (docs/process-pods.md).",
+    )
+    image_map: Path | None = flag(type=FILE, help="With --pods process: YAML file that maps images to commands of this machine.")
     no_controllers: bool = flag(False, help="Do not run the built-in controllers: Deployments get no Pods, and so on.")
-    service_cluster_ip_range: str = flag("", metavar="CIDR", help="Cluster IPs of services. Default: 10.0.0.0/24.")
+    controllers: str = flag(
+        "*",
+        metavar="NAMES",
+        help="Controllers to run: '*' all that are on by default, 'foo' the one named foo, '-foo' not that one. Default: '*'.",
+    )
+    scheduler_config: Path | None = flag(type=FILE, help="KubeSchedulerConfiguration with the scheduler's profiles. Default: one profile.")
+    nodes: str = flag("1", metavar="COUNT|NAMES", show_default=True, help="Simulated nodes: a number, or names with commas between them.")
+    simulation: Path | None = flag(type=FILE, help="YAML file with simulated nodes and the behaviour of pods. docs/server.md describes it.")
+    metrics: bool = flag(False, help="Serve the usage of simulated nodes and pods at metrics.k8s.io, for kubectl top and autoscalers.")
+    service_cluster_ip_range: str = flag(
+        "", metavar="CIDR", help="Cluster IPs of services. Default: 10.0.0.0/24, or 127.96.0.0/16 with --pods process."
+    )
     service_node_port_range: str = flag("", metavar="PORTS", help="Node ports of services. Default: 30000-32767.")
     data: Path | None = flag(
         type=FOLDER, help="Folder to store all objects in, so that they outlive the server. Default: objects are in memory."

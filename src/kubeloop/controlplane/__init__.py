@@ -3,6 +3,7 @@
 They use the API server only through its API, so they run against any conforming server.
 """
 
-from kubeloop.controlplane.run import ClusterKeys, controllers, run
+from kubeloop.controlplane.catalogue import ClusterKeys, select_controllers
+from kubeloop.controlplane.run import controllers, run
 
-__all__ = ["ClusterKeys", "controllers", "run"]
+__all__ = ["ClusterKeys", "controllers", "run", "select_controllers"]

@@ -1,17 +1,23 @@
-"""Functions that several controllers share: ownership claims, readiness of pods, and the order in which surplus pods are deleted."""
+"""Functions that several controllers share: ownership claims, readiness of pods, deletion order, and numbers or percentages."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
 from kubeloop.api.core.v1 import Pod
+from kubeloop.cache import Head, Lister
 from kubeloop.client import Client
-from kubeloop.controller import controller_of
-from kubeloop.meta import Invalid, NotFound, Resource, Selector
+from kubeloop.controller import Predicate, controller_of
+from kubeloop.controller.builder.controller import OWNER_INDEX
+from kubeloop.controller.events import CoreEvents
+from kubeloop.controller.events.sinks import EventReporter, EventWriter
+from kubeloop.meta import IntOrString, Invalid, NotFound, ObjectKey, Resource, Selector
+from kubeloop.timing import Clock
 
 # Ownership claims of controllers: a controller adopts orphans that match its selector and releases objects that no longer match.
 # Source: Kubernetes pkg/controller/controller_ref_manager.go.
@@ -20,7 +26,21 @@ from kubeloop.meta import Invalid, NotFound, Resource, Selector
 R = TypeVar("R", bound=Resource)
 
 
-async def claim(client: Client, owner: Resource, candidates: Iterable[R], selector: Selector) -> list[R]:
+@dataclass(frozen=True, slots=True)
+class ComponentEvents(CoreEvents):
+    """Events whose source is a component and no host, as those of kube-controller-manager.
+
+    Args:
+        component: The component, where upstream's is not called like its controller. Default: the name of the controller.
+    """
+
+    component: str = ""
+
+    def writer(self, client: Client, source: EventReporter) -> EventWriter:
+        return CoreEvents.writer(self, client, source._replace(component=self.component or source.component, host=""))
+
+
+async def claim(client: Client, owner: Resource, candidates: Iterable[R], selector: Selector, *, finalizer: str = "") -> list[R]:
     """Adopt and release objects; return those of ``candidates`` that belong to ``owner`` afterwards.
 
     An owner that is being deleted neither adopts nor releases. Before it adopts an object, the owner is read from the server: a cache may
@@ -31,6 +51,7 @@ async def claim(client: Client, owner: Resource, candidates: Iterable[R], select
         owner: The controller's object.
         candidates: Objects of the owner's namespace.
         selector: Selects the objects to adopt.
+        finalizer: Added to adopted objects, and removed from released ones. Empty: none.
     """
     claimed: list[R] = []
     adopting: bool | None = None
@@ -43,18 +64,132 @@ async def claim(client: Client, owner: Resource, candidates: Iterable[R], select
             if matches:
                 claimed.append(obj)
             elif owner.metadata.deletion_timestamp is None:
-                await release(client, owner.metadata.uid, obj)
+                await release(client, owner.metadata.uid, obj, finalizer=finalizer)
         elif matches and obj.metadata.deletion_timestamp is None and owner.metadata.deletion_timestamp is None:
             if adopting is None:
                 adopting = await _may_adopt(client, owner)
-            if adopting and (adopted := await _adopt(client, owner, obj)) is not None:
+            if adopting and (adopted := await _adopt(client, owner, obj, finalizer)) is not None:
                 claimed.append(adopted)
     return claimed
 
 
-async def release(client: Client, owner_uid: str, obj: Resource) -> None:
-    """Remove one owner reference from ``obj``, unless the object is gone or has been replaced."""
-    await _patch_owners(client, obj, [{"$patch": "delete", "uid": owner_uid}])
+async def release(client: Client, owner_uid: str, obj: Resource, *, finalizer: str = "") -> None:
+    """Remove one owner reference, and a finalizer, from ``obj``, unless the object is gone or has been replaced.
+
+    Args:
+        client: Writes the object.
+        owner_uid: Uid of the owner.
+        obj: The object.
+        finalizer: The finalizer. Empty: none.
+    """
+    removal = {"$deleteFromPrimitiveList/finalizers": [finalizer]} if finalizer else {}
+    await _patch_owners(client, obj, [{"$patch": "delete", "uid": owner_uid}], **removal)
+
+
+async def claim_heads(
+    client: Client,
+    owner: Resource,
+    lister: Lister[R],
+    orphans: Iterable[Head],
+    selector: Selector,
+    accepts: Callable[[Head], bool] = lambda _: True,
+) -> list[Head]:
+    """Adopt and release objects as ``claim``, and return the heads of the objects that belong to ``owner`` afterwards.
+
+    Args:
+        client: Writes owner references.
+        owner: The controller's object.
+        lister: Lists the owned kind; it has the index ``OWNER_INDEX``.
+        orphans: Objects of the owner's namespace that may have no controller.
+        selector: Selects the objects to adopt.
+        accepts: A further condition that owned objects must meet.
+
+    Returns:
+        The heads of the owned objects.
+    """
+    uid, namespace, deleting = owner.metadata.uid, owner.metadata.namespace, owner.metadata.deletion_timestamp is not None
+    claimed: list[Head] = []
+    for head in lister.heads_by_index(OWNER_INDEX, uid):
+        reference = head.controller
+        if reference is None or reference.uid != uid:
+            continue
+        if selector.matches(head.labels) and accepts(head):
+            claimed.append(head)
+        elif not deleting:
+            await release(client, uid, lister.decoded(head))
+    if deleting:
+        return claimed
+    matching = [
+        head for head in orphans if head.controller is None and not head.deleting and selector.matches(head.labels) and accepts(head)
+    ]
+    if matching and await _may_adopt(client, owner):
+        for head in matching:
+            await _adopt(client, owner, lister.decoded(head), "")
+            adopted = lister.head(head.name, namespace)
+            if adopted is not None and adopted.controller is not None and adopted.controller.uid == uid:
+                claimed.append(adopted)
+    return claimed
+
+
+class ReconcilePacer:
+    """Spaces the reconciles of objects with many dependents, so that their cost does not grow with the square of the size.
+
+    Without it each of a thousand pods that become ready reads a thousand pods. The first reconcile after a pause is never delayed.
+    """
+
+    #: Dependents per second.
+    RATE = 20_000.0
+    #: Objects with fewer dependents are not delayed.
+    LEAST = 50
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due: dict[ObjectKey, float] = {}
+
+    def seconds_left(self, key: ObjectKey, size: int) -> float:
+        """Return the seconds until the next reconcile of an object may begin; 0 if this one may, which is then recorded."""
+        if size < self.LEAST:
+            return 0.0
+        now = self._clock.now()
+        left = self._due.get(key, now) - now
+        if left > 0:
+            return left
+        self._due = {other: due for other, due in self._due.items() if due > now}
+        self._due[key] = now + size / self.RATE
+        return 0.0
+
+
+#: Changes by which an object without a controller may find one: it is new, its labels changed, or it lost its controller.
+adoptable = Predicate(
+    lambda event: (
+        event.head.controller is None and (event.old is None or event.old.controller is not None or event.old.labels != event.head.labels)
+    )
+)
+
+
+class OrphanNames:
+    """Names of the objects of one kind that have no controller, as events tell.
+
+    A scan of a namespace at each reconcile would be quadratic. A watch of the kind calls ``note`` for each change that is ``adoptable``.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, set[str]] = {}
+
+    def note(self, head: Head) -> bool:
+        """Note an object of an event, and return whether it had no controller then. ``head`` may be the state before the change."""
+        if head.controller is not None:
+            return False
+        self._names.setdefault(head.namespace, set()).add(head.name)
+        return True
+
+    def heads(self, lister: Lister[R], namespace: str) -> list[Head]:
+        """Return the heads of the objects of a namespace that exist and have no controller."""
+        names = self._names.get(namespace, set())
+        found = {name: lister.head(name, namespace) for name in sorted(names)}
+        orphans = {name: head for name, head in found.items() if head is not None and head.controller is None}
+        names.intersection_update(orphans)
+        return list(orphans.values())
 
 
 async def _may_adopt(client: Client, owner: Resource) -> bool:
@@ -65,7 +200,7 @@ async def _may_adopt(client: Client, owner: Resource) -> bool:
     return live.metadata.uid == owner.metadata.uid and live.metadata.deletion_timestamp is None
 
 
-async def _adopt(client: Client, owner: Resource, obj: R) -> R | None:
+async def _adopt(client: Client, owner: Resource, obj: R, finalizer: str) -> R | None:
     reference = {
         "apiVersion": owner.api_version,
         "kind": owner.kind,
@@ -74,12 +209,12 @@ async def _adopt(client: Client, owner: Resource, obj: R) -> R | None:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-    return await _patch_owners(client, obj, [reference])
+    return await _patch_owners(client, obj, [reference], **({"finalizers": [finalizer]} if finalizer else {}))
 
 
-async def _patch_owners(client: Client, obj: R, references: list[dict[str, object]]) -> R | None:
+async def _patch_owners(client: Client, obj: R, references: list[dict[str, object]], **metadata: object) -> R | None:
     # The uid in the patch is a precondition: the server refuses to change it, so an object of the same name is never changed.
-    change = {"metadata": {"uid": obj.metadata.uid, "ownerReferences": references}}
+    change = {"metadata": {"uid": obj.metadata.uid, "ownerReferences": references, **metadata}}
     with contextlib.suppress(NotFound, Invalid):
         return await client.patch(type(obj), obj.metadata.name, change, type="strategic", namespace=obj.metadata.namespace or None)
     return None
@@ -158,3 +293,14 @@ def _cost(pod: Pod) -> int:
 def _age(since: datetime | None, now: datetime) -> float:
     seconds = (now - (since or _NEVER)).total_seconds()
     return math.floor(math.log2(seconds)) if seconds >= 1 else -1.0
+
+
+def scaled_value(value: IntOrString | None, total: int, *, up: bool) -> int:
+    """Resolve a number, or a percentage such as ``25%`` of ``total``. None and other texts are 0: the server has validated it."""
+    if isinstance(value, int):
+        return value
+    text = (value or "").strip()
+    if not text.endswith("%") or not text[:-1].isdigit():
+        return 0
+    part = total * int(text[:-1]) / 100
+    return math.ceil(part) if up else math.floor(part)

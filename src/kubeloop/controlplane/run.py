@@ -4,65 +4,54 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import Any
 
-from kubeloop.api.apps.v1 import Deployment, ReplicaSet
-from kubeloop.api.core.v1 import ConfigMap, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount
+from kubeloop.api.core.v1 import Namespace, Node, ServiceAccount
 from kubeloop.api.rbac.v1 import ClusterRole
 from kubeloop.client import Client
 from kubeloop.config import ClusterConfig
-from kubeloop.controller import ControllerBase, Manager, Runnable
-from kubeloop.controlplane.certificates import CertificateApprover, CertificateCleaner, CertificateSigner
-from kubeloop.controlplane.deployment import DeploymentController
-from kubeloop.controlplane.disruption import DisruptionController
-from kubeloop.controlplane.garbage_collector import GarbageCollector
-from kubeloop.controlplane.namespace import NamespaceController
-from kubeloop.controlplane.node import Delay, SimulatedNodes
-from kubeloop.controlplane.node_lifecycle import NodeLifecycleController
-from kubeloop.controlplane.pod_gc import PodGarbageCollector
-from kubeloop.controlplane.quota import QuotaController
-from kubeloop.controlplane.replicaset import ReplicaSetController
-from kubeloop.controlplane.scheduler import Scheduler
-from kubeloop.controlplane.service_accounts import (
-    ACCOUNT,
-    ClusterRoleAggregator,
-    RootCertificatePublisher,
-    ServiceAccountController,
-    TokenSecretController,
-)
-from kubeloop.controlplane.volume_binder import PersistentVolumeBinder
-from kubeloop.controlplane.volumes import ClaimProtectionController, EphemeralVolumeController, VolumeProtectionController
+from kubeloop.controller import Background, Endpoints, Manager
+from kubeloop.controller.election import LeaseConfig
+from kubeloop.controlplane.accounts.service_accounts import ACCOUNT
+from kubeloop.controlplane.catalogue import AnyController, ClusterKeys, ClusterTrust, create_controllers, select_controllers
+from kubeloop.controlplane.scheduling.configuration import SchedulerConfiguration
+from kubeloop.controlplane.simulation.node_templates import NODE, NodeTemplate
+from kubeloop.controlplane.simulation.nodes import Delay, SimulatedNodes
+from kubeloop.controlplane.simulation.rules import SimulationRules
 from kubeloop.meta import NotFound
-from kubeloop.pki import CertificateAuthority, SigningKey
 from kubeloop.tasks import Supervisor
-from kubeloop.transport import Transport
+from kubeloop.transport import ServerWarning, Transport, once_each
 from kubeloop.transport.round_tripper import Sender
 
 #: Timeout in seconds of each condition.
 TIMEOUT = 120.0
 
 
-async def wait_settled(client: Client, nodes: Iterable[str] = (), *, timeout: float = TIMEOUT) -> None:
+async def wait_settled(
+    client: Client, nodes: Iterable[str] = (), *, controllers: Collection[str] | None = None, timeout: float = TIMEOUT
+) -> None:
     """Return when pods can be created in every namespace and scheduled, and the built-in roles are complete.
 
     Args:
         client: Of a cluster whose controllers run.
         nodes: Names of the nodes that must be ready and without taints.
+        controllers: Names of the controllers that run; what others would do is not awaited. None: all.
         timeout: Seconds.
 
     Raises:
         DeadlineError: The cluster was not ready in time; the message names the missing parts.
     """
-    namespaces = [one.metadata.name async for one in client.list(Namespace) if one.status.phase != "Terminating"]
-    roles = [one.metadata.name async for one in client.list(ClusterRole) if one.aggregation_rule is not None]
+    namespaces: list[str] = []
+    roles: list[str] = []
+    if controllers is None or "serviceaccount-controller" in controllers:
+        namespaces = [one.metadata.name async for one in client.list(Namespace) if one.status.phase != "Terminating"]
+    if controllers is None or "clusterrole-aggregation-controller" in controllers:
+        roles = [one.metadata.name async for one in client.list(ClusterRole) if one.aggregation_rule is not None]
     async with asyncio.TaskGroup() as waits:
         for namespace in namespaces:
             waits.create_task(wait_account(client, namespace, timeout=timeout))
-        for node in nodes:
-            waits.create_task(_wait_node(client, node, timeout))
+        waits.create_task(_wait_nodes(client, frozenset(nodes), timeout))
         for role in roles:
             waits.create_task(_wait_role(client, role, timeout))
 
@@ -75,8 +64,12 @@ async def wait_account(client: Client, namespace: str, *, timeout: float = TIMEO
         return
 
 
-async def _wait_node(client: Client, name: str, timeout: float) -> None:
-    await client.wait_for(Node, name, _takes_pods, timeout=timeout)
+async def _wait_nodes(client: Client, names: frozenset[str], timeout: float) -> None:
+    """Wait for nodes by lists, and for one node between two lists: thousands of watches would cost too much."""
+    while names:
+        names -= {node.metadata.name async for node in client.list(Node) if _takes_pods(node)}
+        if names:
+            await client.wait_for(Node, max(names), _takes_pods, timeout=timeout)
 
 
 async def _wait_role(client: Client, name: str, timeout: float) -> None:
@@ -84,67 +77,56 @@ async def _wait_role(client: Client, name: str, timeout: float) -> None:
 
 
 def _takes_pods(node: Node) -> bool:
-    return not node.spec.taints and any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
+    tainted = any(taint.key.startswith("node.kubernetes.io/") for taint in node.spec.taints)
+    return not tainted and any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
 
 
 _LOG = logging.getLogger("kubeloop.controlplane")
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class ClusterKeys:
-    """The signing keys of a control plane: for certificates, and for tokens of service accounts. They never leave their process."""
-
-    authority: CertificateAuthority
-    tokens: SigningKey
 
 
 def controllers(
     *,
     authority: str = "",
     keys: ClusterKeys | None = None,
-    nodes: Iterable[str] = ("kubeloop-node",),
+    nodes: Iterable[str | NodeTemplate] = (NODE,),
+    rules: SimulationRules | None = None,
     pod_delay: Delay | float = 0.0,
-) -> list[ControllerBase[Any] | Runnable]:
-    """Return one instance of each controller.
+    metrics: bool = False,
+    selection: str | None = "*",
+    scheduler: SchedulerConfiguration | None = None,
+) -> list[AnyController]:
+    """Return one instance of each selected controller, the scheduler and the simulated nodes among them.
 
     Args:
         authority: PEM to publish in every namespace. Empty: none.
         keys: The cluster's keys. None: nothing is signed.
-        nodes: Names of simulated nodes. Empty: pods wait for real ones.
+        nodes: Names or templates of simulated nodes. Empty: pods wait for real ones.
+        rules: The behaviour of simulated pods that their annotations do not state.
         pod_delay: Seconds that a pod takes to start, or a function that returns them.
+        metrics: Serve the usage of simulated nodes and pods at metrics.k8s.io.
+        selection: The controllers, as the value of ``--controllers``; see ``select_controllers``. None: only the simulated nodes run.
+        scheduler: The profiles of the scheduler; None: the default one.
 
     Returns:
         The controllers, for a ``Manager``.
+
+    Raises:
+        ConfigError: The selection names an unknown controller.
     """
-    names = tuple(nodes)
-    result: list[ControllerBase[Any] | Runnable] = [
-        ServiceAccountController(),
-        NamespaceController(),
-        ReplicaSetController(),
-        DeploymentController(),
-        DisruptionController(),
-        ClusterRoleAggregator(),
-        QuotaController(),
-        CertificateApprover(),
-        CertificateCleaner(),
-        Scheduler(),
-        NodeLifecycleController(),
-        PodGarbageCollector(),
-        ClaimProtectionController(),
-        VolumeProtectionController(),
-        EphemeralVolumeController(),
-        PersistentVolumeBinder(),
-        GarbageCollector(
-            [ConfigMap, Deployment, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicaSet, ServiceAccount]
-        ),
-    ]
-    if authority:
-        result.insert(1, RootCertificatePublisher(authority))
-    if keys is not None:
-        result += [CertificateSigner(keys.authority), TokenSecretController(authority, keys.tokens)]
-    if names:
-        result.append(SimulatedNodes(names, pod_delay))
-    return result
+    simulated_nodes = tuple(nodes)
+    simulated: list[AnyController] = []
+    if simulated_nodes:
+        kubelets = SimulatedNodes(simulated_nodes, pod_delay, rules)
+        simulated.append(kubelets)
+        if metrics:
+            from kubeloop.controlplane.simulation.metrics_server import SimulatedMetrics
+
+            simulated.append(Background(SimulatedMetrics(kubelets), name="metrics-server"))
+    return create_controllers(_selected(selection), ClusterTrust(authority, keys or ClusterKeys()), simulated, scheduler)
+
+
+def _selected(selection: str | None) -> frozenset[str]:
+    return select_controllers(selection) if selection is not None else frozenset()
 
 
 async def run(
@@ -152,13 +134,20 @@ async def run(
     *,
     sender: Sender | None = None,
     keys: ClusterKeys | None = None,
-    nodes: Iterable[str] = ("kubeloop-node",),
+    authority: str | None = None,
+    nodes: Iterable[str | NodeTemplate] = (NODE,),
+    rules: SimulationRules | None = None,
     pod_delay: Delay | float = 0.0,
+    metrics: bool = False,
+    selection: str | None = "*",
+    scheduler: SchedulerConfiguration | None = None,
+    leader_election: LeaseConfig | None = None,
+    endpoints: Endpoints | None = None,
     grace: float | None = 5.0,
     ready: Callable[[Manager], None] | None = None,
     settled: Callable[[], None] | None = None,
 ) -> None:
-    """Run all built-in controllers until the call is cancelled, and then stop them gracefully within ``grace`` seconds.
+    """Run the built-in controllers until the call is cancelled, and then stop them gracefully within ``grace`` seconds.
 
     The caller handles signals.
 
@@ -166,27 +155,60 @@ async def run(
         config: How to reach the API server.
         sender: Carries requests to a server in this process; None: requests go over connections.
         keys: The keys of the cluster. None: certificates and tokens are not signed.
-        nodes: Names of the simulated nodes.
+        authority: PEM of the authority to publish in every namespace. None: that of ``config``; empty: none.
+        nodes: Names or templates of the simulated nodes.
+        rules: The behaviour of simulated pods that their annotations do not state.
         pod_delay: Seconds that a pod takes to start.
+        metrics: Serve the usage of simulated nodes and pods at metrics.k8s.io.
+        selection: The controllers, as the value of ``--controllers``; see ``select_controllers``. None: only the simulated nodes run.
+        scheduler: The profiles of the scheduler; None: the default one.
+        leader_election: The Lease that only one replica holds. None: the controllers work without an election.
+        endpoints: Where health and metrics are served. None: nowhere.
         grace: Seconds for a graceful stop; None: no limit.
-        ready: Called once, when all caches are synced and all controllers work.
+        ready: Called once, when all caches are synced and all controllers work; with an election, when this replica leads.
         settled: Called once, after their first work (see ``wait_settled``).
 
     Raises:
+        ConfigError: The selection names an unknown controller.
+        LeaseLost: Another replica leads, or the Lease could not be renewed in time.
         KubeloopError: The server does not let a controller work: credentials, certificate, permissions.
     """
-    async with Client(Transport(config, sender=sender)) as client:
-        authority = config.ca.read().decode("ascii") if config.ca is not None else ""
-        chosen = controllers(authority=authority, keys=keys, nodes=nodes, pod_delay=pod_delay)
-        async with Manager(client, chosen, grace=grace) as manager:
+    async with Client(Transport(config, sender=sender, warning_handler=once_each(_log_warning))) as client:
+        if authority is None:
+            authority = config.ca.read().decode("ascii") if config.ca is not None else ""
+        templates = [NodeTemplate(one) if isinstance(one, str) else one for one in nodes]
+        selected = controllers(
+            authority=authority,
+            keys=keys,
+            nodes=templates,
+            rules=rules,
+            pod_delay=pod_delay,
+            metrics=metrics,
+            selection=selection,
+            scheduler=scheduler,
+        )
+        async with (
+            Manager(client, selected, leader_election=leader_election, endpoints=endpoints, grace=grace) as manager,
+            Supervisor(client.clock, _LOG) as tasks,
+        ):
             if ready is not None:
-                ready(manager)
-            async with Supervisor(client.clock, _LOG) as tasks:
-                if settled is not None:
-                    tasks.start(partial(_report, client, tuple(nodes), settled), name="settling")
-                await manager.wait()
+                tasks.start(partial(_announce, manager, ready), name="announcing")
+            if settled is not None:
+                tasks.start(partial(_report, client, tuple(one.name for one in templates), _selected(selection), settled), name="settling")
+            await manager.wait()
 
 
-async def _report(client: Client, nodes: tuple[str, ...], settled: Callable[[], None]) -> None:
-    await wait_settled(client, nodes)
+async def _announce(manager: Manager, ready: Callable[[Manager], None]) -> None:
+    await manager.wait_leading()
+    ready(manager)
+
+
+def _log_warning(warning: ServerWarning) -> None:
+    # The controllers of Services use Endpoints on purpose: their deprecation is no news to the operator.
+    if not warning.text.startswith("v1 Endpoints is deprecated"):
+        _LOG.warning("the server warns: %s", warning.text)
+
+
+async def _report(client: Client, nodes: tuple[str, ...], controllers: Collection[str], settled: Callable[[], None]) -> None:
+    await wait_settled(client, nodes, controllers=controllers)
     settled()

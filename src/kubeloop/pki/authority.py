@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 
@@ -29,8 +29,9 @@ class IssuedCertificate:
 
 
 class CertificateAuthority:
-    """Issues certificates that clients accept if they trust ``certificate``. Keys are EC P-256; validity is counted in days from ``now``:
-    the machine's time unless given (aware).
+    """Issues certificates that clients accept if they trust ``certificate``. New keys are EC P-256.
+
+    Validity is counted in days from ``now``: the machine's time unless given (aware).
 
     >>> authority = CertificateAuthority.create("test")
     >>> server = authority.issue("localhost", dns_names=["localhost"], server=True)
@@ -40,7 +41,7 @@ class CertificateAuthority:
     The validity starts five minutes in the past, so that clocks a little behind accept it.
     """
 
-    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> None:
         self._certificate = certificate
         self._key = key
 
@@ -62,11 +63,11 @@ class CertificateAuthority:
         """Load an authority from PEM.
 
         Raises:
-            ValueError: the text is not PEM, or the key is not an EC key.
+            ValueError: the text is not PEM, or the key is neither an EC nor an RSA key.
         """
         loaded = serialization.load_pem_private_key(key, None)
-        if not isinstance(loaded, ec.EllipticCurvePrivateKey):
-            raise ValueError(f"the authority's key is {type(loaded).__name__}; an EC key is wanted")  # noqa: TRY004 - the file is wrong
+        if not isinstance(loaded, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+            raise ValueError(f"the authority's key is {type(loaded).__name__}; an EC or RSA key is expected")  # noqa: TRY004 - a bad file
         return cls(x509.load_pem_x509_certificate(certificate), loaded)
 
     @property
@@ -173,5 +174,5 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

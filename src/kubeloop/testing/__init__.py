@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kubeloop.kubelet.streaming import CommandHandler, Terminal
     from kubeloop.testing.actions import Actions
     from kubeloop.testing.assertions import consistently, eventually
     from kubeloop.testing.calls import RecordedCall, on
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from kubeloop.testing.format import assert_golden
     from kubeloop.testing.kube_cluster import KubeCluster
     from kubeloop.testing.kubelet import PortHandler, ScriptedKubelet
-    from kubeloop.testing.kubelet_containers import CommandHandler, ContainerLog, Terminal, run_process
+    from kubeloop.testing.kubelet_containers import ContainerLog, run_process
     from kubeloop.testing.kubelet_server import KubeletRequest
     from kubeloop.testing.local_cluster import LocalCluster
     from kubeloop.testing.servers import HandlerServer, TlsTestServer
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Actions": "actions",
     "RecordedCall": "calls",
-    "CommandHandler": "kubelet_containers",
+    "CommandHandler": "kubelet_server",
     "ContainerLog": "kubelet_containers",
     "Faults": "faults",
     "TlsTestServer": "servers",

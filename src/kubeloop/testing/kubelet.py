@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import os
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from kubeloop.api.coordination.v1 import Lease
 from kubeloop.api.core.v1 import Container, Node, Pod, PodSpec
 from kubeloop.client import Client
-from kubeloop.meta import ConfigError, Forbidden, NotFound, ObjectMeta
-from kubeloop.testing.kubelet_containers import CommandHandler, ContainerLog, Terminal, run_process
+from kubeloop.kubelet.streaming import CommandHandler, Terminal
+from kubeloop.meta import ConfigError, Forbidden, NotFound, ObjectMeta, OwnerReference
+from kubeloop.tasks import Supervisor
+from kubeloop.testing.kubelet_containers import ContainerLog, run_process
 from kubeloop.testing.kubelet_server import KubeletRequest, KubeletServer
 from kubeloop.testing.local_cluster import LocalCluster
 
@@ -24,6 +29,10 @@ from kubeloop.testing.local_cluster import LocalCluster
 PortHandler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 _NUMBERS = itertools.count(1)
+_LOG = logging.getLogger("kubeloop.testing.kubelet")
+_LEASES: Final = "kube-node-lease"
+#: Seconds between two renewals of a Lease.
+_RENEWAL: Final = 10.0
 #: Commands for files in a container: cp runs them.
 _ON_FILES: Final = ("tar", "test")
 _NOT_FOUND: Final = 127
@@ -309,11 +318,31 @@ class ScriptedKubelet(KubeletServer):
             stack.push_async_callback(client.delete, Node, self.node_name)
             conditions = [{"type": "Ready", "status": "True", "reason": "Scripted", "message": "a scripted kubelet serves its pods"}]
             await self._write_node(client, {"conditions": conditions})
+            tasks = await stack.enter_async_context(Supervisor(client.clock, _LOG))
+            tasks.start(partial(self._renew_lease, client), name="lease-renewal")
         else:
             former = {name: found.get(name) for name in ("addresses", "daemonEndpoints")}
             stack.push_async_callback(self._write_node, client, former)
         address = [{"type": "InternalIP", "address": "127.0.0.1"}]
         await self._write_node(client, {"addresses": address, "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}}})
+
+    async def _renew_lease(self, client: Client) -> None:
+        """Renew the node's Lease: a node without heartbeats is lost after 50 seconds. The garbage collector deletes it after the node."""
+        uid = (await client.get_metadata(Node, self.node_name)).metadata.uid
+        owner = OwnerReference(api_version="v1", kind="Node", name=self.node_name, uid=uid)
+        lease = Lease(metadata=ObjectMeta(name=self.node_name, namespace=_LEASES, owner_references=[owner]))
+        lease.spec.holder_identity, lease.spec.lease_duration_seconds = self.node_name, 40
+        while True:
+            now = client.clock.wall()
+            lease.spec.renew_time = now
+            change = {"spec": {"renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}}
+            try:
+                await client.patch_metadata(Lease, self.node_name, change, namespace=_LEASES)
+            except NotFound:
+                await client.create(lease)
+            except Forbidden:
+                return  # The user of the test may not; such a cluster has controllers that are not kubeloop's.
+            await client.clock.sleep(_RENEWAL)
 
     async def _write_node(self, client: Client, status: dict[str, Any]) -> None:
         await client.patch(Node, self.node_name, {"status": status}, type="merge", subresource="status")

@@ -1,51 +1,18 @@
-"""Containers of a scripted kubelet: the commands that they run, and their logs."""
+"""Containers of a scripted kubelet: processes that they run, and their logs."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal
 
+from kubeloop.kubelet.streaming import Terminal
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.tasks import end_tasks, finish, result_of
 
 _LOG = logging.getLogger("kubeloop.testing")
-
-
-@dataclass
-class Terminal:
-    """The streams of one exec or attach: standard input, output and error, and the sizes of the window.
-
-    ``sizes`` has ``{"Width": 80, "Height": 24}`` as JSON for each size that the client sends.
-
-    Example:
-        >>> async def greet(terminal: Terminal) -> int:
-        ...     await terminal.print("hello")
-        ...     return 0
-    """
-
-    stdin: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
-    sizes: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue)
-    write: Callable[[str, bytes], Awaitable[None]] = field(init=False)
-
-    async def print(self, text: str | bytes, stream: Literal["stdout", "stderr"] = "stdout") -> None:
-        """Write to the client. Output that the client does not read is lost."""
-        await self.write(stream, text.encode() if isinstance(text, str) else text)
-
-    async def input(self) -> bytes:
-        """Return the next bytes of standard input; ``b""`` at its end and afterwards."""
-        data = await self.stdin.get()
-        if data is None:
-            self.stdin.put_nowait(None)
-        return data or b""
-
-
-#: Runs one command (its words, its streams) and returns its exit code.
-CommandHandler = Callable[[list[str], Terminal], Awaitable[int]]
 
 
 async def run_process(command: Sequence[str], terminal: Terminal, cwd: Path | None = None) -> int:

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from kubeloop.meta.errors import KubeloopError
+from kubeloop.kubelet.streaming import V4, CommandHandler, CommandProtocol, serve_command, serve_ports
 from kubeloop.pki import CertificateAuthority
-from kubeloop.serving.answer import Answer, Duplex, Hijack, Reply, Socket, SocketTakeover, StreamingResponse
+from kubeloop.serving.answer import Answer, Reply, StreamingResponse
 from kubeloop.serving.listener import Listener, server_context
 from kubeloop.serving.request import Request
-from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, SpdyConnection, SpdyError, SpdyStream, StreamReset
-from kubeloop.tasks import end_tasks
-from kubeloop.testing.kubelet_containers import CommandHandler, Terminal
-
-_LOG = logging.getLogger("kubeloop.testing")
-#: Exceptions of connections that the other side closes.
-_ENDS = (OSError, KubeloopError)
-
-V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
-TUNNEL = "SPDY/3.1+portforward.k8s.io"
-#: The feature that a node declares if its kubelet supports WebSocket.
-WEBSOCKETS = "ExtendWebSocketsToKubelet"
 
 
 @dataclass
@@ -144,174 +131,9 @@ class KubeletServer:
         if action == "containerLogs":
             return StreamingResponse(self.log_of(seen), content_type="text/plain")
         if action in ("exec", "attach"):
-            return self._run(request, self.exec_of(seen) if action == "exec" else self.attach_of(seen))
+            protocol = CommandProtocol(self.spdy_protocol, self.resets_streams, self.streams.append)
+            return serve_command(request, self.exec_of(seen) if action == "exec" else self.attach_of(seen), protocol)
         if action == "portForward":
-            return self._forward(request, seen)
+            return serve_ports(request, partial(self.connect, seen), self.streams.append)
         told = {"path": request.path, "query": request.query_string, "method": request.method, "body": seen.body.decode("latin-1")}
         return Answer(200, body=json.dumps(told).encode(), content_type="application/json", headers=[("X-From", "kubelet")])
-
-    def _run(self, request: Request, run: CommandHandler) -> Reply:
-        query = request.query
-        command = query.get("command", [])
-        if request.header("Upgrade").lower() == "websocket":
-            return SocketTakeover(lambda socket: _over_socket(socket, command, run), (V5, V4))
-        wanted = {"error", *(to for name, to in (("input", "stdin"), ("output", "stdout"), ("error", "stderr")) if name in query)}
-        if "tty" in query:
-            wanted = (wanted - {"stderr"}) | {"resize"}
-        headers = [("Connection", "Upgrade"), ("Upgrade", PROTOCOL), (STREAM_PROTOCOL, self.spdy_protocol)]
-        return Hijack(lambda duplex: self._over_spdy(duplex, command, run, wanted), headers)
-
-    async def _over_spdy(self, duplex: Duplex, command: list[str], run: CommandHandler, expected_streams: set[str]) -> None:
-        streams: dict[str, SpdyStream] = {}
-        complete = asyncio.Event()
-
-        async def accept(stream: SpdyStream) -> None:
-            streams[stream.headers["streamtype"]] = stream
-            self.streams.append(dict(stream.headers))
-            if set(streams) == expected_streams:
-                complete.set()
-
-        connection = SpdyConnection(duplex, client=False, accept=accept)
-        reading = asyncio.ensure_future(connection.run())
-        terminal = Terminal()
-
-        async def write(name: str, data: bytes) -> None:
-            if name in streams:
-                await streams[name].write(data)
-
-        terminal.write = write
-        side: list[asyncio.Future[Any]] = []
-        try:
-            await complete.wait()
-            for name, queue in (("stdin", terminal.stdin), ("resize", terminal.sizes)):
-                if name in streams:
-                    side.append(asyncio.ensure_future(_into(streams[name], queue)))
-                elif name == "stdin":
-                    terminal.stdin.put_nowait(None)
-            code = await run(command, terminal)
-            await streams["error"].write(_status(code))
-            for stream in streams.values():
-                await (stream.reset() if self.resets_streams else stream.close())
-            if self.resets_streams:
-                return
-            await connection.close()
-            await asyncio.wait((reading,), timeout=5)
-        except StreamReset:
-            pass
-        finally:
-            await end_tasks(reading, *side, expected=_ENDS, logger=_LOG)
-
-    def _forward(self, request: Request, seen: KubeletRequest) -> Reply:
-        if request.header("Upgrade").lower() == "websocket":
-            return SocketTakeover(lambda socket: self._ports(_Messages(socket), seen), (TUNNEL,))
-        headers = [("Connection", "Upgrade"), ("Upgrade", PROTOCOL), (STREAM_PROTOCOL, "portforward.k8s.io")]
-        return Hijack(lambda duplex: self._ports(duplex, seen), headers)
-
-    async def _ports(self, duplex: Duplex, seen: KubeletRequest) -> None:
-        """Connect each data stream to its port; write a failure to the error stream."""
-        errors: dict[str, SpdyStream] = {}
-        tasks: set[asyncio.Task[None]] = set()
-
-        async def accept(stream: SpdyStream) -> None:
-            self.streams.append(dict(stream.headers))
-            if stream.headers["streamtype"] == "error":
-                errors[stream.headers["requestid"]] = stream
-            else:
-                tasks.add(asyncio.create_task(self._forwarded(seen, stream, errors[stream.headers["requestid"]])))
-
-        try:
-            await SpdyConnection(duplex, client=False, accept=accept).run()
-        except (SpdyError, OSError):
-            pass
-        finally:
-            await end_tasks(*tasks, expected=_ENDS, logger=_LOG)
-
-    async def _forwarded(self, seen: KubeletRequest, stream: SpdyStream, errors: SpdyStream) -> None:
-        try:
-            reader, writer = await self.connect(seen, int(stream.headers["port"]))
-        except OSError as fault:
-            await errors.write(f"an error occurred forwarding: {fault.strerror or fault}".encode())
-            await errors.close()
-            await stream.close()
-            return
-
-        async def there() -> None:
-            while data := await stream.read():
-                writer.write(data)
-                await writer.drain()
-            writer.write_eof()
-
-        async def back() -> None:
-            while data := await reader.read(1 << 16):
-                await stream.write(data)
-            await stream.close()
-
-        try:
-            await asyncio.gather(there(), back())
-        except (StreamReset, ConnectionError):
-            pass
-        finally:
-            writer.close()
-            with contextlib.suppress(StreamReset, ConnectionError):
-                await errors.close()
-
-
-async def _into(stream: SpdyStream, queue: asyncio.Queue[Any]) -> None:
-    try:
-        while data := await stream.read():
-            queue.put_nowait(data)
-    except StreamReset:
-        pass
-    queue.put_nowait(None)
-
-
-async def _over_socket(socket: Socket, command: list[str], run: CommandHandler) -> None:
-    terminal = Terminal()
-    channels = {"stdout": 1, "stderr": 2}
-
-    async def write(name: str, data: bytes) -> None:
-        await socket.send(bytes([channels[name]]) + data)
-
-    async def read() -> None:
-        while (message := await socket.receive()) is not None:
-            data = message if isinstance(message, bytes) else message.encode()
-            if data[:1] == b"\x00":
-                terminal.stdin.put_nowait(data[1:] or None)
-            elif data[:1] == b"\x04":
-                terminal.sizes.put_nowait(data[1:])
-            elif data == b"\xff\x00":
-                terminal.stdin.put_nowait(None)
-        terminal.stdin.put_nowait(None)
-
-    terminal.write = write
-    reading = asyncio.ensure_future(read())
-    try:
-        code = await run(command, terminal)
-        await socket.send(b"\x03" + _status(code))
-    finally:
-        await end_tasks(reading, expected=_ENDS, logger=_LOG)
-
-
-def _status(code: int) -> bytes:
-    if code == 0:
-        return b'{"metadata":{},"status":"Success"}'
-    causes = [{"reason": "ExitCode", "message": str(code)}]
-    message = f"command terminated with non-zero exit code: exit status {code}"
-    tree = {"metadata": {}, "status": "Failure", "message": message, "reason": "NonZeroExitCode", "details": {"causes": causes}}
-    return json.dumps(tree).encode()
-
-
-class _Messages:
-    """The binary messages of a WebSocket as a stream of bytes."""
-
-    def __init__(self, socket: Socket) -> None:
-        self._socket = socket
-
-    async def read(self) -> bytes:
-        while (message := await self._socket.receive()) is not None:
-            if isinstance(message, bytes) and message:
-                return message
-        return b""
-
-    async def write(self, data: bytes) -> None:
-        await self._socket.send(data)

@@ -50,6 +50,9 @@ class LocalCluster:
             envtest), because it requires accounts, which controllers make.
         descriptions: Texts of ``kubectl explain``: an OpenAPI document, or a context of the user's kubeconfig whose cluster has the
             texts. None: the texts of the last ``kubeloop descriptions import``, else short texts.
+        nodes: Simulated nodes: their number, or names with commas between them.
+        simulation: File with simulated nodes and the behaviour of pods (docs/server.md).
+        metrics: Serve the usage of simulated nodes and pods at metrics.k8s.io.
         timeout: Seconds to wait for the start.
 
     Raises:
@@ -73,17 +76,21 @@ class LocalCluster:
         enable_admission_plugins: Sequence[str] = (),
         disable_admission_plugins: Sequence[str] | None = None,
         descriptions: Path | str | None = None,
+        nodes: int | str | None = None,
+        simulation: Path | None = None,
+        metrics: bool = False,
         timeout: float = 60.0,
     ) -> None:
         options: dict[str, object] = {"--token-auth-file": token_auth_file, "--history": history, "--data": data}
         options["--history-revisions"] = history_revisions
         options["--descriptions"] = descriptions
+        options |= {"--nodes": nodes, "--simulation": simulation}
         if disable_admission_plugins is None:
             lacking = () if controllers else ("ServiceAccount",)
             disable_admission_plugins = [name for name in lacking if name not in enable_admission_plugins]
         options["--enable-admission-plugins"] = ",".join(enable_admission_plugins) or None
         options["--disable-admission-plugins"] = ",".join(disable_admission_plugins) or None
-        self._options = ["--no-controllers"] * (not controllers)
+        self._options = ["--no-controllers"] * (not controllers) + ["--metrics"] * metrics
         self._options += [text for name, value in options.items() if value is not None for text in (name, str(value))]
         self._timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None

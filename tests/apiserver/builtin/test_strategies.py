@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.builtin.batch.cron_job import schedule_error
 from kubeloop.apiserver.builtin.defaults_core import default_pull_policy
 from kubeloop.apiserver.builtin.difference import difference
 from tests.apiserver.builtin.writes import create, strategy, update
@@ -57,25 +56,20 @@ def test_quality_of_service_follows_resources(resources: dict[str, Any], quality
 
 
 @pytest.mark.parametrize(
-    "schedule", ["* * * * *", "*/5 0-6/2 1,15 jan-mar MON", "@hourly", "@every 1h30m", "@every 1.5h", "59 23 31 12 6", "? ? ? ? ?"]
+    ("parallelism", "warns"), [(10_001, True), (10_000, False)], ids=["warns of more than ten thousand pods", "but not of ten thousand"]
 )
-def test_schedules_that_can_be_read(schedule: str) -> None:
-    assert schedule_error(schedule) == ""
-
-
-@pytest.mark.parametrize(
-    ("duration", "fault"),
-    [
-        ("", 'invalid duration ""'),
-        ("5", 'missing unit in duration "5"'),
-        ("1h2", 'missing unit in duration "1h2"'),
-        ("1h5x", 'unknown unit "x" in duration "1h5x"'),
-        (".h", 'invalid duration ".h"'),
-        ("999999999999h", 'invalid duration "999999999999h"'),
-    ],
-)
-def test_says_what_is_wrong_with_a_duration(duration: str, fault: str) -> None:
-    assert schedule_error(f"@every {duration}") == f"failed to parse duration @every {duration}: time: {fault}"
+def test_very_large_indexed_jobs(parallelism: int, warns: bool) -> None:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+    spec = {"completionMode": "Indexed", "completions": 100_001, "parallelism": parallelism, "template": {"spec": pod}}
+    text = (
+        "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to "
+        "track completedIndexes when a big number of indexes fail"
+    )
+    made = create("/apis/batch/v1/namespaces/n/jobs", {"metadata": {"name": "a"}, "spec": spec})
+    assert made.warnings == ([f"spec: {text}"] if warns else [])
+    cron = {"schedule": "@daily", "jobTemplate": {"spec": spec}}
+    made = create("/apis/batch/v1/namespaces/n/cronjobs", {"metadata": {"name": "a"}, "spec": cron})
+    assert made.warnings == ([f"spec.jobTemplate.spec: {text}"] if warns else [])
 
 
 def test_fields_behind_closed_gates_are_dropped() -> None:

@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import TracebackType
 
+from kubeloop.kubelet.streaming import TUNNEL, V4, V5, WEBSOCKETS, CommandHandler, Terminal
 from kubeloop.serving.answer import Answer
-from kubeloop.testing.kubelet_containers import CommandHandler, Terminal, run_process
-from kubeloop.testing.kubelet_server import TUNNEL, V4, V5, WEBSOCKETS, KubeletRequest, KubeletServer
+from kubeloop.testing.kubelet_containers import run_process
+from kubeloop.testing.kubelet_server import KubeletRequest, KubeletServer
 
 __all__ = ["TUNNEL", "V4", "V5", "WEBSOCKETS", "ScriptedKubelet", "Terminal", "run_process"]
 

@@ -288,3 +288,19 @@ def test_equal_options_are_one_key_and_another_transform_is_another() -> None:
         True,
         True,
     ]
+
+
+def test_equal_lists_of_several_objects_are_stored_once() -> None:
+    shared = StringInterner()
+    reader = HeadReader("v1", "Pod", ("status.conditions[*].type", "status.podIPs[*].ip"), BlobStore(), shared)
+
+    def head(address: str) -> Head:
+        document = msgspec.json.encode({"status": {"conditions": [{"type": "Ready"}, {"type": "New"}], "podIPs": [{"ip": address}]}})
+        return reader.head(reader.projection.object(document), memoryview(document), None)
+
+    one, other = head("10.0.0.1"), head("10.0.0.2")
+    assert one.value("status.conditions[*].type") == ("Ready", "New")
+    assert one.value("status.conditions[*].type") is other.value("status.conditions[*].type")
+    assert one.value("status.podIPs[*].ip") != other.value("status.podIPs[*].ip")
+    values = ({"a": 1},)
+    assert shared.items(values) is values, "maps have no hash, and are not shared"

@@ -26,6 +26,7 @@ DECLARED = {
 OVERRIDDEN = {"event_sinks", "reconcile", "retry_limiter", "start", "stop", "tenants"}
 USED = {
     "cached",
+    "cached_kinds",
     "client",
     "clock",
     "cluster",

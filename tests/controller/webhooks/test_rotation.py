@@ -117,7 +117,7 @@ def test_a_key_of_another_certificate_is_found() -> None:
 
 def test_an_authority_whose_key_signs_nothing_here_is_found() -> None:
     key = ed25519.Ed25519PrivateKey.generate()
-    with pytest.raises(ValueError, match="an EC key is wanted"):
+    with pytest.raises(ValueError, match="an EC or RSA key is expected"):
         replace(lived(0), authority_key=key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())).check()
 
 

@@ -155,15 +155,19 @@ _CLASSES: dict[GroupResource, str] = {
 }
 
 
-def strategies() -> dict[GroupResource, Callable[[], Strategy]]:
-    """Return a function for each resource that returns its strategy, which is the same for all versions and calls."""
-    return {info.gvr.group_resource: cache(partial(strategy_of, info)) for info in builtin().resources()}
+def strategies(*, loopback_endpoints: bool = False) -> dict[GroupResource, Callable[[], Strategy]]:
+    """Return a function for each resource that returns its strategy, which is the same for all versions and calls.
+
+    ``loopback_endpoints`` allows loopback addresses in Endpoints and EndpointSlices.
+    """
+    return {info.gvr.group_resource: cache(partial(strategy_of, info, loopback_endpoints)) for info in builtin().resources()}
 
 
-def strategy_of(info: ResourceInfo) -> BuiltinStrategy:
+def strategy_of(info: ResourceInfo, loopback_endpoints: bool = False) -> BuiltinStrategy:
     """Return a new strategy for a resource."""
     group_resource = info.gvr.group_resource
     made = _class_of(group_resource)(GroupKind(info.gvr.group, info.kind))
+    made.allows_loopback = loopback_endpoints
     made.has_generation = group_resource in HAS_GENERATION
     made.has_status = any(sub.name == "status" for sub in info.subresources)
     made.allow_create_on_update = group_resource in CREATED_BY_UPDATE

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.ports import PROTOCOLS
-from kubeloop.apiserver.builtin.services.strategy import endpoint_ip
+from kubeloop.apiserver.builtin.services.strategy import LOOPBACK_REFUSAL, endpoint_ip
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import (
     check_immutable,
@@ -32,10 +32,10 @@ class EndpointsStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("update", "create")
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        return list(_subsets(obj.get("subsets") or []))
+        return _applied(_subsets(obj.get("subsets") or []), loopback=self.allows_loopback)
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return [] if obj.get("subsets") == old.get("subsets") else list(_subsets(obj.get("subsets") or []))
+        return [] if obj.get("subsets") == old.get("subsets") else self.validate_create(context, obj)
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         if (obj["metadata"].get("labels") or {}).get(_MANAGED_BY) == "endpoint-controller":
@@ -46,6 +46,11 @@ class EndpointsStrategy(BuiltinStrategy):
                 for address_at, address in enumerate(subset.get(kind) or ()):
                     messages += ip_warnings(f"subsets[{index}].{kind}[{address_at}].ip", address.get("ip", ""))
         return messages
+
+
+def _applied(errors: Errors, *, loopback: bool) -> list[FieldError]:
+    """Return the errors, without those about loopback addresses where these are allowed."""
+    return [error for error in errors if not (loopback and error.detail == LOOPBACK_REFUSAL)]
 
 
 def _subsets(subsets: list[JSONObject]) -> Errors:
@@ -106,10 +111,11 @@ class EndpointSliceStrategy(BuiltinStrategy):
         self.prepare_create(context, obj)
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
-        return list(_slice(obj, None))
+        return _applied(_slice(obj, None), loopback=self.allows_loopback)
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
-        return [*_slice(obj, old), *check_immutable("addressType", obj.get("addressType"), old.get("addressType"))]
+        errors = _applied(_slice(obj, old), loopback=self.allows_loopback)
+        return [*errors, *check_immutable("addressType", obj.get("addressType"), old.get("addressType"))]
 
     def warnings(self, context: WriteRequest, obj: JSONObject) -> list[str]:
         deprecated = ["spec.addressType: FQDN endpoints are deprecated"] if obj.get("addressType") == "FQDN" else []

@@ -25,6 +25,8 @@ class BuiltinStrategy(Strategy):
 
     #: Whether a write to ``/status`` leaves labels, annotations, finalizers and owners unchanged (ResetObjectMetaForStatus).
     status_keeps_metadata = False
+    #: Whether endpoints may have loopback addresses, as those of process pods. Kubernetes refuses them.
+    allows_loopback = False
 
     def __init__(self, kind: GroupKind) -> None:
         self.kind = kind

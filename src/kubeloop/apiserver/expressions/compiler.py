@@ -10,81 +10,9 @@ from functools import lru_cache
 from typing import Final
 
 from kubeloop.cel import CompileError, Environment, InstantiationError, Program, compile_expression, types
+from kubeloop.cel.admission import ADMISSION_FIELDS, VARIABLES, admission_variables, variable_type
 from kubeloop.cel.declared import OBJECT, OPERATION, PATCH_FUNCTIONS, patch_messages
 from kubeloop.cel.types import Type
-
-# Types of the CEL variables of an admission request.
-#
-# Source: k8s.io/apiserver pkg/admission/plugin/cel/compile.go (BuildRequestType, BuildNamespaceType).
-
-_KIND: Final = types.struct("kubernetes.GroupVersionKind")
-_RESOURCE: Final = types.struct("kubernetes.GroupVersionResource")
-_USER: Final = types.struct("kubernetes.UserInfo")
-_REQUEST: Final = types.struct("kubernetes.AdmissionRequest")
-_NAMESPACE: Final = types.struct("kubernetes.Namespace")
-_NAMESPACE_METADATA: Final = types.struct("kubernetes.NamespaceMetadata")
-_NAMESPACE_SPEC: Final = types.struct("kubernetes.NamespaceSpec")
-_NAMESPACE_STATUS: Final = types.struct("kubernetes.NamespaceStatus")
-_NAMESPACE_CONDITION: Final = types.struct("kubernetes.NamespaceCondition")
-_TEXTS: Final = types.list_of(types.STRING)
-_TEXTS_BY_NAME: Final = types.map_of(types.STRING, types.STRING)
-
-#: Name of a type -> its fields, for the types of those variables.
-ADMISSION_FIELDS: Final = {
-    _KIND.name: {"group": types.STRING, "version": types.STRING, "kind": types.STRING},
-    _RESOURCE.name: {"group": types.STRING, "version": types.STRING, "resource": types.STRING},
-    _USER.name: {"username": types.STRING, "uid": types.STRING, "groups": _TEXTS, "extra": types.map_of(types.STRING, _TEXTS)},
-    _REQUEST.name: {
-        "kind": _KIND,
-        "resource": _RESOURCE,
-        "subResource": types.STRING,
-        "requestKind": _KIND,
-        "requestResource": _RESOURCE,
-        "requestSubResource": types.STRING,
-        "name": types.STRING,
-        "namespace": types.STRING,
-        "operation": types.STRING,
-        "userInfo": _USER,
-        "dryRun": types.BOOL,
-        "options": types.DYN,
-    },
-    _NAMESPACE.name: {"metadata": _NAMESPACE_METADATA, "spec": _NAMESPACE_SPEC, "status": _NAMESPACE_STATUS},
-    _NAMESPACE_METADATA.name: {
-        "name": types.STRING,
-        "generateName": types.STRING,
-        "namespace": types.STRING,
-        "labels": _TEXTS_BY_NAME,
-        "annotations": _TEXTS_BY_NAME,
-        "UID": types.STRING,
-        "creationTimestamp": types.TIMESTAMP,
-        "deletionGracePeriodSeconds": types.INT,
-        "deletionTimestamp": types.TIMESTAMP,
-        "generation": types.INT,
-        "resourceVersion": types.STRING,
-        "finalizers": _TEXTS,
-    },
-    _NAMESPACE_SPEC.name: {"finalizers": _TEXTS},
-    _NAMESPACE_STATUS.name: {"conditions": types.list_of(_NAMESPACE_CONDITION), "phase": types.STRING},
-    _NAMESPACE_CONDITION.name: {
-        "status": types.STRING,
-        "type": types.STRING,
-        "lastTransitionTime": types.TIMESTAMP,
-        "message": types.STRING,
-        "reason": types.STRING,
-    },
-}
-
-
-def admission_variables(*, params: bool = False, authorizer: bool = True) -> dict[str, Type]:
-    """Return the types of the variables by name. ``params`` says whether the policy has a parameter kind."""
-    variables = {"object": types.DYN, "oldObject": types.DYN, "namespaceObject": _NAMESPACE, "request": _REQUEST}
-    if params:
-        variables["params"] = types.DYN
-    if authorizer:
-        variables["authorizer"] = types.AUTHORIZER
-        variables["authorizer.requestResource"] = types.RESOURCE_CHECK
-    return variables
-
 
 #: The result types that an expression may have; None allows any.
 ResultTypes = tuple[Type, ...] | None
@@ -94,10 +22,6 @@ MESSAGE: Final = (types.STRING,)
 ANNOTATION: Final = (types.STRING, types.NULL)
 CONFIGURATION: Final = (OBJECT,)
 OPERATIONS: Final = (types.list_of(OPERATION),)
-
-_VARIABLES: Final = types.struct("kubernetes.variables")
-#: Result types that later expressions see in a variable. A variable of another type has the type dyn.
-_KEPT: Final = {types.BOOL, types.BYTES, types.DOUBLE, types.DURATION, types.INT, types.NULL, types.STRING, types.TIMESTAMP, types.UINT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +49,7 @@ class ExpressionCompiler:
         """Compile a variable of the policy, and declare it for later expressions."""
         compiled = self.expression(expression, None)
         if self._known is not None:
-            self._known[name] = _kept(None if compiled.program is None else compiled.program.result)
+            self._known[name] = variable_type(None if compiled.program is None else compiled.program.result)
         return compiled
 
     def expression(
@@ -151,18 +75,10 @@ class ExpressionCompiler:
         return _compiled(expression, changing, result_types)
 
     def _environment(self, *, authorizer: bool = True, variables: bool = True) -> Environment:
-        value = admission_variables(params=self._params, authorizer=authorizer)
+        value = admission_variables(params=types.DYN if self._params else None, authorizer=authorizer)
         if self._known is None or not variables:
             return Environment(value, ADMISSION_FIELDS)
-        return Environment({**value, "variables": _VARIABLES}, {**ADMISSION_FIELDS, _VARIABLES.name: dict(self._known)})
-
-
-def _kept(result: Type | None) -> Type:
-    if result in _KEPT and result is not None:
-        return result
-    if result is not None and result.kind in ("list", "map"):
-        return Type(result.kind, result.name, tuple(_kept(one) for one in result.parameters))
-    return types.DYN
+        return Environment({**value, "variables": VARIABLES}, {**ADMISSION_FIELDS, VARIABLES.name: dict(self._known)})
 
 
 def _compiled(expression: str, environment: Environment, result_types: ResultTypes) -> CompiledExpression:

@@ -93,6 +93,7 @@ class ServerOptions:
         listen: False: requests reach the server through ``ApiServer.handler`` only.
         provision: Create the objects of Kubernetes' own components (``builtin.bootstrap``).
         notices: Create the ConfigMaps of kube-system that describe the server (extension-apiserver-authentication ...).
+        loopback_endpoints: Endpoints may have loopback addresses, as process pods do; Kubernetes refuses them.
         remote_backends: Webhooks and aggregated API servers may have other addresses than loopback.
         authorization: kube-apiserver's --authorization-mode.
         operation: Audit log, flow control and time limits.
@@ -118,6 +119,7 @@ class ServerOptions:
     listen: bool = True
     provision: bool = True
     notices: bool = True
+    loopback_endpoints: bool = False
     remote_backends: bool = False
     authorization: Sequence[str] = MODES
     operation: OperationOptions = field(default_factory=OperationOptions)
@@ -156,7 +158,7 @@ class ApiServer:
         self.cache = WatchCache(self.storage)
         self.objects = Objects(self.storage)
         schemas = builtin()
-        self.registry = builtin_registry(schemas, clock)
+        self.registry = builtin_registry(schemas, clock, loopback_endpoints=self.options.loopback_endpoints)
         self.registry.on_change(self._on_change)
         self.authorization = Authorization(self.objects, self.cache, self.options.authorization)
         reach = EgressPolicy(anywhere=self.options.remote_backends)

@@ -41,10 +41,19 @@ _EVENTS = GroupResource("", "events")
 _DEFINITIONS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 
 
-def builtin_registry(schemas: Schemas, clock: Clock) -> Registry:
-    """Return a new registry. Its strategies are new too, so that two servers in one process share nothing."""
+def builtin_registry(schemas: Schemas, clock: Clock, *, loopback_endpoints: bool = False) -> Registry:
+    """Return a new registry. Its strategies are new too, so that two servers in one process share nothing.
+
+    Args:
+        schemas: The built-in kinds.
+        clock: For definitions.
+        loopback_endpoints: Endpoints may have loopback addresses.
+    """
     registry = Registry()
-    known: dict[GroupResource, Callable[[], Strategy]] = {**strategies(), _DEFINITIONS: cache(partial(_of_definitions, clock))}
+    known: dict[GroupResource, Callable[[], Strategy]] = {
+        **strategies(loopback_endpoints=loopback_endpoints),
+        _DEFINITIONS: cache(partial(_of_definitions, clock)),
+    }
     for info in schemas.resources():
         registry.add(_served(info, known[info.gvr.group_resource], schemas))
     return registry

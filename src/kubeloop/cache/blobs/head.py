@@ -139,12 +139,13 @@ class StringInterner:
     that no object uses are removed, so that objects with unique labels do not make the tables grow without bound.
     """
 
-    __slots__ = ("_labels", "_limit", "_owners", "_strings")
+    __slots__ = ("_labels", "_limit", "_owners", "_strings", "_tuples")
 
     def __init__(self) -> None:
         self._labels: dict[bytes, Mapping[str, str]] = {}
         self._owners: dict[bytes, bytes] = {}
         self._strings: dict[str, str] = {}
+        self._tuples: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._limit = 4096
 
     def labels(self, raw: msgspec.Raw) -> Mapping[str, str]:
@@ -161,10 +162,17 @@ class StringInterner:
     def string(self, text: str) -> str:
         return self._strings.setdefault(text, text)
 
+    def items(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return an equal tuple that other heads have, such as the types of the conditions of all pods."""
+        try:
+            return self._tuples.setdefault(values, values)
+        except TypeError:  # Lists and maps have no hash.
+            return values
+
     @property
     def full(self) -> bool:
         """Whether the tables have grown so much that ``sweep`` is due."""
-        return len(self._labels) + len(self._owners) + len(self._strings) > self._limit
+        return len(self._labels) + len(self._owners) + len(self._strings) + len(self._tuples) > self._limit
 
     def sweep(self, heads: list[Head]) -> None:
         """Remove values that none of these heads uses."""
@@ -172,6 +180,7 @@ class StringInterner:
         self._labels = {raw: value for raw, value in self._labels.items() if id(value) in labels}
         self._owners = {raw: raw for raw in {head._owners for head in heads}}
         self._strings = {head.namespace: head.namespace for head in heads}
+        self._tuples = {}
         self._limit = max(4096, 2 * (len(self._labels) + len(self._owners) + len(self._strings)))
 
 
@@ -220,8 +229,11 @@ class HeadReader:
         self._make = cast("Callable[..., Head]", head_class)
 
     def _values(self, projected: Projected) -> list[Any]:
-        share = self.shared.string
-        return [share(value) if type(value) is str else value for value in self.projection.values(projected)]
+        share, share_items = self.shared.string, self.shared.items
+        return [
+            share(value) if type(value) is str else share_items(value) if type(value) is tuple else value
+            for value in self.projection.values(projected)
+        ]
 
     def head(self, projected: Projected, document: memoryview, before: Head | None) -> Head:
         """Return the head of a projected object. ``before`` is the object's previous state in the store, whose unchanged strings are

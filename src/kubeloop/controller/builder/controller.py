@@ -106,7 +106,8 @@ class ControllerBase(Generic[R]):
     ``watches``: other kinds, each with a mapping to the keys to reconcile.
     ``sources``: other triggers than changes in the cluster (``Channel``); may also be set on the instance.
     ``reads``: further kinds to cache, for reading through ``cached`` and ``lister``.
-    ``writes``: other kinds that it writes through ``client``, from which RBAC permissions are derived (``permissions_of``).
+    ``writes``: other kinds that it writes through ``client``, from which RBAC permissions are derived (``permissions_of``). After a write
+    without an answer, a reconcile waits until caches of these kinds are current, as for owned ones.
     ``predicates``: the changes of the main kind that lead to a reconcile; all predicates must agree.
     ``workers``: number of concurrent reconciles. ``timeout``: seconds after which a reconcile is cancelled.
     ``debounce``: seconds without a further change after which a changed key is reconciled; 0: immediately (behaviour T233).
@@ -212,6 +213,11 @@ class ControllerBase(Generic[R]):
 
         An ``__init_subclass__`` in each of them would repeat the keywords, or hide their types from type checkers.
         """
+
+    @classmethod
+    def cached_kinds(cls) -> frozenset[type[Resource]]:
+        """Return the kinds that are cached whole for this controller, so that a runnable can share their informers."""
+        return cls._declaration().cached_kinds
 
     @classmethod
     def _declaration(cls) -> Declaration:

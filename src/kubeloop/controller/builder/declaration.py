@@ -129,6 +129,13 @@ class Declaration:
     pause_annotation: str = ""
     metadata_only: bool = False
 
+    @property
+    def cached_kinds(self) -> frozenset[type[Resource]]:
+        """The kinds that informers cache whole for this controller."""
+        own = () if self.metadata_only else (self.kind,)
+        watched = (watch.kind for watch in self.watches if not watch.metadata_only)
+        return frozenset([*own, *(owned.kind for owned in self.owns if not owned.metadata_only), *watched, *self.reads])
+
 
 def kind_argument(cls: type[Any], base: type[Any]) -> type[Resource] | None:
     """Return ``Foo`` of ``class FooController(Controller[Foo])``, of this class or a base class; None if it is a type variable."""

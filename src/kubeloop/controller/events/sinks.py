@@ -187,7 +187,7 @@ class CoreWriter:
             reason=occurrence.reason,
             action=occurrence.action or None,
             message=occurrence.message,
-            source=EventSource(component=source.component, host=source.host),
+            source=EventSource(component=source.component, host=source.host or None),
             first_timestamp=write.first.replace(microsecond=0),
             last_timestamp=write.last.replace(microsecond=0),
             count=write.count,

@@ -57,11 +57,11 @@ class StaleReadGuard:
 
     Guarantees
         After a reconcile that ended with a lost connection, a server's error or a timeout, the next one of its key sees the server's state
-        at that time: of the key's namespace (for a cluster-scoped key, of all namespaces), and of the kinds that the controller reconciles
-        or owns. After ``take_over`` the next reconcile of each key sees the server's state at that time, of the same kinds, and so the
-        writes of replicas that owned the keys before. With caches that do not show own writes (``Informers(read_your_writes=False)``), the
-        next reconcile of a key sees the successful writes of the last one, of all kinds that the controller reads. (Not of kinds that are
-        selected by fields.)
+        at that time: of the key's namespace (for a cluster-scoped key, of all namespaces), and of the kinds that the controller reconciles,
+        owns or declares in ``writes``. After ``take_over`` the next reconcile of each key sees the server's state at that time, of the same
+        kinds, and so the writes of replicas that owned the keys before. With caches that do not show own writes
+        (``Informers(read_your_writes=False)``), the next reconcile of a key sees the successful writes of the last one, of all kinds that
+        the controller reads. (Not of kinds that are selected by fields.)
 
     Not guaranteed
         Writes with a lost response whose error the reconcile caught, or that the server executes later. Deletions: their events add the key

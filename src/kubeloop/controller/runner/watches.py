@@ -67,8 +67,9 @@ class Watches:
 
     @property
     def written(self) -> list[Informer[Any]]:
-        """The informers of the kinds that reconciles write: the main kind and the owned ones."""
-        return [self._informers[kind] for kind in dict.fromkeys([self._declared.kind, *(owned.kind for owned in self._declared.owns)])]
+        """The informers of the kinds that reconciles write: the main kind, the owned ones, and those of ``writes`` that are cached."""
+        kinds = [self._declared.kind, *(owned.kind for owned in self._declared.owns), *self._declared.writes]
+        return [self._informers[kind] for kind in dict.fromkeys(kinds) if kind in self._informers]
 
     def handlers(self, enqueuer: Enqueuer, cluster: str) -> dict[Informer[Any], Callable[[Event[Any]], object]]:
         """Return the handler for the events of each informer.

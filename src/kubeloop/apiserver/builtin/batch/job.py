@@ -8,6 +8,7 @@ from kubeloop.apiserver.builtin.apps.template import TemplateStrategy, template_
 from kubeloop.apiserver.builtin.batch.job_status import InvalidIndexes, check_indexes, validate_status_update
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.spec import validate_pod_template
+from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import check_immutable, check_not_negative, check_one_of, each
 from kubeloop.apiserver.validation.metadata import matches, validate_label_selector
@@ -129,12 +130,25 @@ def _count(path: str, count: int, indexes: str | None, completions: int) -> Erro
 
 _UID, _NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
 _OLD_UID, _OLD_NAME = "controller-uid", "job-name"
-_MANY_COMPLETIONS = 100_000
+_MANY_COMPLETIONS, _MANY_PODS = 100_000, 10_000
+_MANY_INDEXES = (
+    "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to "
+    "track completedIndexes when a big number of indexes fail"
+)
 
 _PODS_STAY = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
 )
+
+
+def job_warnings(path: str, spec: JSONObject) -> list[str]:
+    """Return the warnings about the spec of a Job. Source: pkg/api/job/warnings.go."""
+    size = spec.get("completions") or 0, spec.get("parallelism") or 0
+    many = spec.get("completionMode") == "Indexed" and size[0] > _MANY_COMPLETIONS and size[1] > _MANY_PODS
+    messages = [f"{path}: {_MANY_INDEXES}"] if many else []
+    template = spec.get("template") or {}
+    return messages + pod_warnings(f"{path}.template", template.get("metadata") or {}, template.get("spec") or {})
 
 
 class JobStrategy(TemplateStrategy):
@@ -157,6 +171,9 @@ class JobStrategy(TemplateStrategy):
             # Upstream sets defaults once more when it reads a stored object, and by then the template has labels.
             self.default(obj)
         return errors
+
+    def template_warnings(self, obj: JSONObject) -> list[str]:
+        return job_warnings("spec", obj["spec"])
 
     def warnings_on_delete(self, *, policy_named: bool) -> list[str]:
         return [] if policy_named else [_PODS_STAY]

@@ -125,6 +125,10 @@ def _affinity(spec: JSONObject) -> Errors:
         yield forbidden(path, "must not be set when session affinity is None")
 
 
+#: The refusal of loopback addresses of endpoints, which a server with process pods does not apply.
+LOOPBACK_REFUSAL = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+
+
 def endpoint_ip(address: str) -> list[str]:
     """Return why an address cannot be an endpoint, or an empty list if it can. Source: ValidateEndpointIP."""
     value = sloppy_ip(address)
@@ -134,7 +138,7 @@ def endpoint_ip(address: str) -> list[str]:
     if value.is_unspecified:
         errors.append(f"may not be unspecified ({address})")
     if value.is_loopback:
-        errors.append("may not be in the loopback range (127.0.0.0/8, ::1/128)")
+        errors.append(LOOPBACK_REFUSAL)
     if value.is_link_local:
         errors.append("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
     if value.is_multicast and (int(value) >> 8 == 0xE00000 if value.version == 4 else (int(value) >> 112) & 0xFF0F == 0xFF02):

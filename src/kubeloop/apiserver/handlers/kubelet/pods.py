@@ -41,7 +41,7 @@ from kubeloop.types import JSONObject
 # Source: Kubernetes pkg/kubelet/kubelet_pods.go (validateContainerLogStatus), pkg/kubelet/kuberuntime/logs (options of a log).
 
 
-#: Annotation with the log of each container of a pod on a simulated node. kubeloop.controlplane.simulation lists all such annotations.
+#: Annotation with the log of each container of a pod on a simulated node; one of those in kubeloop.controlplane.simulation.annotations.
 LOG = "simulated.kubeloop.dev/log"
 #: Seconds between two reads of a pod whose log a client follows.
 _POLL = 0.5

@@ -1,0 +1,195 @@
+"""The control plane beside Kubernetes' own: a Deployment of 1,000 replicas on 100 simulated nodes, scaled up and down.
+
+The peers are kube-apiserver, etcd, kube-controller-manager, kube-scheduler and kwok's nodes, with their client limits raised so that no
+program waits for its own rate limiter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bench.servers import processes_of, processor_seconds, resident_mib
+from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
+from kubeloop.api.core.v1 import Container, Node, NodeStatus, Pod, PodSpec, PodTemplateSpec, ServiceAccount
+from kubeloop.client import Client, ListOptions
+from kubeloop.config import load_config
+from kubeloop.meta import LabelSelector, ObjectMeta, Quantity
+from kubeloop.transport import Transport
+from tests.foreign.building import program
+from tests.realserver.building import binaries
+from tests.realserver.serving import free_ports, real_server
+
+KUBELOOP = "kubeloop"
+REAL = "kube-apiserver, etcd, kube-controller-manager, kube-scheduler, kwok"
+_LIMIT = 900.0
+_POLL = 0.05
+
+
+@dataclass
+class Phase:
+    """``seconds`` of wall time, ``cpu_s`` of all processes meanwhile, and their resident memory at the end."""
+
+    seconds: float
+    cpu_s: float
+    resident_mib: float
+
+
+@dataclass
+class ControlPlaneRun:
+    """The figures of one stack."""
+
+    up: Phase
+    down: Phase
+    idle_share: float
+
+    def as_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Stack:
+    kubeconfig: Path
+    pids: list[int]
+
+
+def measure(name: str, *, replicas: int = 1000, nodes: int = 100, idle: float = 20.0) -> ControlPlaneRun:
+    """Start a stack, scale a Deployment up and down, and measure all of the stack's processes.
+
+    Args:
+        name: ``KUBELOOP`` or ``REAL``.
+        replicas: Size of the Deployment.
+        nodes: Number of simulated nodes.
+        idle: Seconds for which the stack is measured while nothing changes and all pods run.
+
+    Raises:
+        RuntimeError: A program did not start, or the Deployment was not ready in 15 minutes.
+    """
+    with tempfile.TemporaryDirectory() as folder, _kubeloop(Path(folder), nodes) if name == KUBELOOP else _real(Path(folder)) as stack:
+        return asyncio.run(_measure(stack, name, replicas, nodes, idle))
+
+
+async def _measure(stack: _Stack, name: str, replicas: int, nodes: int, idle: float) -> ControlPlaneRun:
+    async with Client(Transport(load_config(stack.kubeconfig)), namespace="default") as client:
+        if name == REAL:
+            await _add_kwok_nodes(client, nodes)
+        await _nodes_ready(client, nodes)
+        await client.wait_for(ServiceAccount, "default", bool, timeout=60)
+        async with _phase(stack) as up:
+            await client.create(_deployment(replicas))
+            await client.wait_for(Deployment, "web", lambda stored: stored.status.ready_replicas == replicas, timeout=_LIMIT)
+        spent = processor_seconds(stack.pids)
+        await asyncio.sleep(idle)
+        share = (processor_seconds(stack.pids) - spent) / idle
+        async with _phase(stack) as down:
+            await client.set_scale(Deployment, "web", 0)
+            async with asyncio.timeout(_LIMIT):
+                while await _count(client):
+                    await asyncio.sleep(_POLL)
+        return ControlPlaneRun(up[0], down[0], share)
+
+
+@contextlib.asynccontextmanager
+async def _phase(stack: _Stack) -> AsyncIterator[list[Phase]]:
+    found: list[Phase] = []
+    began, spent = time.perf_counter(), processor_seconds(stack.pids)
+    yield found
+    found.append(Phase(time.perf_counter() - began, processor_seconds(stack.pids) - spent, resident_mib(stack.pids)))
+
+
+async def _count(client: Client) -> int:
+    return len(await client.list_page(Pod, ListOptions(limit=1)))
+
+
+def _deployment(replicas: int) -> Deployment:
+    pods = PodTemplateSpec(metadata=ObjectMeta(labels={"app": "web"}), spec=PodSpec(containers=[Container(name="c", image="x:1")]))
+    selector = LabelSelector(match_labels={"app": "web"})
+    return Deployment(metadata=ObjectMeta(name="web"), spec=DeploymentSpec(replicas=replicas, selector=selector, template=pods))
+
+
+async def _add_kwok_nodes(client: Client, count: int) -> None:
+    room = {"cpu": Quantity("64"), "memory": Quantity("256Gi"), "pods": Quantity("10000")}
+    for number in range(count):
+        metadata = ObjectMeta(name=f"kwok-{number}", annotations={"kwok.x-k8s.io/node": "fake"}, labels={"kubernetes.io/os": "linux"})
+        await client.create(Node(metadata=metadata, status=NodeStatus(capacity=room, allocatable=room)))
+
+
+async def _nodes_ready(client: Client, count: int) -> None:
+    async with asyncio.timeout(120):
+        while True:
+            nodes = [node async for node in client.list(Node)]
+            if (
+                sum(
+                    not node.spec.taints and any(c.type == "Ready" and c.status == "True" for c in node.status.conditions) for node in nodes
+                )
+                >= count
+            ):
+                return
+            await asyncio.sleep(0.2)
+
+
+@contextlib.contextmanager
+def _kubeloop(folder: Path, nodes: int) -> Iterator[_Stack]:
+    kubeconfig = folder / "kubeconfig"
+    command = [sys.executable, "-m", "kubeloop", "server", "--kubeconfig", str(kubeconfig), "--nodes", str(nodes)]
+    with _process(command, folder, "server") as process:
+        assert process.stdout is not None
+        if not process.stdout.readline().startswith("ready"):
+            raise RuntimeError(f"kubeloop did not start: {(folder / 'server.log').read_text()[-800:]}")
+        yield _Stack(kubeconfig, [process.pid])
+
+
+@contextlib.contextmanager
+def _real(folder: Path) -> Iterator[_Stack]:
+    programs = binaries(["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"])
+    with real_server(programs) as kubeconfig, contextlib.ExitStack() as running:
+        keys = kubeconfig.parent
+        ports = free_ports(3)
+        common = [
+            f"--kubeconfig={kubeconfig}", f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}",
+            "--leader-elect=false", "--bind-address=127.0.0.1", "--kube-api-qps=5000", "--kube-api-burst=5000",
+        ]  # fmt: skip
+        commands = {
+            "manager": [
+                str(programs / "kube-controller-manager"), *common, f"--secure-port={ports[0]}", f"--cert-dir={folder / 'manager'}",
+                f"--service-account-private-key-file={keys / 'sa.key'}", f"--root-ca-file={keys / 'ca.crt'}",
+                f"--cluster-signing-cert-file={keys / 'ca.crt'}", f"--cluster-signing-key-file={keys / 'ca.key'}",
+            ],
+            "scheduler": [str(programs / "kube-scheduler"), *common, f"--secure-port={ports[1]}", f"--cert-dir={folder / 'scheduler'}"],
+            "kwok": [
+                str(program("kwok")), f"--kubeconfig={kubeconfig}", "--manage-all-nodes", "--node-lease-duration-seconds=40",
+                f"--server-address=127.0.0.1:{ports[2]}",
+            ],
+        }  # fmt: skip
+        processes = [running.enter_context(_process(command, folder, name)) for name, command in commands.items()]
+        yield _Stack(kubeconfig, [*processes_of(programs, keys), *(process.pid for process in processes)])
+
+
+@contextlib.contextmanager
+def _process(command: list[str], folder: Path, name: str) -> Iterator[subprocess.Popen[str]]:
+    with (folder / f"{name}.log").open("w") as log:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE if name == "server" else log,
+            stderr=log,
+            text=True,
+            cwd=folder,
+            env={**os.environ, "HOME": str(folder)},
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

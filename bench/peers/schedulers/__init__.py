@@ -1,0 +1,1 @@
+"""Schedulers as programs of their own, for ``python -m bench scheduler``."""

@@ -1,0 +1,229 @@
+"""``kubeloop kubelet``: a node whose pods run as processes of this machine; and the same beside ``kubeloop server --pods process``."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kubeloop.cli.flags import FILE, FOLDER, DurationParameter, flag, with_flags
+from kubeloop.cli.group import Command
+from kubeloop.cli.server_logging import EVERYTHING, FORMATS, configure
+from kubeloop.meta.errors import ConfigError, KubeloopError
+from kubeloop.meta.signals import on_signal
+from kubeloop.tasks import end_tasks
+
+if TYPE_CHECKING:
+    from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
+    from kubeloop.apiserver.server import ApiServer
+    from kubeloop.config import ClusterConfig
+    from kubeloop.kubelet.kubelet import KubeletOptions
+    from kubeloop.pki import CertificateAuthority
+
+#: The node beside ``kubeloop server``.
+NODE_NAME = "kubeloop-node"
+
+_EPILOG = """\b
+Examples:
+  kubeloop kubelet --kubeconfig admin.conf --name worker-1 --image-map images.yaml
+  kubeloop server --pods process --image-map images.yaml
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletFlags:
+    """Flags of the kubelet. Names are kubelet's where it has them."""
+
+    kubeconfig: Path | None = flag(
+        type=FILE, help="Kubeconfig of the node, or of a user that may request its certificate. Default: as kubectl finds it."
+    )
+    context: str = flag("", help="Context of the kubeconfig. Default: the current one.")
+    name: str = flag("", "--name", "--hostname-override", help="Name of the node. Default: the host name.")
+    image_map: Path | None = flag(type=FILE, help="YAML file that maps images to commands of this machine (docs/process-pods.md).")
+    root_dir: Path = flag(
+        Path("/var/lib/kubeloop-kubelet"),
+        type=FOLDER,
+        show_default=True,
+        help="Folder for volumes, logs and the node's certificate. One kubelet uses it at a time.",
+    )
+    address: str = flag("127.0.0.1", show_default=True, help="Address of the node and of its endpoint.")
+    port: int = flag(0, type=click.IntRange(0, 65535), help="Port of the endpoint for logs and commands; 0: any free one.")
+    pod_cidr: str = flag("", metavar="CIDR", help="Addresses of pods, of 127.0.0.0/8. Default: a range by the node's name.")
+    node_labels: str = flag("", metavar="KEY=VALUE,...", help="Labels of the node beside the usual ones.")
+    sync_frequency: float = flag(
+        10.0, type=DurationParameter(), show_default=True, help="Seconds (or as in 1m) between updates of volumes."
+    )
+    isolation: str = flag(
+        "auto",
+        type=click.Choice(["auto", "namespaces", "user-namespaces", "none"]),
+        show_default=True,
+        help="What separates containers from this machine; auto: the strongest that the kernel grants.",
+    )
+    anonymous_auth: bool = flag(False, help="Serve logs and commands to everybody who can connect: for tests.")
+    logging_format: str = flag("text", type=click.Choice(FORMATS), help="Format of the log on stderr.")
+    v: int = flag(0, "-v", "--v", help="Verbosity of the log; 4 shows everything.")
+
+    def options(self) -> KubeletOptions:
+        """Return the settings of the kubelet.
+
+        Raises:
+            ConfigError: A label is malformed.
+        """
+        from kubeloop.kubelet.kubelet import KubeletOptions
+        from kubeloop.kubelet.runtime import Isolation
+
+        labels = {}
+        for pair in filter(None, self.node_labels.split(",")):
+            key, equals, value = pair.partition("=")
+            if not equals or not key:
+                raise ConfigError(f"--node-labels {pair}: write KEY=VALUE")
+            labels[key] = value
+        return KubeletOptions(
+            self.name or socket.gethostname().lower(),
+            self.root_dir,
+            self.image_map,
+            self.address,
+            self.port,
+            self.pod_cidr,
+            labels,
+            self.sync_frequency,
+            None if self.isolation == "auto" else Isolation(self.isolation),
+            anonymous=self.anonymous_auth,
+        )
+
+
+@click.command(cls=Command, epilog=_EPILOG)
+@with_flags(flags=KubeletFlags)
+def kubelet(flags: KubeletFlags) -> None:
+    """Run a node whose pods are processes of this machine, against any API server.
+
+    Containers run commands that the image map names. They are no boundary against hostile programs: docs/process-pods.md.
+    Prints "ready NAME" when the node is registered; ends on SIGINT or SIGTERM, and all its pods' processes with it.
+    """
+    configure(flags.logging_format, max(flags.v, 0) if flags.v < EVERYTHING else EVERYTHING)
+    check_system()
+    try:
+        asyncio.run(_run(flags))
+    except (KubeloopError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def check_system() -> None:
+    """Check that this system has process pods.
+
+    Raises:
+        ConfigError: It is not Linux.
+    """
+    if sys.platform != "linux":
+        raise ConfigError(f"process pods need Linux: /proc, namespaces and signals of a parent's end; this is {sys.platform}")
+
+
+async def _run(flags: KubeletFlags) -> None:
+    ending = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        on_signal(number, ending.set)
+    from kubeloop.config import load_config
+    from kubeloop.kubelet.kubelet import ProcessKubelet
+
+    config = load_config(flags.kubeconfig, flags.context or None)
+    node = ProcessKubelet(config, flags.options())
+    running = asyncio.create_task(node.run(lambda: print(f"ready {node.options.name}", flush=True)), name="kubelet")
+    ended = asyncio.create_task(ending.wait(), name="signal")
+    try:
+        await asyncio.wait({running, ended}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end_tasks(ended)
+    if running.done():
+        await running
+    else:
+        await end_tasks(running)
+
+
+class ProcessPods:
+    """The kubelet beside an embedded server.
+
+    Args:
+        image_map: The image map; None: no image can be pulled.
+        folder: For its state; None: a temporary one.
+    """
+
+    #: Cluster IPs of services: loopback addresses, on which the kubelet's service proxy listens.
+    service_range = "127.96.0.0/16"
+
+    def __init__(self, image_map: Path | None, folder: Path | None) -> None:
+        self._image_map = image_map
+        self._temporary = folder is None
+        self._folder = folder if folder is not None else Path(tempfile.mkdtemp(prefix="kubeloop-kubelet-"))
+
+    def clean_up(self) -> None:
+        """Delete the temporary folder."""
+        if self._temporary:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def server_credentials(self, authority: CertificateAuthority) -> KubeletCredentials:
+        """Write the certificate by which the server connects to kubelets, and return the server's setting."""
+        from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
+        from kubeloop.endpoints.access import MASTERS
+        from kubeloop.pki.files import write_secret
+
+        issued = authority.issue("kube-apiserver-kubelet-client", (MASTERS,), client=True)
+        self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+        paths = [self._folder / f"apiserver-kubelet-client.{end}" for end in ("crt", "key")]
+        write_secret(paths[0], issued.certificate)
+        write_secret(paths[1], issued.key)
+        trusted = self._folder / "ca.crt"
+        write_secret(trusted, authority.certificate)
+        return KubeletCredentials(paths[0], paths[1], trusted)
+
+    async def run(self, api: ApiServer, works: asyncio.Event, settled: asyncio.Event) -> None:
+        """Run the node until the call is cancelled.
+
+        Args:
+            api: The server.
+            works: Is set when the controllers have done their first work.
+            settled: Set after that, when the node takes pods.
+        """
+        from kubeloop.config import ClusterConfig, Credentials, Pem
+        from kubeloop.kubelet.kubelet import KubeletOptions, ProcessKubelet
+
+        administrator = api.administrator()
+        config = ClusterConfig(
+            server=api.url,
+            name="kubeloop",
+            tls_server_name=api.server_name,
+            ca=Pem(data=api.authority),
+            credentials=Credentials(client_certificate=Pem(data=administrator.certificate), client_key=Pem(data=administrator.key)),
+            source="kubeloop server",
+        )
+        registered = asyncio.Event()
+        node = ProcessKubelet(config, KubeletOptions(NODE_NAME, self._folder, self._image_map))
+        running = asyncio.create_task(node.run(registered.set), name="process-kubelet")
+        reporting = asyncio.create_task(_report(config, registered, works, settled), name="settled")
+        try:
+            await asyncio.wait((running, reporting), return_when=asyncio.FIRST_EXCEPTION)
+            for task in (reporting, running):
+                if task.done():
+                    task.result()
+        finally:
+            await end_tasks(running, reporting)
+
+
+async def _report(config: ClusterConfig, registered: asyncio.Event, works: asyncio.Event, settled: asyncio.Event) -> None:
+    """Set ``settled`` when the controllers work and the node takes pods."""
+    from kubeloop.client import Client
+    from kubeloop.controlplane.run import wait_settled
+    from kubeloop.transport import Transport
+
+    await registered.wait()
+    await works.wait()
+    async with Client(Transport(config)) as client:
+        await wait_settled(client, (NODE_NAME,), controllers=())
+    settled.set()

@@ -1,0 +1,1 @@
+"""Controllers of dynamic resource allocation."""

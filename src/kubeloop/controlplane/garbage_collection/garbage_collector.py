@@ -1,0 +1,466 @@
+"""Garbage collector: deletes objects whose owners are gone, and performs orphaning and foreground deletion.
+
+Source: Kubernetes pkg/controller/garbagecollector/garbagecollector.go; documentation, "Garbage Collection". ``ownership_graph`` stores the
+references; this module decides and acts; facts that the graph lacks are read from the server before anything is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from kubeloop.cache import Event, EventType, Head, Informer, InformerStopped, Registration
+from kubeloop.client import ALL_NAMESPACES, Client, DeleteOptions, Propagation
+from kubeloop.client.discovery import ApiResource
+from kubeloop.controller import Result, RunnableContext, RunnerStats
+from kubeloop.controller.runner.runnable import ReconcileCounts
+from kubeloop.controller.runner.workers import Workers
+from kubeloop.controlplane.garbage_collection.ownership_graph import FOREGROUND, ORPHAN, Item, Node, OwnerEdge, OwnershipGraph
+from kubeloop.meta import (
+    Conflict,
+    GroupVersionKind,
+    Invalid,
+    KubeloopError,
+    NotFound,
+    PartialObject,
+    Resource,
+    UnknownKind,
+    Unstructured,
+)
+from kubeloop.tasks import Supervisor
+from kubeloop.timing import Backoff
+from kubeloop.transport import logger_with_context
+from kubeloop.workqueue import ExponentialLimiter, QueueStats, WorkQueue
+
+log = logger_with_context("kubeloop.controlplane")
+
+_WORKERS = 10
+#: Kinds that are never owners nor collected, and are the most frequent objects of a cluster (upstream ignores them too).
+_IGNORED = {("", "events"), ("events.k8s.io", "events")}
+#: Seconds to wait for a resource that should be served; discovery follows definitions with a delay.
+_DISCOVERY = 10.0
+_DEFINITION = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+
+
+class _Watched(NamedTuple):
+    """A watched kind. ``resource`` is the name of its definition: ``foos.example.com``."""
+
+    registration: Registration[Resource]
+    resource: str
+    informer: Informer[Resource]
+
+
+class _Finalizers(msgspec.Struct):
+    finalizers: list[str] | None = None
+
+
+class _Metadata(msgspec.Struct):
+    metadata: _Finalizers = msgspec.field(default_factory=_Finalizers)
+
+
+class GarbageCollector:
+    """Watches every kind that can be listed, watched and deleted; custom kinds as soon as their definition is established.
+
+    Guarantees
+        An object is deleted only if every one of its owners is known to be gone, or is being deleted in the foreground and waits for it;
+        each owner is read from the server, by uid, and the deletion has uid and version of the checked object as preconditions.
+
+    ``classes``: the Python class to watch a kind with, so that it shares an informer with the controllers that use it.
+    """
+
+    needs_leader = True
+    warm_up = False
+
+    def __init__(self, classes: Iterable[type[Resource]] = ()) -> None:
+        self._classes: Mapping[GroupVersionKind, type[Resource]] = {cls.__kind_info__.gvk: cls for cls in classes}
+        self._graph = OwnershipGraph()
+        self._watched: dict[GroupVersionKind, _Watched] = {}
+        self._definitions: Registration[Resource] | None = None
+        self._leaving: Supervisor | None = None
+        self._surroundings: RunnableContext | None = None
+        self._queue: WorkQueue[Item] | None = None
+        self._workers: Workers[Item] | None = None
+        self._last_change = ""
+
+    @property
+    def name(self) -> str:
+        return "garbage-collector"
+
+    @property
+    def stats(self) -> RunnerStats:
+        queue = self._queue.stats if self._queue is not None else QueueStats(0, 0, 0, 0, 0)
+        counts = self._workers.counts if self._workers is not None else ReconcileCounts()
+        return RunnerStats(self.name, _WORKERS, queue, counts, self._last_change)
+
+    @property
+    def tasks(self) -> Supervisor | None:
+        """The supervisor of its background tasks; None before it is connected."""
+        return self._leaving
+
+    async def connect(self, surroundings: RunnableContext) -> None:
+        self._surroundings = surroundings
+        clock = surroundings.clock
+        self._queue = WorkQueue(ExponentialLimiter(), clock)
+        cluster = surroundings.client.cluster
+        self._workers = Workers(self.name, self._attend, self._queue, _WORKERS, cluster=cluster, clock=clock)
+        await self._watch_everything()
+        definitions = surroundings.informers.of(self._class_of(_DEFINITION, "customresourcedefinitions", False), namespace=ALL_NAMESPACES)
+        changed = self._definition_changed
+        self._definitions = definitions.on_event(added=changed, updated=changed, deleted=changed, name=f"{self.name} definitions")
+        self._leaving = Supervisor(clock, log)
+        self._leaving.start(self._leave_what_is_gone, name=f"{self.name} stops informers of removed kinds")
+
+    async def synced(self, timeout: float) -> None:
+        for watched in list(self._watched.values()):
+            with contextlib.suppress(InformerStopped):  # its definition was deleted meanwhile
+                await watched.registration.wait_synced(timeout)
+
+    async def run(self) -> None:
+        # A definition established after discovery was read, but before the informer of definitions had its first list, causes no change
+        # event. Reading discovery again after that list closes the gap.
+        await self._until_known(self._look)
+        if self._workers is not None:
+            await self._workers.run()
+
+    def stop(self) -> None:
+        if self._workers is not None:
+            self._workers.stop()
+
+    async def close(self) -> None:
+        if self._leaving is not None:
+            await self._leaving.stop()
+        for gvk in list(self._watched):
+            await self._unwatch(gvk)
+        if self._definitions is not None:
+            self._definitions.remove()
+        if self._queue is not None:
+            self._queue.shut_down()
+
+    # ------------------------------------------------------------------------------------------------------------ watched kinds
+
+    async def _watch_everything(self, but: str = "") -> None:
+        """Watch all served kinds that are not watched yet; ``but`` is a resource (``foos.example.com``) that discovery may still show."""
+        for resource in await self._client.mapper.resources():
+            if self._is_collectable(resource) and str(resource.gvr.group_resource) != but:
+                self._watch(resource)
+
+    async def _served(self) -> set[GroupVersionKind]:
+        """Return the kinds that the server has now, from new discovery."""
+        self._client.mapper.forget()
+        return {resource.gvk for resource in await self._client.mapper.resources()}
+
+    def _is_collectable(self, resource: ApiResource) -> bool:
+        if (resource.gvr.group, resource.gvr.resource) in _IGNORED or not {"list", "watch", "delete"} <= set(resource.verbs):
+            return False
+        # One version of a resource is enough: all show the same objects. The preferred one is first.
+        return not any(gvk.group == resource.gvk.group and gvk.kind == resource.gvk.kind for gvk in self._watched)
+
+    def _watch(self, resource: ApiResource) -> None:
+        around, gvk, plural = self._around, resource.gvk, resource.gvr.resource
+        cls = self._class_of(gvk, plural, resource.namespaced)
+        informer = around.informers.of(cls, namespace=around.namespace or ALL_NAMESPACES)
+        registration = informer.on_event(added=self._seen, updated=self._seen, deleted=self._seen, name=f"{self.name} {plural}")
+        self._watched[gvk] = _Watched(registration, str(resource.gvr.group_resource), informer)
+
+    async def _unwatch(self, gvk: GroupVersionKind) -> None:
+        watched = self._watched.pop(gvk)
+        watched.registration.remove()
+        if gvk not in self._classes:  # other controllers use those too
+            await self._around.informers.remove(watched.informer)
+
+    async def _leave_what_is_gone(self) -> None:
+        """Stop the informers of removed kinds until all informers have their first list.
+
+        A definition may be deleted while lagging discovery still shows its kind. No event reports such a removal, and the
+        first list of the kind would be awaited for ever.
+        """
+        clock = self._around.clock
+        backoff = Backoff(initial=1.0, cap=10.0, clock=clock)
+        while not all(watched.informer.synced for watched in self._watched.values()):
+            await clock.sleep(backoff.next())
+            try:
+                served = await self._served()
+            except KubeloopError as error:
+                log.warning("cannot read the served kinds: %s; trying again", error)
+                continue
+            for gvk, watched in list(self._watched.items()):
+                if gvk not in served and not watched.informer.synced and self._watched.get(gvk) is watched:
+                    await self._unwatch(gvk)
+
+    async def _definition_changed(self, event: Event[Resource]) -> None:
+        """Handle a custom kind that was added, changed its versions or was removed: read discovery again."""
+        if event.initial or event.type is EventType.RESYNC:
+            return  # ``run`` reads discovery once the informer of definitions has its first list
+        await self._until_known(lambda: self._look_at(event))
+
+    async def _until_known(self, look: Callable[[], Awaitable[bool]]) -> None:
+        """Call ``look`` until the server responds and shows all established kinds: discovery may lag a moment."""
+        clock = self._around.clock
+        backoff = Backoff(initial=0.1, cap=5.0, clock=clock)
+        until = clock.now() + _DISCOVERY
+        while True:
+            try:
+                if await look() or clock.now() >= until:
+                    return
+            except KubeloopError as error:
+                log.warning("cannot read the served kinds: %s; trying again", error)
+            await clock.sleep(backoff.next())
+
+    async def _look(self) -> bool:
+        self._client.mapper.forget()
+        await self._watch_everything()
+        return True
+
+    async def _look_at(self, event: Event[Resource]) -> bool:
+        """Update the watched kinds after a change of a definition.
+
+        Return false if the definition is established but discovery does not show its kind yet.
+        """
+        name = event.head.name
+        deleted = event.type is EventType.DELETED
+        served = await self._served()
+        gone = event.object if deleted else event.old_object if event.old is not None and event.old.uid != event.head.uid else None
+        for gvk, watched in list(self._watched.items()):
+            if watched.resource == name and (gone is not None or gvk not in served):
+                await self._unwatch(gvk)
+        if isinstance(gone, Unstructured):
+            # With its definition every object of a kind is deleted, and the watch may have ended before reporting that.
+            for uid in self._graph.uids(gone.get("spec", "group", default=""), gone.get("spec", "names", "kind", default="")):
+                self._is_gone(uid)
+        await self._watch_everything(but=name if deleted else "")
+        return deleted or not _is_established(event.object) or any(watched.resource == name for watched in self._watched.values())
+
+    def _class_of(self, gvk: GroupVersionKind, plural: str = "", namespaced: bool | None = None) -> type[Resource]:
+        known = self._classes.get(gvk)
+        if known is not None:
+            return known
+        return Unstructured.of(gvk.api_version, gvk.kind, plural=plural or None, namespaced=namespaced)
+
+    # ------------------------------------------------------------------------------------------------------------------ events
+
+    def _seen(self, event: Event[Resource]) -> None:
+        head = event.head
+        if event.type is EventType.RESYNC:
+            return
+        if event.type is EventType.DELETED:
+            look = self._graph.remove(head.uid)
+        else:
+            look = self._graph.put(_node(head, event.view.kind))
+            if event.old is not None and event.old.uid != head.uid:
+                look += self._graph.remove(event.old.uid)
+        queue = self._queue
+        if look and queue is not None:
+            self._last_change = f"{event.view.kind.kind} {event.key} {event.type.value}"
+            for item in look:
+                queue.add(item)
+
+    # ----------------------------------------------------------------------------------------------------------------- decisions
+
+    async def _attend(self, item: Item) -> Result | None:
+        node = self._graph.find(item.uid)
+        if node is not None and node.deleting and not node.waits and not node.orphans:
+            return None
+        live = await self._read(item.api_version, item.kind, item.namespace, item.name)
+        if live is None or live.metadata.uid != item.uid:
+            self._is_gone(item.uid)
+            return None
+        metadata = live.metadata
+        deleting = metadata.deletion_timestamp is not None
+        if deleting and ORPHAN in metadata.finalizers:
+            await self._orphan(item, live)
+        elif deleting and FOREGROUND in metadata.finalizers:
+            await self._foreground(item, live)
+        elif not deleting and metadata.owner_references:
+            await self._judge(item, live)
+        return None
+
+    async def _judge(self, item: Item, live: PartialObject) -> None:
+        """Delete an object without remaining owners; remove owner references to missing owners while others remain."""
+        gone: list[str] = []
+        waiting: list[str] = []
+        solid = False
+        for reference in live.metadata.owner_references:
+            owner = OwnerEdge(reference.api_version, reference.kind, reference.name, reference.uid)
+            state = await self._state_of(owner, item.namespace)
+            if state == "gone":
+                gone.append(owner.uid)
+            elif state == "waiting":
+                waiting.append(owner.uid)
+            else:
+                solid = True
+        if solid:
+            if gone or waiting:
+                await self._drop_owners(item, live, [*gone, *waiting])
+            return
+        if waiting and self._graph.dependents(item.uid):
+            # Waiting owners expect their dependents' dependents to be deleted first, too.
+            await self._break_circles(item)
+            await self._delete(item, live, "Foreground")
+        elif ORPHAN in live.metadata.finalizers:
+            await self._delete(item, live, "Orphan")
+        elif FOREGROUND in live.metadata.finalizers:
+            await self._delete(item, live, "Foreground")
+        else:
+            await self._delete(item, live, "Background")
+
+    async def _state_of(self, owner: OwnerEdge, namespace: str) -> str:
+        """Return ``solid``, ``waiting`` (for its dependents to be deleted) or ``gone``."""
+        if not namespace and await self._is_namespaced(owner):
+            # The namespace is unknown. Such a reference is never a reason to delete (upstream does not act on it either).
+            return "solid"
+        if self._graph.is_gone(owner.uid):
+            return "gone"
+        live = await self._read(owner.api_version, owner.kind, namespace, owner.name)
+        if live is None or live.metadata.uid != owner.uid:
+            self._graph.forget_owner(owner.uid)
+            return "gone"
+        waits = live.metadata.deletion_timestamp is not None and FOREGROUND in live.metadata.finalizers
+        return "waiting" if waits else "solid"
+
+    async def _foreground(self, item: Item, live: PartialObject) -> None:
+        blocking = [dependent for dependent in self._graph.dependents(item.uid) if dependent.blocks(item.uid)]
+        if not blocking:
+            await self._drop_finalizer(item, live, FOREGROUND)
+            return
+        for dependent in blocking:
+            if not dependent.deleting and self._queue is not None:
+                self._queue.add(dependent.item)
+
+    async def _orphan(self, item: Item, live: PartialObject) -> None:
+        for dependent in self._graph.dependents(item.uid):
+            current = await self._read_item(dependent.item)
+            if current is not None:
+                await self._drop_owners(dependent.item, current, [item.uid])
+        await self._drop_finalizer(item, live, ORPHAN)
+
+    async def _break_circles(self, item: Item) -> None:
+        """Unblock a cycle: a dependent that waits for its own dependents, and is one of them, must not block that object."""
+        for dependent in self._graph.dependents(item.uid):
+            if not dependent.waits:
+                continue
+            live = await self._read_item(item)
+            if live is None:
+                return
+            references = [{**msgspec.to_builtins(reference), "blockOwnerDeletion": False} for reference in live.metadata.owner_references]
+            await self._patch(item, {"metadata": _guard(live) | {"ownerReferences": references}})
+            return
+
+    # ------------------------------------------------------------------------------------------------------------------- actions
+
+    async def _delete(self, item: Item, live: PartialObject, policy: Propagation) -> None:
+        options = DeleteOptions(uid=item.uid, resource_version=live.metadata.resource_version)
+        options = msgspec.structs.replace(options, propagation_policy=policy)
+        cls = await self._served_class(item.api_version, item.kind)
+        if cls is None:
+            return
+        try:
+            await self._client.delete(cls, item.name, namespace=item.namespace or None, options=options)
+        except NotFound:
+            self._is_gone(item.uid)
+        else:
+            log.info("deleted %s (%s): its owners are gone", item, policy.lower())
+
+    async def _drop_owners(self, item: Item, live: PartialObject, uids: list[str]) -> None:
+        stored = [msgspec.to_builtins(reference) for reference in live.metadata.owner_references if reference.uid not in uids]
+        if len(stored) != len(live.metadata.owner_references):
+            await self._patch(item, {"metadata": _guard(live) | {"ownerReferences": stored or None}})
+
+    async def _drop_finalizer(self, item: Item, live: PartialObject, finalizer: str) -> None:
+        stored = [one for one in live.metadata.finalizers if one != finalizer]
+        if len(stored) != len(live.metadata.finalizers):
+            await self._patch(item, {"metadata": _guard(live) | {"finalizers": stored}})
+
+    async def _patch(self, item: Item, change: dict[str, object]) -> None:
+        cls = await self._served_class(item.api_version, item.kind)
+        if cls is None:
+            return
+        try:
+            await self._client.patch(cls, item.name, change, type="merge", namespace=item.namespace or None)
+        except NotFound:
+            self._is_gone(item.uid)
+        except Invalid as error:
+            raise Conflict(error.status, error.request) from error
+
+    async def _read_item(self, item: Item) -> PartialObject | None:
+        live = await self._read(item.api_version, item.kind, item.namespace, item.name)
+        return live if live is not None and live.metadata.uid == item.uid else None
+
+    async def _read(self, api_version: str, kind: str, namespace: str, name: str) -> PartialObject | None:
+        """Return the object's metadata; None if it does not exist. An owner of a namespaced object is in its namespace or cluster-scoped.
+
+        Args:
+            api_version: Group and version of the kind.
+            kind: The kind.
+            namespace: Namespace of the dependent.
+            name: Name of the owner.
+
+        Raises:
+            KubeloopError: the server does not know the kind: the owner may exist, so nothing may be deleted.
+        """
+        cls = await self._served_class(api_version, kind)
+        if cls is None:
+            raise KubeloopError(f"no kind {kind} is served in {api_version}: its objects cannot be looked up")
+        mapping = await self._client.mapping(cls)
+        try:
+            return await self._client.get_metadata(cls, name, namespace=namespace if mapping.namespaced else None)
+        except NotFound:
+            return None
+
+    async def _is_namespaced(self, owner: OwnerEdge) -> bool:
+        cls = await self._served_class(owner.api_version, owner.kind)
+        return cls is not None and (await self._client.mapping(cls)).namespaced
+
+    async def _served_class(self, api_version: str, kind: str) -> type[Resource] | None:
+        cls = self._class_of(GroupVersionKind.of(api_version, kind))
+        try:
+            await self._client.mapping(cls)
+        except UnknownKind:
+            return None
+        return cls
+
+    def _is_gone(self, uid: str) -> None:
+        if self._queue is not None:
+            for item in self._graph.remove(uid):
+                self._queue.add(item)
+
+    @property
+    def _around(self) -> RunnableContext:
+        if self._surroundings is None:
+            raise KubeloopError("the garbage collector is not connected; give it to a Manager")
+        return self._surroundings
+
+    @property
+    def _client(self) -> Client:
+        return self._around.client
+
+
+def _node(head: Head, kind: type[Resource]) -> Node:
+    owners = tuple(
+        OwnerEdge(owner.api_version, owner.kind, owner.name, owner.uid, bool(owner.block_owner_deletion)) for owner in head.owner_references
+    )
+    # Heads have no finalizers; they matter only for the few objects that are being deleted.
+    finalizers = (_FINALIZERS.decode(head.document()).metadata.finalizers or ()) if head.deleting else ()
+    return Node(
+        Item(head.uid, kind.api_version, kind.kind, head.namespace, head.name), owners, deleting=head.deleting, finalizers=finalizers
+    )
+
+
+def _is_established(definition: Resource) -> bool:
+    """Return whether discovery should show the kind of a definition."""
+    if not isinstance(definition, Unstructured) or definition.metadata.deletion_timestamp is not None:
+        return False
+    if not any(version.get("served") for version in definition.get("spec", "versions", default=None) or []):
+        return False
+    conditions = definition.get("status", "conditions", default=None) or []
+    return any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions)
+
+
+def _guard(live: PartialObject) -> dict[str, object]:
+    """Return preconditions: the server refuses the patch if the object was replaced or changed since it was checked."""
+    return {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}
+
+
+_FINALIZERS = msgspec.json.Decoder(_Metadata)

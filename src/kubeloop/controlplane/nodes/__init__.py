@@ -1,0 +1,1 @@
+"""Controllers that watch over nodes and the pods of lost nodes."""

@@ -1,0 +1,282 @@
+"""Decisions of the node lifecycle controller: which nodes are lost, their taints and labels, and how fast the nodes of a zone are tainted.
+
+No I/O and no clock. Source: Kubernetes pkg/controller/nodelifecycle (node_lifecycle_controller.go, scheduler/rate_limited_queue.go);
+component-helpers node/topology (GetZoneKey).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from kubeloop.api.core.v1 import Node, NodeCondition, Taint
+
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+NO_SCHEDULE: Final = "NoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+#: Type and status of a condition to the key of the taint that it causes.
+_TAINTS = {
+    ("Ready", "False"): NOT_READY,
+    ("Ready", "Unknown"): UNREACHABLE,
+    ("MemoryPressure", "True"): "node.kubernetes.io/memory-pressure",
+    ("DiskPressure", "True"): "node.kubernetes.io/disk-pressure",
+    ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
+    ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
+}
+#: Status of the condition Ready to the key of the NoExecute taint that it causes.
+EVICTING: Final[Mapping[str, str]] = {"False": NOT_READY, "Unknown": UNREACHABLE}
+#: Keys of the NoSchedule taints that the controller adds and removes; all others are left alone.
+_MANAGED = frozenset({*_TAINTS.values(), UNSCHEDULABLE})
+#: Conditions that become Unknown when a node is lost. NetworkUnavailable belongs to the control plane.
+_HEARTBEAT_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+#: Pairs of a stable and a beta label. The beta label gets the value of the stable label.
+_LABELS = (("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch"))
+#: Label of nodes that do not count for the state of their zone.
+EXCLUDE_DISRUPTION = "node.kubernetes.io/exclude-disruption"
+
+
+def ready_condition(node: Node) -> NodeCondition | None:
+    """Return the condition Ready of a node, or None if its kubelet has not reported one."""
+    return next((one for one in node.status.conditions if one.type == "Ready"), None)
+
+
+def scheduling_taints(node: Node, now: datetime) -> Sequence[Taint] | None:
+    """Return the taints of a node after its conditions and ``spec.unschedulable`` have set those with the effect NoSchedule.
+
+    Args:
+        node: The node.
+        now: The ``timeAdded`` of new taints.
+
+    Returns:
+        All taints of the node; None if it has them already.
+    """
+    keys = [_TAINTS[mark] for one in node.status.conditions if (mark := (one.type, one.status)) in _TAINTS]
+    if node.spec.unschedulable:
+        keys.append(UNSCHEDULABLE)
+    remaining = [one for one in node.spec.taints if one.effect != NO_SCHEDULE or one.key not in _MANAGED or one.key in keys]
+    present = {one.key for one in remaining if one.effect == NO_SCHEDULE}
+    added = [Taint(key=key, effect=NO_SCHEDULE, time_added=now) for key in keys if key not in present]
+    return [*remaining, *added] if added or len(remaining) != len(node.spec.taints) else None
+
+
+def eviction_taints(taints: Sequence[Taint], key: str, now: datetime) -> list[Taint] | None:
+    """Return the taints of a node with one of the NoExecute taints of ``EVICTING``, and without the others.
+
+    Args:
+        taints: The node's taints.
+        key: The key of the NoExecute taint that the node needs; "" for none.
+        now: The ``timeAdded`` of a new taint.
+
+    Returns:
+        All taints of the node; None if it has them already.
+    """
+    remaining = [one for one in taints if one.effect != NO_EXECUTE or one.key not in EVICTING.values() or one.key == key]
+    if key and not any(one.key == key and one.effect == NO_EXECUTE for one in remaining):
+        return [*remaining, Taint(key=key, effect=NO_EXECUTE, time_added=now)]
+    return remaining if len(remaining) != len(taints) else None
+
+
+def beta_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the beta labels that a node lacks, or whose values differ from those of the stable labels."""
+    return {beta: labels[stable] for stable, beta in _LABELS if stable in labels and labels.get(beta) != labels[stable]}
+
+
+def zone_of(labels: Mapping[str, str]) -> str:
+    """Return the zone of a node, unique over all regions; "" for none."""
+    zone = labels.get("failure-domain.beta.kubernetes.io/zone", labels.get("topology.kubernetes.io/zone", ""))
+    region = labels.get("failure-domain.beta.kubernetes.io/region", labels.get("topology.kubernetes.io/region", ""))
+    return f"{region}:\0:{zone}" if region or zone else ""
+
+
+# ------------------------------------------------------------------------------------------------------------------- heartbeats
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """The signs of life of a node: ``heartbeat`` of its condition Ready (None: it has no such condition), and its Lease's ``renewal``."""
+
+    heartbeat: str | None
+    renewal: str
+
+
+@dataclass(frozen=True, slots=True)
+class HealthRecord:
+    """The last signs of life of a node, and when the controller saw a new one, by the controller's clock."""
+
+    signals: Signals
+    seen: float
+
+
+def record_signals(before: HealthRecord | None, signals: Signals, now: float, age: float) -> HealthRecord:
+    """Return the record of a node after a look at its signs of life.
+
+    Args:
+        before: The last record. None: the node is new to the controller.
+        signals: The present signs of life.
+        now: The present time.
+        age: Seconds since the node was created. A node that never reported Ready is observed from its creation on.
+    """
+    if before is None:
+        return HealthRecord(signals, now - age if signals.heartbeat is None and not signals.renewal else now)
+    changed = before.signals.heartbeat != signals.heartbeat or (signals.renewal and signals.renewal != before.signals.renewal)
+    return HealthRecord(signals, now if changed else before.seen)
+
+
+def lost_conditions(node: Node, now: datetime) -> list[NodeCondition] | None:
+    """Return the conditions of a node whose signs of life stay away: all that a kubelet reports are Unknown.
+
+    Args:
+        node: The node.
+        now: The ``lastTransitionTime`` of the changes.
+
+    Returns:
+        All conditions of the node; None if Ready is Unknown already.
+    """
+    ready = ready_condition(node)
+    if ready is not None and ready.status == "Unknown":
+        return None
+    result = {one.type: one for one in node.status.conditions}
+    for kind in _HEARTBEAT_CONDITIONS:
+        before = result.get(kind)
+        if before is None:
+            result[kind] = NodeCondition(
+                type=kind,
+                status="Unknown",
+                reason="NodeStatusNeverUpdated",
+                message="Kubelet never posted node status.",
+                last_heartbeat_time=node.metadata.creation_timestamp,
+                last_transition_time=now,
+            )
+        elif before.status != "Unknown":
+            result[kind] = NodeCondition(
+                type=kind,
+                status="Unknown",
+                reason="NodeStatusUnknown",
+                message="Kubelet stopped posting node status.",
+                last_heartbeat_time=before.last_heartbeat_time,
+                last_transition_time=now,
+            )
+    return list(result.values())
+
+
+# ------------------------------------------------------------------------------------------------------------------------ zones
+
+ZoneState = Literal["Initial", "Normal", "FullDisruption", "PartialDisruption"]
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionRates:
+    """How many nodes of a zone are tainted NoExecute per second; the defaults of kube-controller-manager's flags.
+
+    ``normal`` applies to healthy zones, ``secondary`` to large zones of which at least the share ``unhealthy`` is not ready. A large zone
+    has more than ``large`` nodes.
+    """
+
+    normal: float = 0.1
+    secondary: float = 0.01
+    large: int = 50
+    unhealthy: float = 0.55
+
+    def zone_state(self, statuses: Sequence[str]) -> ZoneState:
+        """Return the state of a zone whose nodes have these statuses of the condition Ready."""
+        failed = sum(one != "True" for one in statuses)
+        if failed and failed == len(statuses):
+            return "FullDisruption"
+        return "PartialDisruption" if failed > 2 and failed / len(statuses) >= self.unhealthy else "Normal"
+
+    def of_zone(self, state: ZoneState, size: int) -> float:
+        if state == "PartialDisruption":
+            return self.secondary if size > self.large else 0.0
+        return self.normal
+
+
+class EvictionQueue:
+    """The nodes of a zone that wait for their NoExecute taint, in the order of their arrival, at a limited rate with bursts of one."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self._next = 0.0
+        self._names: dict[str, None] = {}
+
+    def add(self, name: str) -> None:
+        self._names.setdefault(name)
+
+    def remove(self, name: str) -> None:
+        self._names.pop(name, None)
+
+    def set_rate(self, rate: float, now: float) -> None:
+        """Change the rate. A wait that has begun starts again with the new rate."""
+        if rate != self.rate:
+            self.rate = rate
+            if rate > 0 and now < self._next:
+                self._next = now + 1 / rate
+
+    def take(self, now: float) -> str | None:
+        """Return the next node to taint, or None if there is none yet."""
+        if not self._names or self.rate <= 0 or now < self._next:
+            return None
+        name = next(iter(self._names))
+        del self._names[name]
+        self._next = now + 1 / self.rate
+        return name
+
+    def seconds(self, now: float) -> float | None:
+        """Return the time until ``take`` returns a node, or None if that needs an event."""
+        return max(self._next - now, 0.0) if self._names and self.rate > 0 else None
+
+
+class Zones:
+    """The states of all zones, and their queues.
+
+    If all zones are fully disrupted, the control plane itself may be cut off: no node is tainted.
+
+    Args:
+        rates: The rates of the queues.
+    """
+
+    def __init__(self, rates: EvictionRates | None = None) -> None:
+        self.rates = rates or EvictionRates()
+        self.states: dict[str, ZoneState] = {}
+        self._queues: dict[str, EvictionQueue] = {}
+
+    def queue(self, zone: str) -> EvictionQueue:
+        """Return the queue of a zone; a new zone gets one."""
+        if zone not in self._queues:
+            self.states[zone] = "Initial"
+            self._queues[zone] = EvictionQueue(self.rates.normal)
+        return self._queues[zone]
+
+    def queues(self) -> Iterable[EvictionQueue]:
+        return self._queues.values()
+
+    def update(self, statuses: Mapping[str, Sequence[str]], now: float) -> Literal["entered", "left", ""]:
+        """Set the states and rates of all zones.
+
+        Args:
+            statuses: The status of the condition Ready of each node, by zone.
+            now: The present time.
+
+        Returns:
+            Whether the cluster has entered or left the state in which all zones are fully disrupted.
+        """
+        states = {zone: self.rates.zone_state(nodes) for zone, nodes in statuses.items()}
+        for zone in states:
+            self.queue(zone)
+        for zone in self.states.keys() - states.keys():
+            del self.states[zone]
+            del self._queues[zone]
+        was_disrupted = all(one == "FullDisruption" for one in self.states.values())
+        disrupted = all(one == "FullDisruption" for one in states.values())
+        if was_disrupted and disrupted:
+            return ""
+        self.states = states
+        for zone, state in states.items():
+            rate = 0.0 if disrupted else self.rates.of_zone(state, len(statuses[zone]))
+            self._queues[zone].set_rate(rate, now)
+        return "entered" if disrupted else "left" if was_disrupted else ""

@@ -1,0 +1,1 @@
+"""Controllers that report the status of policies: quotas and disruption budgets."""

@@ -1,0 +1,83 @@
+"""Changes in the cluster that may make a pod schedulable, classified so that each plugin can say which of them matter. No I/O.
+
+Source: Kubernetes pkg/scheduler/framework/events.go, pkg/scheduler/eventhandlers.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import IntFlag
+from typing import Any, NamedTuple
+
+from kubeloop.controlplane.scheduling.facts import NodeFacts, PodFacts
+
+
+class Action(IntFlag):
+    """What happened to an object."""
+
+    ADD = 1
+    DELETE = 2
+    UPDATE = 4
+    NODE_ALLOCATABLE = 8
+    NODE_LABEL = 16
+    NODE_TAINT = 32
+    POD_LABEL = 64
+    POD_SCALE_DOWN = 128
+    POD_TOLERATION = 256
+    POD_GATES_ELIMINATED = 512
+
+
+#: The changes of each kind that a plugin wants to know of.
+Interests = Mapping[str, Action]
+
+
+class ClusterEvent(NamedTuple):
+    """A change of one object. ``old`` and ``new`` are facts, None before an addition and after a deletion.
+
+    ``kind`` is that of the object; a pod is ``Pod`` with a node, and ``UnscheduledPod`` without.
+    """
+
+    kind: str
+    action: Action
+    old: Any = None
+    new: Any = None
+
+    def concerns(self, interests: Interests) -> bool:
+        """Return whether a plugin with these interests wants to know of the event."""
+        kind = "Pod" if self.kind == "UnscheduledPod" else self.kind
+        return bool(interests.get(kind, 0) & self.action)
+
+    @property
+    def subject(self) -> Any:
+        """The facts of the object: the new ones, or those of a deleted object."""
+        return self.new if self.new is not None else self.old
+
+
+def node_events(old: NodeFacts | None, new: NodeFacts | None) -> Iterator[ClusterEvent]:
+    """Return the events of a change of a node."""
+    if old is None or new is None:
+        yield ClusterEvent("Node", Action.ADD if old is None else Action.DELETE, old, new)
+        return
+    if old.allocatable != new.allocatable:
+        yield ClusterEvent("Node", Action.NODE_ALLOCATABLE, old, new)
+    if old.labels != new.labels:
+        yield ClusterEvent("Node", Action.NODE_LABEL, old, new)
+    if old.taints != new.taints or (old.unschedulable and not new.unschedulable):
+        yield ClusterEvent("Node", Action.NODE_TAINT, old, new)
+
+
+def pod_events(old: PodFacts | None, new: PodFacts | None) -> Iterator[ClusterEvent]:
+    """Return the events of a change of a pod, which has a node before and after, or at neither time."""
+    subject = new if new is not None else old
+    kind = "Pod" if subject is not None and (subject.node or new is None) else "UnscheduledPod"
+    if old is None or new is None:
+        yield ClusterEvent(kind, Action.ADD if old is None else Action.DELETE, old, new)
+        return
+    if old.labels != new.labels:
+        yield ClusterEvent(kind, Action.POD_LABEL, old, new)
+    if any(amount > new.requests.get(name, 0) for name, amount in old.requests.items()):
+        yield ClusterEvent(kind, Action.POD_SCALE_DOWN, old, new)
+    if old.gates and not new.gates:
+        yield ClusterEvent(kind, Action.POD_GATES_ELIMINATED, old, new)
+    if len(old.tolerations) != len(new.tolerations):
+        yield ClusterEvent(kind, Action.POD_TOLERATION, old, new)

@@ -1,0 +1,1 @@
+"""Controllers of Services: their EndpointSlices and Endpoints, and the ranges of their addresses."""

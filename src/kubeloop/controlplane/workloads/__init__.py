@@ -1,0 +1,1 @@
+"""Controllers that create pods: ReplicaSets, Deployments and the other workload kinds."""

@@ -1,0 +1,207 @@
+"""ControllerRevisions: the history of the templates of a StatefulSet or DaemonSet.
+
+A revision's data is a patch that restores the template. It, its hash and its name are upstream's byte for byte, so that either
+controller continues the other's history. Source: Kubernetes pkg/controller/history/controller_history.go; getPatch in
+statefulset/stateful_set_utils.go and daemon/update.go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from kubeloop.api.apps.v1 import ControllerRevision, DaemonSet, StatefulSet
+from kubeloop.client import Client, DeleteOptions
+from kubeloop.codec import to_dict
+from kubeloop.controller import set_controller_reference
+from kubeloop.controlplane.workloads.template import safe_encoded, without_nulls
+from kubeloop.meta import AlreadyExists, Conflict, KubeloopError, NotFound, ObjectMeta
+from kubeloop.meta.field_error import go_float, go_json
+from kubeloop.types import JSONObject
+
+#: Label of the pods of StatefulSets and DaemonSets, and of the revisions of DaemonSets.
+REVISION_LABEL = "controller-revision-hash"
+#: Label of the revisions of StatefulSets.
+HASH_LABEL = "controller.kubernetes.io/hash"
+#: Old revisions that stay if the object sets no limit (the server's default).
+HISTORY_LIMIT = 10
+#: Name prefixes are cut here, so that a name with its hash has at most 253 bytes.
+_LONGEST_PREFIX = 223
+#: Integers above this may be rounded: upstream reads the template of a StatefulSet, not that of a DaemonSet, with numbers as float64.
+_EXACT = 2**53
+_BEGINNING = datetime.min.replace(tzinfo=UTC)
+
+
+def template_patch(owner: StatefulSet | DaemonSet) -> JSONObject:
+    """Return the patch that restores the present template of ``owner``."""
+    template: JSONObject = copy.deepcopy(to_dict(owner)["spec"]["template"])
+    if isinstance(owner, StatefulSet):
+        template = _as_floats(template)
+    return {"spec": {"template": {**template, "$patch": "replace"}}}
+
+
+def template_of(revision: ControllerRevision) -> JSONObject:
+    """Return the template that a revision restores."""
+    template: JSONObject = dict(((revision.data or {}).get("spec") or {}).get("template") or {})
+    template.pop("$patch", None)
+    return template
+
+
+def encode_data(data: JSONObject) -> bytes:
+    """Encode the data of a revision as Go's encoding/json encodes a map."""
+    return go_json(data, sort_keys=True).encode()
+
+
+def _as_floats(node: Any) -> Any:
+    """Return a copy of a JSON tree with integers as they are after they were float64."""
+    match node:
+        case dict():
+            return {key: _as_floats(value) for key, value in node.items()}
+        case list():
+            return [_as_floats(value) for value in node]
+        case bool():
+            return node
+        case int() if abs(node) > _EXACT:
+            return int(go_float(float(node)))
+        case _:
+            return node
+
+
+def revision_hash(data: JSONObject, collision_count: int | None) -> str:
+    """Return the hash in the name of a StatefulSet's revision.
+
+    Args:
+        data: The data of the revision.
+        collision_count: That of the owner's status; None and 0 are different.
+    """
+    text = encode_data(data) + (b"" if collision_count is None else b"%d" % collision_count)
+    digest = 0x811C9DC5
+    for byte in text:
+        digest = (digest * 0x01000193 & 0xFFFFFFFF) ^ byte
+    return safe_encoded(digest)
+
+
+def revision_name(prefix: str, value: str) -> str:
+    """Return the name of a revision: the owner's name and a hash."""
+    return f"{prefix[:_LONGEST_PREFIX]}-{value}"
+
+
+def _rank(revision: ControllerRevision) -> tuple[int, datetime, str]:
+    return revision.revision, revision.metadata.creation_timestamp or _BEGINNING, revision.metadata.name
+
+
+def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision]:
+    """Sort revisions by number, the oldest first; equal numbers by age and name."""
+    return sorted(revisions, key=_rank)
+
+
+def next_number(revisions: Sequence[ControllerRevision]) -> int:
+    """Return the number after those of ``revisions``."""
+    return max((one.revision for one in revisions), default=0) + 1
+
+
+class RevisionMatch(NamedTuple):
+    """The revision that stands for the present template.
+
+    ``revision`` is None if there is none yet. ``rollback`` says that it is an older one, which gets the newest number.
+    """
+
+    revision: ControllerRevision | None
+    rollback: bool
+
+
+def find_match(revisions: Sequence[ControllerRevision], data: JSONObject) -> RevisionMatch:
+    """Return the revision with this data.
+
+    A null in the newest revision makes no difference: kube-controller-manager before 1.34 wrote the template's creationTimestamp as null.
+
+    Args:
+        revisions: All revisions, in order.
+        data: The patch of the present template.
+    """
+    encoded = encode_data(data)
+    equal = [one for one in revisions if encode_data(one.data or {}) == encoded]
+    if equal:
+        newest = encode_data(revisions[-1].data or {}) == encoded
+        return RevisionMatch(revisions[-1] if newest else equal[-1], rollback=not newest)
+    if revisions and without_nulls(revisions[-1].data or {}) == without_nulls(data):
+        return RevisionMatch(revisions[-1], rollback=False)
+    return RevisionMatch(None, rollback=False)
+
+
+def new_revision(owner: StatefulSet, data: JSONObject, number: int, collision_count: int) -> ControllerRevision:
+    """Return the revision of the present template of a StatefulSet, not created yet.
+
+    Args:
+        owner: The StatefulSet.
+        data: The patch of its template.
+        number: The number of the revision.
+        collision_count: That of the owner's status.
+
+    Returns:
+        The object to create.
+    """
+    value = revision_hash(data, collision_count)
+    metadata = ObjectMeta(
+        name=revision_name(owner.metadata.name, value),
+        namespace=owner.metadata.namespace,
+        labels={**owner.spec.template.metadata.labels, HASH_LABEL: value},
+        annotations=dict(owner.metadata.annotations),
+    )
+    revision = ControllerRevision(metadata=metadata, data=data, revision=number)
+    set_controller_reference(owner, revision)
+    return revision
+
+
+async def create_revision(
+    client: Client, revision: ControllerRevision, prefix: str, collision_count: int
+) -> tuple[ControllerRevision, int]:
+    """Create a revision, and change its name while another template has the same hash.
+
+    Args:
+        client: Creates the revision.
+        revision: The object to create.
+        prefix: Name of the owner.
+        collision_count: That of the owner's status.
+
+    Returns:
+        The revision as it is on the server, and the collision count after all collisions.
+    """
+    data = revision.data or {}
+    while True:
+        revision.metadata.name = revision_name(prefix, revision_hash(data, collision_count))
+        try:
+            return await client.create(revision), collision_count
+        except AlreadyExists:
+            existing = await client.get(ControllerRevision, revision.metadata.name, namespace=revision.metadata.namespace)
+        if encode_data(existing.data or {}) == encode_data(data):
+            return existing, collision_count
+        collision_count += 1
+
+
+async def delete_revision(client: Client, revision: ControllerRevision) -> None:
+    """Delete a revision, unless it is gone or has been replaced."""
+    with contextlib.suppress(NotFound, Conflict):
+        await client.delete(revision, options=DeleteOptions(uid=revision.metadata.uid))
+
+
+def surplus_revisions(revisions: Sequence[ControllerRevision], live: Collection[str], limit: int | None) -> list[ControllerRevision]:
+    """Return the oldest of the revisions that nothing uses, beyond the history limit of a StatefulSet.
+
+    Args:
+        revisions: All revisions, in order.
+        live: Names of the revisions of pods and status, which neither count nor go.
+        limit: spec.revisionHistoryLimit. None: the server's default. Negative: no limit.
+    """
+    limit = HISTORY_LIMIT if limit is None else limit
+    unused = [one for one in revisions if one.metadata.name not in live]
+    return unused[: len(unused) - limit] if 0 <= limit < len(unused) else []
+
+
+def failure_text(error: KubeloopError) -> str:
+    """Return an error as upstream prints it into events: the message of the server's Status, or the text."""
+    status = getattr(error, "status", None)
+    return str(getattr(status, "message", None) or error)

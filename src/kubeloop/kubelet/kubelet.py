@@ -1,0 +1,416 @@
+"""``ProcessKubelet``: a node whose pods run as processes of this machine, against any API server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+from kubeloop.api.authorization.v1 import ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec
+from kubeloop.api.core.v1 import Pod, Service
+from kubeloop.api.discovery.v1 import EndpointSlice
+from kubeloop.cache import ByLabel, Informers
+from kubeloop.client import Client
+from kubeloop.client.mapper import ALL_NAMESPACES
+from kubeloop.codec import to_dict
+from kubeloop.config import ClusterConfig
+from kubeloop.controller.events import EventRecorder
+from kubeloop.kubelet.access import EndpointAccessReviewer
+from kubeloop.kubelet.addresses import AddressPool, parse_pod_cidr
+from kubeloop.kubelet.container_creation import NodeServices
+from kubeloop.kubelet.credentials import node_config, serving_pair
+from kubeloop.kubelet.environment import service_variables
+from kubeloop.kubelet.images import ImageMap, ImagePuller
+from kubeloop.kubelet.node import MachineFacts, NodeRegistration, allocatable
+from kubeloop.kubelet.pod_worker import PodWorker
+from kubeloop.kubelet.runtime import Isolation, ProcessRuntime, detect_isolation, end_leftovers
+from kubeloop.kubelet.server import KubeletEndpoint
+from kubeloop.kubelet.service_proxy import ServicePort, ServiceProxy, service_hosts
+from kubeloop.kubelet.usage import ContainerUsage, ProcessTable, ProcessUsage, machine_usage, resource_metrics, stats_summary
+from kubeloop.kubelet.volumes import ObjectReader, VolumeManager
+from kubeloop.meta import ConfigError, ObjectMeta, Quantity
+from kubeloop.tasks import Supervisor
+from kubeloop.transport import Transport
+from kubeloop.types import JSONObject
+
+# Linux only; the module can be imported everywhere, because test tools share parts of this package.
+with contextlib.suppress(ImportError):
+    import fcntl
+
+_LOG = logging.getLogger("kubeloop.kubelet")
+#: Seconds between two measurements of containers that have a memory limit.
+_MEASURE = 1.0
+#: Seconds in which changes are collected before the hosts files of pods are written.
+_HOSTS_DELAY = 0.2
+#: What each kind of isolation does not give; said at the start.
+WARNINGS = {
+    Isolation.NAMESPACES: (
+        "containers are processes of root in mount, PID, UTS and IPC namespaces: they read this machine's files, share its network "
+        "and users, and are no boundary against hostile programs"
+    ),
+    Isolation.USER_NAMESPACES: (
+        "containers are processes of your user in user, mount, PID, UTS and IPC namespaces: they read your files and share this machine's "
+        "network, and are no boundary against hostile programs"
+    ),
+    Isolation.NONE: (
+        "containers are processes of your user without namespaces: they read and write your files and see all processes; volumes stand "
+        "below $KUBELOOP_ROOT instead of at their mount paths"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class KubeletOptions:
+    """The settings of a kubelet. ``folder`` has its state; ``isolation`` None: the strongest that the kernel grants.
+
+    ``self_approval`` lets the user of the configuration approve the serving certificate. ``anonymous`` serves the endpoint to every client.
+    ``api_server`` is where the service ``kubernetes`` leads; None: the server of the configuration.
+    """
+
+    name: str
+    folder: Path
+    image_map: Path | None = None
+    address: str = "127.0.0.1"
+    port: int = 0
+    pod_cidr: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    sync_frequency: float = 10.0
+    isolation: Isolation | None = None
+    self_approval: bool = True
+    anonymous: bool = False
+    service_proxy: bool = True
+
+
+class ProcessKubelet:
+    """Runs the pods of one node as processes.
+
+    Guarantees:
+        When ``run`` ends, no process of a container is left. When the kubelet is killed, the kernel kills them, and the next kubelet with
+        the same folder kills what escaped.
+
+    Not guaranteed:
+        Isolation between containers and this machine, see docs/process-pods.md.
+
+    Args:
+        config: How to reach the API server, as the node or as a user that may request the node's certificate.
+        options: The settings.
+    """
+
+    def __init__(self, config: ClusterConfig, options: KubeletOptions) -> None:
+        self.options = options
+        self._config = config
+        self._images = ImageMap(options.image_map)
+        self._addresses = AddressPool(parse_pod_cidr(options.pod_cidr, options.name))
+        self._workers: dict[str, PodWorker] = {}
+        self._pods: Supervisor | None = None
+        self._proxy: ServiceProxy | None = None
+        self._changed = asyncio.Event()
+        self._services: Callable[[], Iterable[JSONObject]] = tuple
+        self._node: NodeServices | None = None
+        self._used: dict[str, tuple[float, float]] = {}
+        self._rates: dict[str, float] = {}
+        self._lock: IO[str] | None = None
+
+    async def run(self, ready: Callable[[], object] | None = None) -> None:
+        """Run the node until the call is cancelled.
+
+        Args:
+            ready: Called once, when the node is registered and its pods are known.
+
+        Raises:
+            ConfigError: The folder is in use or cannot be written, a port is taken, or the image map is broken.
+            KubeloopError: The server does not let the node register.
+        """
+        options = self.options
+        async with AsyncExitStack() as stack:
+            self._acquire_folder()
+            stack.callback(self._release_folder)
+            prefix = _prefix(options.folder, options.name)
+            if ended := await asyncio.to_thread(end_leftovers, prefix):
+                _LOG.warning("ended %d processes that containers of an earlier kubelet left", ended)
+            isolation = options.isolation
+            if isolation is None:
+                isolation = await asyncio.to_thread(detect_isolation, options.folder)
+            _LOG.warning("process pods of node %s (isolation %s): %s", options.name, isolation.value, WARNINGS[isolation])
+            config = await node_config(self._config, options.name, options.folder / "pki")
+            client = await stack.enter_async_context(Client(Transport(config)))
+            tasks = await stack.enter_async_context(Supervisor(client.clock, _LOG))
+            endpoint = await self._serve(client, ProcessRuntime(isolation), stack)
+            facts = await asyncio.to_thread(MachineFacts.read, options.folder, options.name, options.address)
+            events = await stack.enter_async_context(EventRecorder(client, "kubelet"))
+            self._node = self._services_of_node(client, events, ProcessRuntime(isolation), facts, prefix)
+            registration = NodeRegistration(client, options.name, facts, options.address, lambda: endpoint.port, options.labels)
+            node = await registration.register()
+            informers = await stack.enter_async_context(Informers(client))
+            self._pods = await stack.enter_async_context(Supervisor(client.clock, _LOG))
+            services = informers.of(Service, namespace=ALL_NAMESPACES)
+            pods = informers.of(Pod, namespace=ALL_NAMESPACES, field_selector=f"spec.nodeName={options.name}")
+            self._services = lambda: [to_dict(one) for one in services.lister.each()]
+            await services.wait_synced()
+            if options.service_proxy:
+                self._proxy = await self._start_proxy(tasks, events, stack)
+            services.on_event(added=self._services_changed, updated=self._services_changed, deleted=self._services_changed, name="services")
+            await pods.wait_synced()
+            await asyncio.to_thread(self._remove_old_pods, {pod.metadata.uid for pod in pods.lister.each()})
+            pods.on_event(
+                added=lambda event: self._update(event.object),
+                updated=lambda event: self._update(event.object),
+                deleted=lambda event: self._removed(event.object),
+                name="kubelet",
+            )
+            tasks.start(registration.heartbeat, name="node-heartbeat")
+            tasks.start(self._measure, name="container-usage")
+            tasks.start(self._write_hosts, name="hosts-files")
+            events.normal(node, "Starting", "Starting kubelet.")
+            if ready is not None:
+                ready()
+            await asyncio.Event().wait()
+
+    # ----------------------------------------------------------------------------------------------------------------------- start
+
+    async def _serve(self, client: Client, runtime: ProcessRuntime, stack: AsyncExitStack) -> KubeletEndpoint:
+        options = self.options
+        approver = await stack.enter_async_context(Client(Transport(self._config))) if options.self_approval else None
+        pair = await serving_pair(client, approver, options.name, [options.address])
+        access = None if options.anonymous else EndpointAccessReviewer(client, options.name)
+        endpoint = KubeletEndpoint(self, runtime, client.clock, access)
+        authority = self._config.ca.read() if self._config.ca is not None else b""
+        stack.push_async_callback(endpoint.close)
+        await endpoint.start(pair, authority, options.address, options.port)
+        return endpoint
+
+    def _services_of_node(
+        self, client: Client, events: EventRecorder, runtime: ProcessRuntime, facts: MachineFacts, prefix: str
+    ) -> NodeServices:
+        options, reader = self.options, ObjectReader(client)
+        return NodeServices(
+            client,
+            client.clock,
+            events,
+            runtime,
+            ImagePuller(self._images, client.clock),
+            reader,
+            VolumeManager(options.folder, reader, client.clock.wall),
+            self._addresses,
+            options.folder,
+            prefix,
+            options.address,
+            allocatable(facts),
+            self._variables,
+            self._hosts,
+            options.sync_frequency,
+        )
+
+    async def _start_proxy(self, tasks: Supervisor, events: EventRecorder, stack: AsyncExitStack) -> ServiceProxy:
+        def failed(port: ServicePort, text: str) -> None:
+            _LOG.warning("service %s: %s", port, text)
+            events.warning(Service(metadata=ObjectMeta(name=port.name, namespace=port.namespace)), "FailedToListen", text)
+
+        slices = await self._endpoint_slices(stack)
+        proxy = ServiceProxy(lambda: self._services(), self._workers.values, slices, self.options.address, self._api_server(), failed)
+        stack.push_async_callback(proxy.close)
+        await proxy.synchronise()
+        proxy.start(tasks)
+        return proxy
+
+    async def _endpoint_slices(self, stack: AsyncExitStack) -> Callable[[str, str], Iterable[JSONObject]]:
+        """Return a function that returns the EndpointSlices of a service.
+
+        Nodes may not read them; the user of the configuration may be somebody else. Otherwise services lead to pods of this node only.
+        """
+        client = await stack.enter_async_context(Client(Transport(self._config)))
+        attributes = ResourceAttributes(verb="list", group="discovery.k8s.io", resource="endpointslices")
+        review = await client.create(SelfSubjectAccessReview(spec=SelfSubjectAccessReviewSpec(resource_attributes=attributes)))
+        if not review.status.allowed:
+            return lambda _namespace, _name: ()
+        informers = await stack.enter_async_context(Informers(client))
+        slices = informers.of(EndpointSlice, namespace=ALL_NAMESPACES, indexes={"service": ByLabel("kubernetes.io/service-name")})
+        await slices.wait_synced()
+
+        def find(namespace: str, name: str) -> Iterable[JSONObject]:
+            return [to_dict(one) for one in slices.lister.by_index("service", name) if one.metadata.namespace == namespace]
+
+        return find
+
+    def _api_server(self) -> tuple[str, int]:
+        parts = urlsplit(self._config.server)
+        return parts.hostname or "127.0.0.1", parts.port or 443
+
+    def _variables(self, namespace: str) -> dict[str, str]:
+        """Return the variables of services; those of the API server lead to it directly where the proxy does not serve its cluster IP."""
+        result = service_variables(self._services(), namespace)
+        place = (result.get("KUBERNETES_SERVICE_HOST", ""), int(result.get("KUBERNETES_SERVICE_PORT", "0")))
+        if self._proxy is None or not self._proxy.serves(place):
+            host, port = self._api_server()
+            result |= {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": str(port), "KUBERNETES_SERVICE_PORT_HTTPS": str(port)}
+        return result
+
+    def _hosts(self, namespace: str) -> list[str]:
+        return service_hosts(self._services(), [(worker.tree, worker.ip) for worker in self.workers()], namespace)
+
+    async def _write_hosts(self) -> None:
+        """Write changes of services and pods into the hosts files of the pods."""
+        assert self._node is not None
+        while True:
+            await self._changed.wait()
+            await self._node.clock.sleep(_HOSTS_DELAY)
+            self._changed.clear()
+            for worker in self.workers():
+                worker.write_hosts()
+
+    def _acquire_folder(self) -> None:
+        folder = self.options.folder
+        try:
+            folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+            self._lock = (folder / "kubelet.lock").open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._release_folder()
+            raise ConfigError(f"--root-dir {folder}: another kubelet uses it; end that one, or name another folder") from None
+        except OSError as error:
+            raise ConfigError(f"--root-dir {folder}: {error.strerror or error}; name a folder that you may write") from None
+
+    def _release_folder(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
+    def _remove_old_pods(self, uids: set[str]) -> None:
+        assert self._node is not None
+        for uid in self._node.volumes.known_pods():
+            if uid not in uids:
+                self._node.volumes.unmount(uid)
+        for path in (self.options.folder / "logs").glob("*_*_*"):
+            if path.name.rpartition("_")[2] not in uids:
+                shutil.rmtree(path, ignore_errors=True)
+
+    # ------------------------------------------------------------------------------------------------------------------------ pods
+
+    def _services_changed(self, _: object) -> None:
+        self._changed.set()
+        if self._proxy is not None:
+            self._proxy.notify()
+
+    def _update(self, pod: Pod) -> None:
+        self._changed.set()
+        uid = pod.metadata.uid
+        if uid in self._workers:
+            self._workers[uid].update(pod)
+            return
+        assert self._node is not None
+        assert self._pods is not None
+        worker = self._workers[uid] = PodWorker(pod, self._node)
+        self._pods.start(partial(self._run_worker, worker), name=f"pod {pod.metadata.name}")
+
+    async def _run_worker(self, worker: PodWorker) -> None:
+        await worker.run()
+        uid = worker.uid
+        self._workers.pop(uid, None)
+        self._addresses.release(uid)
+        if self._node is not None:
+            self._node.puller.forget(uid)
+
+    def _removed(self, pod: Pod) -> None:
+        if worker := self._workers.get(pod.metadata.uid):
+            worker.removed()
+
+    def worker(self, namespace: str, name: str) -> PodWorker | None:
+        """Return the worker of a pod, the newest one if a pod of that name was replaced."""
+        found = [one for one in self._workers.values() if (one.pod.metadata.namespace, one.pod.metadata.name) == (namespace, name)]
+        return found[-1] if found else None
+
+    def workers(self) -> Iterable[PodWorker]:
+        return list(self._workers.values())
+
+    # ----------------------------------------------------------------------------------------------------------------------- usage
+
+    async def _measure(self) -> None:
+        """Kill containers that use more memory than their limit, and pods whose volumes do."""
+        assert self._node is not None
+        while True:
+            await self._node.clock.sleep(_MEASURE)
+            limits = {
+                (worker.uid, name): limit
+                for worker in self.workers()
+                for name, running in worker.running.items()
+                if (limit := ((running.container.get("resources") or {}).get("limits") or {}).get("memory"))
+            }
+            if limits:
+                table = await asyncio.to_thread(ProcessTable.read)
+                for worker in self.workers():
+                    for name, running in list(worker.running.items()):
+                        text = limits.get((worker.uid, name))
+                        if text and running.process.pid and table.tree(running.process.pid).memory_bytes > Quantity(text).value():
+                            running.out_of_memory = True
+                            running.process.kill()
+            await self._check_volumes()
+
+    async def _check_volumes(self) -> None:
+        for worker in self.workers():
+            for volume in worker.tree["spec"].get("volumes") or ():
+                limit = (volume.get("emptyDir") or {}).get("sizeLimit")
+                path = worker.volumes.paths.get(volume["name"])
+                if limit and path is not None and await asyncio.to_thread(_size, path) > Quantity(limit).value():
+                    worker.evict("Evicted", f'Usage of EmptyDir volume "{volume["name"]}" exceeds the limit "{limit}". ')
+
+    def _usages(self) -> tuple[ProcessUsage, list[ContainerUsage]]:
+        table, machine = ProcessTable.read(), machine_usage()
+        result = []
+        for worker in self.workers():
+            metadata = worker.pod.metadata
+            for name, running in worker.running.items():
+                usage = table.tree(running.process.pid)
+                started = running.run.started_at
+                result.append(ContainerUsage(metadata.namespace, metadata.name, metadata.uid, name, started, usage))
+        self._compute_rates({"": machine, **{f"{one.uid}/{one.container}": one.usage for one in result}})
+        return machine, result
+
+    def _compute_rates(self, usages: Mapping[str, ProcessUsage]) -> None:
+        """Compute processors in use since the last measurement that is at least a second old."""
+        assert self._node is not None
+        now = self._node.clock.now()
+        for key, usage in usages.items():
+            before = self._used.get(key)
+            if before is None:
+                self._used[key] = (now, usage.cpu_seconds)
+            elif now - before[0] >= 1.0:
+                self._rates[key] = max(0.0, usage.cpu_seconds - before[1]) / (now - before[0])
+                self._used[key] = (now, usage.cpu_seconds)
+        for key in set(self._used) - set(usages):
+            self._used.pop(key)
+            self._rates.pop(key, None)
+
+    def summary(self) -> JSONObject:
+        """Return the document of /stats/summary."""
+        assert self._node is not None
+        machine, containers = self._usages()
+        return stats_summary(self.options.name, machine, containers, self._rates, self._node.clock.wall())
+
+    def metrics(self) -> str:
+        """Return the text of /metrics/resource."""
+        assert self._node is not None
+        machine, containers = self._usages()
+        return resource_metrics(machine, containers, self._node.clock.wall())
+
+
+def _prefix(folder: Path, name: str) -> str:
+    """Return the beginning of container ids of this node, by which a later kubelet finds its processes."""
+    return hashlib.sha256(f"{folder.resolve()}/{name}".encode()).hexdigest()[:16]
+
+
+def _size(path: Path) -> int:
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += Path(folder, name).lstat().st_blocks * 512
+    return total

@@ -1,0 +1,231 @@
+"""A running container: its process, its log, its probes, clients that are attached, and the way it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import signal
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kubeloop.kubelet.containers import ContainerRun
+from kubeloop.kubelet.logs import LogWriter
+from kubeloop.kubelet.probes import ProbeFailure, ProbeTarget, execute, probe_repeatedly
+from kubeloop.kubelet.runtime import ContainerProcess, ProcessRuntime, ProcessSpec, StartError, follow_sizes, read_output
+from kubeloop.kubelet.streaming import Terminal
+from kubeloop.meta.errors import KubeloopError
+from kubeloop.tasks import Supervisor, end_tasks, result_of, wait_all, wait_within
+from kubeloop.timing import Clock
+from kubeloop.types import JSONObject
+
+_LOG = logging.getLogger("kubeloop.kubelet")
+_ENDS = (OSError, KubeloopError)
+#: Seconds that a container has at least between the request to stop and its end by force.
+MINIMUM_GRACE = 2.0
+#: Seconds for the rest of a container's output after its end.
+_DRAIN = 1.0
+_OUTPUT = 64 * 1024
+
+
+class RunningContainer:
+    """A container whose process runs. Its owner calls ``watch`` once, and ``close`` at its end.
+
+    Args:
+        container: The container's specification.
+        run: Its record, whose ``ready`` and ``started`` the probes set.
+        process: Its process.
+        spec: What the process was started with; commands in it get the same environment and user.
+        log: Where its output goes.
+    """
+
+    def __init__(self, container: JSONObject, run: ContainerRun, process: ContainerProcess, spec: ProcessSpec, log: LogWriter) -> None:
+        self.container = container
+        self.run = run
+        self.process = process
+        self.spec = spec
+        self.log = log
+        #: The container uses more memory than its limit, and is killed for it.
+        self.out_of_memory = False
+        self._attached: set[Terminal] = set()
+        self._stopping: asyncio.Future[None] | None = None
+
+    async def watch(self, clock: Clock) -> int:
+        """Copy the output to the log and to attached clients until the process ends; return its exit code."""
+        copying = [asyncio.ensure_future(self._copy(name, reader)) for name, reader in self.process.readers.items()]
+        try:
+            status = await self.process.wait()
+            self.run.signal = status.signal
+            await wait_within(clock, _DRAIN, *copying)
+            return status.code
+        finally:
+            await end_tasks(*copying, expected=_ENDS, logger=_LOG)
+            await self.process.close()
+            self.log.close()
+
+    async def _copy(self, name: str, reader: asyncio.StreamReader) -> None:
+        while data := await read_output(reader):
+            self.log.write(name, data)
+            for terminal in list(self._attached):
+                try:
+                    await terminal.write(name, data)
+                except OSError:
+                    self._attached.discard(terminal)
+
+    # -------------------------------------------------------------------------------------------------------------------- commands
+
+    async def execute(self, runtime: ProcessRuntime, command: list[str], terminal: Terminal, *, tty: bool = False) -> int:
+        """Run a command in the container with a client's streams; return its exit code, 126 or 127 if it cannot be started.
+
+        Args:
+            runtime: Starts it.
+            command: Its words.
+            terminal: The client's streams.
+            tty: The command gets a terminal.
+        """
+        environment = {**self.spec.environment, "TERM": "xterm"} if tty else self.spec.environment
+        spec = dataclasses.replace(self.spec, command=command, environment=environment, tty=tty, stdin=True)
+        try:
+            return await runtime.run(spec, self.process, terminal)
+        except StartError as error:
+            text = f"OCI runtime exec failed: exec failed: unable to start container process: {error}\n"
+            await terminal.print(text, "stdout" if tty else "stderr")
+            return 127 if error.missing else 126
+
+    async def collect(self, runtime: ProcessRuntime, command: list[str]) -> tuple[int, str]:
+        """Run a command in the container without input; return its exit code and output."""
+        output: list[bytes] = []
+
+        async def write(_: str, data: bytes) -> None:
+            if sum(map(len, output)) < _OUTPUT:
+                output.append(data)
+
+        terminal = Terminal()
+        terminal.write = write
+        terminal.stdin.put_nowait(None)
+        code = await self.execute(runtime, command, terminal)
+        return code, b"".join(output).decode("utf-8", "replace")
+
+    async def attach(self, terminal: Terminal) -> int:
+        """Connect a client to the container's process until it ends or the client's input does; return the exit code."""
+        self._attached.add(terminal)
+        tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(follow_sizes(self.process, terminal))]
+        tasks.append(asyncio.ensure_future(self._feed(terminal)))
+        try:
+            await self.process.wait()
+            await asyncio.sleep(0.05)  # the last output is on its way
+            return 0
+        finally:
+            self._attached.discard(terminal)
+            await end_tasks(*tasks, expected=_ENDS, logger=_LOG)
+
+    async def _feed(self, terminal: Terminal) -> None:
+        while data := await terminal.input():
+            self.process.write(data)
+        if self.container.get("stdinOnce") and not self.spec.tty:
+            self.process.close_stdin()
+
+    # ---------------------------------------------------------------------------------------------------------------------- probes
+
+    def start_probes(
+        self,
+        tasks: Supervisor,
+        target: ProbeTarget,
+        changed: Callable[[], object],
+        unhealthy: Callable[[str, str], object],
+        failed: Callable[[str], object],
+    ) -> None:
+        """Start the probes of the container; readiness and liveness begin after startup.
+
+        Args:
+            tasks: Owns them.
+            target: Where they go.
+            changed: Called when readiness or startup changes.
+            unhealthy: Called with the name of a probe and the output of its failure.
+            failed: Called with the name of a probe that says that the container must be restarted.
+        """
+        container, run = self.container, self.run
+        run.ready = not container.get("readinessProbe")
+
+        def start_others() -> None:
+            run.started = True
+            changed()
+            for name, on_result in (("readinessProbe", set_ready), ("livenessProbe", check_alive)):
+                if probe := container.get(name):
+                    report = partial(unhealthy, name.removesuffix("Probe").capitalize())
+                    work = partial(probe_repeatedly, probe, target, on_result, report)
+                    tasks.start(work, name=f"{name} {container['name']}")
+
+        def set_ready(success: bool) -> bool:
+            if run.ready != success:
+                run.ready = success
+                changed()
+            return run.running
+
+        def check_alive(success: bool) -> bool:
+            if not success:
+                failed("liveness")
+            return success
+
+        def check_started(success: bool) -> bool:
+            if success:
+                start_others()
+            else:
+                failed("startup")
+            return False
+
+        if probe := container.get("startupProbe"):
+            work = partial(probe_repeatedly, probe, target, check_started, partial(unhealthy, "Startup"))
+            tasks.start(work, name=f"startupProbe {container['name']}")
+        else:
+            start_others()
+
+    # ------------------------------------------------------------------------------------------------------------------------ stop
+
+    async def stop(self, clock: Clock, target: ProbeTarget, grace: Callable[[], float], hook_failed: Callable[[], object]) -> None:
+        """Stop the container: preStop, its stop signal, and SIGKILL when the grace period is over.
+
+        Args:
+            clock: For the grace period.
+            target: Where the hook goes.
+            grace: Returns the seconds that remain of the grace period; it may become less.
+            hook_failed: Called when preStop fails.
+        """
+        if self._stopping is not None:
+            await result_of(self._stopping)
+            return
+        self._stopping = asyncio.get_running_loop().create_future()
+        try:
+            hook = (self.container.get("lifecycle") or {}).get("preStop")
+            if hook and grace() > 0:
+                try:
+                    await execute(hook, target, grace(), "kube-lifecycle/1.36")
+                except ProbeFailure:
+                    hook_failed()
+            self.process.signal(_stop_signal(self.container))
+            ended = asyncio.ensure_future(self.process.wait())
+            started = clock.now()
+            try:
+                while not ended.done():
+                    left = max(grace(), MINIMUM_GRACE - (clock.now() - started))
+                    if left <= 0:
+                        self.process.kill()
+                        await wait_all(ended)
+                        return
+                    # In steps, because a second deletion may shorten the grace period.
+                    await wait_within(clock, min(left, 1.0), ended)
+            finally:
+                await end_tasks(ended)
+        finally:
+            self._stopping.set_result(None)
+
+    async def kill(self) -> None:
+        """Kill the container and return when its processes are gone."""
+        await self.process.close()
+        self.log.close()
+
+
+def _stop_signal(container: JSONObject) -> int:
+    name = (container.get("lifecycle") or {}).get("stopSignal")
+    return int(getattr(signal, str(name), signal.SIGTERM))

@@ -1,0 +1,458 @@
+"""Runs containers as processes of this machine, through the launcher, and reports their ends.
+
+Where the kernel allows, a container has mount, PID, UTS and IPC namespaces: it sees this machine's files with its volumes at their mount
+paths, writes into memory, and its processes end together. Elsewhere it shares all of it with this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kubeloop.kubelet.streaming import Terminal
+from kubeloop.meta.errors import KubeloopError
+from kubeloop.tasks import end_tasks, finish, result_of, wait_all
+
+# Linux only; the module can be imported everywhere, because test tools share parts of this package.
+with contextlib.suppress(ImportError):
+    import fcntl
+    import pty
+    import termios
+
+_LOG = logging.getLogger("kubeloop.kubelet")
+_LAUNCHER = Path(__file__).with_name("launcher.py")
+#: Environment variable that each process of a container inherits, by which a later kubelet finds it.
+MARK = "KUBELOOP_CONTAINER"
+#: Seconds for the pipes of an ended container to close.
+_DRAIN = 2.0
+_ENDS = (OSError, KubeloopError)
+
+
+class Isolation(Enum):
+    """What separates containers from each other and from this machine."""
+
+    #: Mount, PID, UTS and IPC namespaces, by the rights of root.
+    NAMESPACES = "namespaces"
+    #: The same, in a user namespace of the present user.
+    USER_NAMESPACES = "user-namespaces"
+    #: Nothing: processes of the same user that see the same files.
+    NONE = "none"
+
+
+class StartError(Exception):
+    """A container's process was not started. ``missing`` says that its program or working directory does not exist."""
+
+    def __init__(self, message: str, *, missing: bool) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
+@dataclass(frozen=True)
+class ProcessExit:
+    """The end of a process: its exit code, 128 plus the signal if one killed it, and that signal."""
+
+    code: int
+    signal: int = 0
+
+
+@dataclass(frozen=True)
+class BindMount:
+    """A file or folder of this machine at a path of the container."""
+
+    source: Path
+    target: str
+    readonly: bool = False
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    """What to run. ``scratch`` is a folder for the mounts of this run; ``tty`` gives the program a terminal."""
+
+    id: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    scratch: Path
+    working_directory: str = "/"
+    hostname: str = ""
+    mounts: Sequence[BindMount] = ()
+    readonly_root: bool = False
+    user: int | None = None
+    group: int | None = None
+    groups: Sequence[int] | None = None
+    tty: bool = False
+    stdin: bool = False
+
+
+@dataclass
+class _Streams:
+    """The kubelet's ends of a program's streams, and the program's own, which are closed when it has started."""
+
+    program: list[int] = field(default_factory=list)
+    stdin: int | None = None
+    outputs: dict[str, int] = field(default_factory=dict)
+
+
+class ContainerProcess:
+    """A started program: its streams, signals and end.
+
+    ``pid`` is the process id of the first process of the container as this machine sees it.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._ended: asyncio.Future[ProcessExit] = asyncio.get_running_loop().create_future()
+        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._reports: asyncio.Task[None] | None = None
+        self.pid = 0
+        self.readers: dict[str, asyncio.StreamReader] = {}
+        self._transports: list[asyncio.BaseTransport] = []
+        self._stdin: asyncio.WriteTransport | None = None
+        self._terminal: int | None = None
+
+    @property
+    def launcher_pid(self) -> int:
+        return self._process.pid
+
+    async def wait(self) -> ProcessExit:
+        """Return when the program has ended."""
+        return await result_of(self._ended)
+
+    @property
+    def ended(self) -> bool:
+        return self._ended.done()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the program, unless it has ended."""
+        if not self._ended.done() and self._process.stdin is not None:
+            with contextlib.suppress(OSError, RuntimeError):
+                self._process.stdin.write(json.dumps({"signal": number}).encode() + b"\n")
+
+    def kill(self) -> None:
+        """Kill the program and all that it started."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def write(self, data: bytes) -> None:
+        """Write to the program's standard input."""
+        if self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.write(data)
+
+    def close_stdin(self) -> None:
+        """End the program's standard input; a terminal gets the character for that."""
+        if self._stdin is None:
+            return
+        if self._terminal is not None:
+            self._stdin.write(b"\x04")
+        else:
+            self._stdin.close()
+
+    def resize(self, width: int, height: int) -> None:
+        """Set the size of the program's terminal."""
+        if self._terminal is not None:
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    async def started(self) -> None:
+        """Return when the program runs.
+
+        Raises:
+            StartError: It cannot be started.
+        """
+        await result_of(self._started)
+
+    async def open(self, streams: _Streams) -> None:
+        """Connect the kubelet's ends of the streams to the event loop."""
+        loop = asyncio.get_running_loop()
+        for name, number in streams.outputs.items():
+            reader = asyncio.StreamReader()
+            protocol = asyncio.StreamReaderProtocol(reader)
+            transport, _ = await loop.connect_read_pipe(partial(_same, protocol), os.fdopen(number, "rb", buffering=0))
+            self.readers[name] = reader
+            self._transports.append(transport)
+            if os.isatty(number):
+                self._terminal = number
+        if streams.stdin is not None:
+            self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(streams.stdin, "wb", buffering=0))
+            self._transports.append(self._stdin)
+        self._reports = asyncio.create_task(self._read_reports(), name="container-reports")
+
+    async def _read_reports(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        try:
+            while line := await self._process.stdout.readline():
+                report = json.loads(line)
+                if "init" in report:
+                    self.pid = report["init"]
+                elif report.get("started") and not self._started.done():
+                    self._started.set_result(None)
+                elif "error" in report and not self._started.done():
+                    self._fail(report["error"], missing=report["missing"])
+                elif "exited" in report and not self._ended.done():
+                    self._finish(ProcessExit(report["exited"], report["signal"]))
+            text = (await self._process.stderr.read()).decode("utf-8", "replace")
+            if text:
+                _LOG.warning("the launcher of a container failed: %s", text.strip().splitlines()[-1])
+            self._fail(f"the launcher ended: {text.strip()[-500:]}", missing=False)
+            await self._process.wait()
+        finally:
+            # Without a report the launcher was killed, and the kernel killed the program with it.
+            self._fail("the launcher was killed", missing=False)
+            self._finish(ProcessExit(137, signal.SIGKILL))
+
+    def _fail(self, message: str, *, missing: bool) -> None:
+        if not self._started.done():
+            self._started.set_exception(StartError(message, missing=missing))
+            self._started.exception()  # read, so that a start that the caller abandons is not reported by asyncio
+
+    def _finish(self, status: ProcessExit) -> None:
+        if not self._ended.done():
+            self._ended.set_result(status)
+
+    async def close(self) -> None:
+        """Kill the program if it still runs, and close its streams. Nothing of it is left afterwards."""
+        self.kill()
+        if self._reports is not None:
+            _, late = await asyncio.wait((self._reports,), timeout=_DRAIN)
+            if late:
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.kill()
+        await end_tasks(self._reports, expected=_ENDS, logger=_LOG)
+        await self._process.wait()
+        for transport in self._transports:
+            transport.close()
+        self._transports.clear()
+
+
+class ProcessRuntime:
+    """Starts programs with one kind of isolation."""
+
+    def __init__(self, isolation: Isolation) -> None:
+        self.isolation = isolation
+
+    async def start(self, spec: ProcessSpec, *, join: ContainerProcess | None = None) -> ContainerProcess:
+        """Start a program.
+
+        Args:
+            spec: What to run.
+            join: A running container whose namespaces and files the program shares; None: it gets its own.
+
+        Returns:
+            The program; it runs.
+
+        Raises:
+            StartError: It cannot be started.
+        """
+        streams = _open_streams(spec)
+        namespaces = self.isolation is not Isolation.NONE
+        tree: dict[str, Any] = {
+            "command": list(spec.command),
+            "environment": {**spec.environment, MARK: spec.id},
+            "cwd": spec.working_directory,
+            "streams": streams.program,
+            "tty": spec.tty,
+            "namespaces": namespaces,
+            "user_namespace": self.isolation is Isolation.USER_NAMESPACES and join is None,
+            "hostname": spec.hostname,
+            "readonly_root": spec.readonly_root,
+            "uid": spec.user,
+            "gid": spec.group,
+            "groups": list(spec.groups) if spec.groups is not None else None,
+            "scratch": str(spec.scratch),
+            "mounts": [{"source": str(one.source), "target": one.target, "readonly": one.readonly} for one in spec.mounts],
+        }
+        if join is not None and namespaces:
+            tree["join"] = join.pid
+        if namespaces and join is None:
+            spec.scratch.mkdir(parents=True, exist_ok=True)
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                sys.executable,
+                "-I",
+                "-S",
+                "-B",
+                str(_LAUNCHER),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=sorted(set(streams.program)),
+                cwd="/",
+                env={},
+                limit=1 << 20,
+                start_new_session=True,
+            )
+        )
+        result: ContainerProcess | None = None
+        try:
+            try:
+                process = await result_of(starting)
+            finally:
+                for number in set(streams.program):
+                    os.close(number)
+            assert process.stdin is not None
+            result = ContainerProcess(process)
+            await result.open(streams)
+            process.stdin.write(json.dumps(tree).encode() + b"\n")
+            await result.started()
+        except BaseException as error:
+            await finish(_abandon(starting, result))
+            if isinstance(error, OSError):
+                raise StartError(f"cannot start the launcher: {error.strerror or error}", missing=False) from None
+            raise
+        return result
+
+    async def run(self, spec: ProcessSpec, join: ContainerProcess, terminal: Terminal) -> int:
+        """Run a command in a container with a client's streams; return its exit code.
+
+        Raises:
+            StartError: The command cannot be started.
+        """
+        process = await self.start(spec, join=join)
+        tasks: list[asyncio.Future[Any]] = []
+        try:
+            copying = [asyncio.ensure_future(_copy(reader, terminal, name)) for name, reader in process.readers.items()]
+            tasks = [*copying, asyncio.ensure_future(feed(process, terminal)), asyncio.ensure_future(follow_sizes(process, terminal))]
+            status = await process.wait()
+            await asyncio.wait(copying, timeout=_DRAIN)
+            return status.code
+        finally:
+            await finish(_close(process, tasks))
+
+
+async def _abandon(starting: asyncio.Future[asyncio.subprocess.Process], process: ContainerProcess | None) -> None:
+    await wait_all(starting)
+    if starting.exception() is not None:
+        return
+    if process is None:
+        starting.result().kill()
+        await starting.result().communicate()
+    else:
+        await process.close()
+
+
+async def _close(process: ContainerProcess, tasks: Sequence[asyncio.Future[Any]]) -> None:
+    await end_tasks(*tasks, expected=_ENDS, logger=_LOG)
+    await process.close()
+
+
+def _open_streams(spec: ProcessSpec) -> _Streams:
+    result = _Streams()
+    if spec.tty:
+        leader, follower = pty.openpty()
+        result.program = [follower] * 3
+        result.outputs = {"stdout": leader}
+        result.stdin = os.dup(leader)
+        return result
+    if spec.stdin:
+        source, result.stdin = os.pipe()
+    else:
+        source = os.open(os.devnull, os.O_RDONLY)
+    result.program.append(source)
+    for name in ("stdout", "stderr"):
+        reader, writer = os.pipe()
+        result.outputs[name] = reader
+        result.program.append(writer)
+    return result
+
+
+def _same(protocol: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
+    return protocol
+
+
+async def read_output(reader: asyncio.StreamReader) -> bytes:
+    """Return the next bytes of a program's output; empty at its end. A terminal that closes is an end, too."""
+    try:
+        return await reader.read(1 << 16)
+    except OSError:
+        return b""
+
+
+async def _copy(reader: asyncio.StreamReader, terminal: Terminal, name: str) -> None:
+    while data := await read_output(reader):
+        await terminal.write(name, data)
+
+
+async def feed(process: ContainerProcess, terminal: Terminal) -> None:
+    """Copy a client's input to a program until the client ends it."""
+    while data := await terminal.input():
+        process.write(data)
+    process.close_stdin()
+
+
+async def follow_sizes(process: ContainerProcess, terminal: Terminal) -> None:
+    """Give a program's terminal each size that a client sends."""
+    while True:
+        message = await terminal.sizes.get()
+        if not message:
+            return
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            size = json.loads(message)
+            process.resize(int(size["Width"]), int(size["Height"]))
+
+
+def detect_isolation(folder: Path) -> Isolation:
+    """Return the strongest isolation that the kernel grants to this process; ``folder`` is writable.
+
+    It is tried: a launcher runs ``true`` with each kind.
+    """
+    for isolation in (Isolation.NAMESPACES, Isolation.USER_NAMESPACES):
+        if isolation is Isolation.NAMESPACES and os.geteuid() != 0:
+            continue
+        scratch = folder / "isolation-check"
+        scratch.mkdir(parents=True, exist_ok=True)
+        tree = {
+            "command": ["true"],
+            "environment": {"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
+            "streams": [0, 2, 2],
+            "namespaces": True,
+            "user_namespace": isolation is Isolation.USER_NAMESPACES,
+            "scratch": str(scratch),
+        }
+        command = [sys.executable, "-I", "-S", "-B", str(_LAUNCHER)]
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            result = subprocess.run(  # noqa: S603 - this package's own program
+                command, input=json.dumps(tree).encode() + b"\n", capture_output=True, timeout=10, check=False
+            )
+            if b'"started"' in result.stdout:
+                return isolation
+    return Isolation.NONE
+
+
+def end_leftovers(prefix: str) -> int:
+    """Kill the processes that containers of a former kubelet left, and return their number.
+
+    Args:
+        prefix: Beginning of the containers' ids, which belongs to one kubelet's folder.
+    """
+    mark = f"{MARK}={prefix}".encode()
+    killed: set[int] = set()
+    for _ in range(10):
+        found = 0
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                environment = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if any(one.startswith(mark) for one in environment.split(b"\0")):
+                with contextlib.suppress(OSError):
+                    os.kill(int(entry.name), signal.SIGKILL)
+                    found += 1
+                    killed.add(int(entry.name))
+        if not found:
+            break
+    return len(killed)

@@ -1,0 +1,322 @@
+"""Services of process pods: listens on their cluster IPs, which are loopback addresses, and forwards to pods that are ready.
+
+The proxy selects the pods of this node itself, since it learns first that one of them ends. The pods of other nodes come from
+EndpointSlices, which an embedded server with process pods lets name loopback addresses; other servers refuse these.
+
+Source: Kubernetes pkg/proxy (the behaviour that is replaced), pkg/api/v1/endpoints (FindPort).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+from kubeloop.kubelet.container_spec import DOMAIN
+from kubeloop.tasks import Supervisor, end_tasks, wait_within
+from kubeloop.types import JSONObject
+
+if TYPE_CHECKING:
+    from kubeloop.kubelet.pod_worker import PodWorker
+
+_LOG = logging.getLogger("kubeloop.kubelet")
+
+#: Seconds after which a place where listening failed is tried again.
+_RETRY = 5.0
+
+#: Address and port.
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class ServicePort:
+    """One port of one service."""
+
+    namespace: str
+    name: str
+    port: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" + (f":{self.port}" if self.port else "")
+
+
+def listening_places(services: Iterable[JSONObject], node_ip: str) -> dict[Place, ServicePort]:
+    """Return where to listen for which port of a service: cluster IPs that are loopback addresses, and node ports.
+
+    Args:
+        services: All services.
+        node_ip: The address of node ports.
+    """
+    result: dict[Place, ServicePort] = {}
+    for service in services:
+        spec, metadata = service.get("spec") or {}, service["metadata"]
+        for port in spec.get("ports") or ():
+            if (port.get("protocol") or "TCP") != "TCP":
+                continue
+            key = ServicePort(metadata["namespace"], metadata["name"], port.get("name") or "")
+            for address in spec.get("clusterIPs") or [spec.get("clusterIP") or ""]:
+                if is_loopback(address):
+                    result[address, port["port"]] = key
+            if port.get("nodePort"):
+                result[node_ip, port["nodePort"]] = key
+    return result
+
+
+def backends(service: JSONObject, port_name: str, pods: Iterable[tuple[JSONObject, str]]) -> list[Place]:
+    """Return the places behind a port of a service: pods that its selector matches, that are ready and not being deleted.
+
+    Args:
+        service: The service.
+        port_name: The port's name.
+        pods: Pods with their addresses.
+    """
+    spec = service.get("spec") or {}
+    selector: Mapping[str, str] = spec.get("selector") or {}
+    port = next((one for one in spec.get("ports") or () if (one.get("name") or "") == port_name), None)
+    if not selector or port is None:
+        return []
+    result = []
+    for pod, address in pods:
+        metadata, labels = pod["metadata"], pod["metadata"].get("labels") or {}
+        if metadata.get("namespace") != service["metadata"]["namespace"]:
+            continue
+        if any(labels.get(key) != value for key, value in selector.items()) or metadata.get("deletionTimestamp"):
+            continue
+        if not spec.get("publishNotReadyAddresses") and not _is_ready(pod):
+            continue
+        number = _port_number(port.get("targetPort") or port["port"], pod)
+        if number is not None:
+            result.append((address, number))
+    return result
+
+
+def endpoint_places(slices: Iterable[JSONObject], port_name: str) -> list[Place]:
+    """Return the places that EndpointSlices of a service name for a port: those of ready endpoints.
+
+    Args:
+        slices: The slices of the service.
+        port_name: The port's name.
+    """
+    result = []
+    for one in slices:
+        port = next((port.get("port") for port in one.get("ports") or () if (port.get("name") or "") == port_name), None)
+        for endpoint in one.get("endpoints") or ():
+            if port is not None and (endpoint.get("conditions") or {}).get("ready") is not False:
+                result += [(address, port) for address in endpoint.get("addresses") or ()]
+    return result
+
+
+def _is_ready(pod: JSONObject) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _port_number(target: Any, pod: JSONObject) -> int | None:
+    if isinstance(target, int):
+        return target
+    for container in pod["spec"]["containers"]:
+        for port in container.get("ports") or ():
+            if port.get("name") == target:
+                return int(port["containerPort"])
+    return None
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether a text is a loopback address."""
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+# Names of services and their pods for /etc/hosts of containers, which stand for the cluster DNS that process pods do not have.
+#
+# Source: Kubernetes DNS-based service discovery specification (the names).
+
+
+def service_hosts(services: Iterable[JSONObject], pods: Iterable[tuple[JSONObject, str]], namespace: str) -> list[str]:
+    """Return the lines of a hosts file for services: cluster IPs, pods of headless services, and pods with a subdomain.
+
+    Args:
+        services: The services of all namespaces.
+        pods: Pods with their addresses.
+        namespace: The namespace whose services have short names.
+
+    Returns:
+        Lines of address and names, longest name first.
+    """
+    known, lines = list(pods), []
+    for service in sorted(services, key=lambda tree: (tree["metadata"]["namespace"], tree["metadata"]["name"])):
+        metadata, spec = service["metadata"], service.get("spec") or {}
+        names = _names(metadata["name"], metadata["namespace"], namespace)
+        if is_loopback(spec.get("clusterIP") or ""):
+            lines.append("\t".join([spec["clusterIP"], *names]))
+        if spec.get("clusterIP") != "None" or not spec.get("ports"):
+            continue
+        ready = {place[0] for place in backends(service, spec["ports"][0].get("name") or "", known)}
+        for pod, address in known:
+            if address not in ready:
+                continue
+            lines.append("\t".join([address, *names]))
+            if pod["spec"].get("subdomain") == metadata["name"] and pod["spec"].get("hostname"):
+                host = f"{pod['spec']['hostname']}.{metadata['name']}"
+                lines.append("\t".join([address, *_names(host, metadata["namespace"], namespace)]))
+    return lines
+
+
+def _names(name: str, owner: str, namespace: str) -> list[str]:
+    result = [f"{name}.{owner}.svc.{DOMAIN}", f"{name}.{owner}.svc", f"{name}.{owner}"]
+    return [*result, name] if owner == namespace else result
+
+
+class ServiceProxy:
+    """Listens for services and forwards connections, in turn, to the pods behind them.
+
+    Args:
+        services: Returns all services.
+        workers: Returns the workers of the node's pods.
+        slices: Returns the EndpointSlices of a service, by its namespace and name.
+        node_ip: Where node ports are opened.
+        api_server: Where the service ``default/kubernetes`` leads.
+        failed: Called with a service and the reason why one of its ports is not served.
+    """
+
+    def __init__(
+        self,
+        services: Callable[[], Iterable[JSONObject]],
+        workers: Callable[[], Iterable[PodWorker]],
+        slices: Callable[[str, str], Iterable[JSONObject]],
+        node_ip: str,
+        api_server: Place,
+        failed: Callable[[ServicePort, str], object],
+    ) -> None:
+        self._services = services
+        self._workers = workers
+        self._slices = slices
+        self._node_ip = node_ip
+        self._api_server = api_server
+        self._failed = failed
+        self._servers: dict[Place, tuple[ServicePort, asyncio.Server]] = {}
+        self._faults: dict[Place, ServicePort] = {}
+        self._changed = asyncio.Event()
+        self._turn = 0
+        self._connections: set[asyncio.Task[None]] = set()
+
+    def notify(self) -> None:
+        """Note that services changed."""
+        self._changed.set()
+
+    def serves(self, place: Place) -> bool:
+        """Return whether the proxy listens at a place."""
+        return place in self._servers
+
+    def start(self, tasks: Supervisor) -> None:
+        """Follow changes of services, and try again to listen where that failed."""
+        tasks.start(partial(self._follow, tasks), name="service-proxy")
+
+    async def _follow(self, tasks: Supervisor) -> None:
+        while True:
+            self._changed.clear()
+            await self.synchronise()
+            changed = asyncio.ensure_future(self._changed.wait())
+            try:
+                await wait_within(tasks.clock, _RETRY if self._faults else None, changed)
+            finally:
+                await end_tasks(changed)
+
+    async def synchronise(self) -> None:
+        """Open and close listeners so that they fit the services."""
+        wanted = listening_places(self._services(), self._node_ip)
+        for place in [place for place, (key, _) in self._servers.items() if wanted.get(place) != key]:
+            _, server = self._servers.pop(place)
+            server.close()
+        for place, key in wanted.items():
+            if place in self._servers:
+                continue
+            try:
+                server = await asyncio.start_server(partial(self._accept, key), *place)
+            except OSError as error:
+                if self._faults.get(place) != key:
+                    self._report(key, place, error)
+                self._faults[place] = key
+                continue
+            self._faults.pop(place, None)
+            self._servers[place] = (key, server)
+        self._faults = {place: key for place, key in self._faults.items() if wanted.get(place) == key}
+
+    def _report(self, key: ServicePort, place: Place, error: OSError) -> None:
+        if error.errno == errno.EADDRINUSE and place[0] != self._node_ip:
+            _LOG.info("service %s: another kubelet of this machine serves %s:%d", key, *place)
+            return
+        self._failed(key, f"cannot listen on {place[0]}:{place[1]}: {os.strerror(error.errno or 0).lower()}")
+
+    async def _accept(self, key: ServicePort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            await self._forward(key, reader, writer)
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+    async def _forward(self, key: ServicePort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for host, port in self._places(key):
+            try:
+                upstream = await asyncio.open_connection(host, port)
+            except OSError:
+                continue  # the pod ends, or is not ready any more: the next one serves
+            break
+        else:
+            writer.transport.abort()
+            return
+        tasks = [asyncio.ensure_future(_copy(reader, upstream[1])), asyncio.ensure_future(_copy(upstream[0], writer))]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            await end_tasks(*tasks, expected=(OSError,), logger=_LOG)
+            upstream[1].close()
+
+    def _places(self, key: ServicePort) -> list[Place]:
+        if (key.namespace, key.name) == ("default", "kubernetes"):
+            return [self._api_server]
+        service = next(
+            (one for one in self._services() if (one["metadata"]["namespace"], one["metadata"]["name"]) == (key.namespace, key.name)), None
+        )
+        if service is None:
+            return []
+        workers = list(self._workers())
+        found = backends(service, key.port, ((worker.tree, worker.ip) for worker in workers))
+        local = {worker.ip for worker in workers}
+        found += [place for place in endpoint_places(self._slices(key.namespace, key.name), key.port) if place[0] not in local]
+        if not found:
+            return []
+        self._turn += 1
+        start = self._turn % len(found)
+        return found[start:] + found[:start]
+
+    async def close(self) -> None:
+        """Stop listening and end all connections."""
+        for _, server in self._servers.values():
+            server.close()
+        self._servers.clear()
+        await end_tasks(*self._connections, expected=(OSError,), logger=_LOG)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        writer.transport.abort()
+        return
+    with contextlib.suppress(OSError, RuntimeError):
+        writer.write_eof()

@@ -1,0 +1,147 @@
+"""Processes of containers, with each kind of isolation: files, commands, signals, failures, and the clean-up after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from kubeloop.kubelet.runtime import (
+    BindMount,
+    ContainerProcess,
+    Isolation,
+    ProcessExit,
+    ProcessRuntime,
+    ProcessSpec,
+    StartError,
+    detect_isolation,
+    end_leftovers,
+    read_output,
+)
+from kubeloop.kubelet.streaming import Terminal
+
+EACH = pytest.mark.parametrize("isolation", list(Isolation)[list(Isolation).index(detect_isolation(Path("/tmp"))) :])
+
+
+def spec(tmp_path: Path, script: str, *, name: str = "c", mounts: tuple[BindMount, ...] = ()) -> ProcessSpec:
+    environment = {"PATH": os.environ["PATH"], "COLOR": "red"}
+    return ProcessSpec(f"{tmp_path.name}-{name}", ["sh", "-c", script], environment, tmp_path / name, hostname="pod-0", mounts=mounts)
+
+
+async def output(process: ContainerProcess) -> str:
+    parts = []
+    while part := await read_output(process.readers["stdout"]):
+        parts.append(part)
+    return b"".join(parts).decode()
+
+
+def alive(mark: str) -> list[str]:
+    """Return the command lines of processes whose arguments contain a text."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().decode().split("\0") if entry.name.isdigit() else []
+        except OSError:
+            continue
+        if mark in words:
+            found.append(" ".join(words))
+    return found
+
+
+async def vanish(mark: str) -> None:
+    for _ in range(100):
+        if not alive(mark):
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(alive(mark))
+
+
+@EACH
+async def test_a_program_runs_with_its_environment_and_ends_with_its_code(tmp_path: Path, isolation: Isolation) -> None:
+    process = await ProcessRuntime(isolation).start(spec(tmp_path, "echo $COLOR; exit 3"))
+    assert await output(process) == "red\n"
+    assert await process.wait() == ProcessExit(3)
+    await process.close()
+
+
+@EACH
+async def test_a_signal_that_ends_a_program_is_its_exit(tmp_path: Path, isolation: Isolation) -> None:
+    process = await ProcessRuntime(isolation).start(spec(tmp_path, "exec sleep 1000"))
+    process.signal(signal.SIGTERM)
+    assert await process.wait() == ProcessExit(143, 15)
+    await process.close()
+
+
+@EACH
+async def test_a_program_that_does_not_exist_is_not_started(tmp_path: Path, isolation: Isolation) -> None:
+    missing = ProcessSpec("id", ["no-such-program"], {"PATH": os.environ["PATH"]}, tmp_path / "c")
+    with pytest.raises(StartError, match=r'exec: "no-such-program": executable file not found in \$PATH'):
+        await ProcessRuntime(isolation).start(missing)
+
+
+@EACH
+async def test_a_command_in_a_container_has_its_files_and_a_terminal(tmp_path: Path, isolation: Isolation) -> None:
+    runtime, shown = ProcessRuntime(isolation), bytearray()
+    process = await runtime.start(spec(tmp_path, "sleep 1000"))
+
+    async def write(_: str, data: bytes) -> None:
+        shown.extend(data)
+
+    terminal = Terminal()
+    terminal.write = write
+    terminal.sizes.put_nowait(b'{"Width": 99, "Height": 33}')
+    terminal.stdin.put_nowait(b"stty size; exit 4\n")
+    words = ProcessSpec("exec", ["sh"], {"PATH": os.environ["PATH"]}, tmp_path / "e", tty=True, stdin=True)
+    assert await runtime.run(words, process, terminal) == 4
+    assert b"33 99" in shown
+    await process.close()
+
+
+@EACH
+async def test_nothing_is_left_of_a_container_that_is_closed(tmp_path: Path, isolation: Isolation) -> None:
+    mark = f"10{os.getpid()}1"
+    process = await ProcessRuntime(isolation).start(spec(tmp_path, f"setsid sleep {mark} & sleep {mark}"))
+    await process.close()
+    await vanish(mark)
+
+
+@EACH
+async def test_nothing_is_left_of_a_container_whose_launcher_is_killed(tmp_path: Path, isolation: Isolation) -> None:
+    mark = f"10{os.getpid()}2"
+    process = await ProcessRuntime(isolation).start(spec(tmp_path, f"setsid sleep {mark} & sleep {mark}"))
+    os.kill(process.launcher_pid, signal.SIGKILL)
+    assert await process.wait() == ProcessExit(137, 9)
+    end_leftovers(tmp_path.name)
+    await vanish(mark)
+    await process.close()
+
+
+async def test_a_container_sees_its_volumes_and_leaves_this_machines_files_alone(tmp_path: Path) -> None:
+    isolation = detect_isolation(tmp_path)
+    if isolation is Isolation.NONE:
+        return
+    (tmp_path / "volume").mkdir()
+    (tmp_path / "volume/file").write_text("data ")
+    mounts = (BindMount(tmp_path / "volume", "/etc/new/volume"), BindMount(tmp_path / "volume", "/fixed", readonly=True))
+    script = (
+        f"cat /etc/new/volume/file; hostname; touch /fixed/x 2>&1 | grep -o Read-only; echo > /etc/new/volume/out; touch {tmp_path}/lost"
+    )
+    process = await ProcessRuntime(isolation).start(spec(tmp_path, script, mounts=mounts))
+    assert await output(process) == "data pod-0\nRead-only\n"
+    await process.close()
+    assert (tmp_path / "volume/out").exists()
+    assert not (tmp_path / "lost").exists()
+    assert not Path("/etc/new").exists()
+
+
+async def test_a_hostile_mount_path_stays_in_the_container(tmp_path: Path) -> None:
+    isolation = detect_isolation(tmp_path)
+    if isolation is Isolation.NONE:
+        return
+    (tmp_path / "volume").mkdir()
+    mounts = (BindMount(tmp_path / "volume", "/../../outside"),)
+    with pytest.raises(StartError, match=r"mount path /../../outside contains \.\."):
+        await ProcessRuntime(isolation).start(spec(tmp_path, "true", mounts=mounts))

@@ -1,0 +1,1 @@
+"""Kubernetes' own conformance suite against the embedded server: ``make conformance-upstream``."""

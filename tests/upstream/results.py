@@ -1,0 +1,132 @@
+"""Results of the conformance suite: what ginkgo reports, what is stored, and the table in docs/conformance.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+STORED = Path(__file__).parent / "results"
+#: Clusters by name, with the words that docs/conformance.md has for them.
+CLUSTERS = {
+    "simulated": "kubeloop's API server, controllers, scheduler and simulated nodes",
+    "real-control-plane": "kubeloop's API server and simulated nodes, with the real kube-controller-manager and kube-scheduler",
+}
+_TAGS = re.compile(r" ?\[(sig-[a-z-]+|[A-Za-z]+(:[^]]*)?)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class SpecResult:
+    """The outcome of one spec: ``passed``, ``failed``, ``timedout``...; ``seconds`` that it took, and the first line of the failure."""
+
+    state: str
+    seconds: float = 0.0
+    message: str = ""
+
+
+def read_report(file: Path) -> dict[str, SpecResult]:
+    """Return the specs of ginkgo's JSON report that ran, by their full names."""
+    results = {}
+    for suite in json.loads(file.read_bytes()):
+        for spec in suite["SpecReports"] or ():
+            if spec["LeafNodeType"] != "It" or spec["State"] in ("skipped", "pending"):
+                continue
+            name = " ".join([*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]])
+            message = str((spec.get("Failure") or {}).get("Message", "")).strip()
+            results[name] = SpecResult(spec["State"], round(spec["RunTime"] / 1e9, 1), message.split("\n")[0][:300])
+    return results
+
+
+def load(cluster: str) -> dict[str, SpecResult]:
+    """Return the stored results of a cluster; none if it was never tried."""
+    file = STORED / f"{cluster}.json"
+    if not file.exists():
+        return {}
+    return {name: SpecResult(state, 0.0, message) for name, (state, message) in json.loads(file.read_text()).items()}
+
+
+def store(cluster: str, results: Mapping[str, SpecResult]) -> None:
+    """Add results to those stored for a cluster: a run may have been of some specs only."""
+    merged = load(cluster) | dict(results)
+    rows: dict[str, Any] = {name: [result.state, _first_words(result.message)] for name, result in sorted(merged.items())}
+    STORED.mkdir(exist_ok=True)
+    (STORED / f"{cluster}.json").write_text("{\n" + ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in rows.items()) + "\n}\n")
+
+
+def regressions(before: Mapping[str, SpecResult], after: Mapping[str, SpecResult]) -> list[str]:
+    """Return the names of specs that passed before and do not now."""
+    return sorted(name for name, result in after.items() if result.state != "passed" and name in before and before[name].state == "passed")
+
+
+def summary(results: Mapping[str, SpecResult]) -> dict[str, tuple[int, int]]:
+    """Return how many specs of each group passed, and how many ran."""
+    groups: dict[str, tuple[int, int]] = {}
+    for name, result in results.items():
+        group = group_of(name)
+        passed, ran = groups.get(group, (0, 0))
+        groups[group] = (passed + (result.state == "passed"), ran + 1)
+    return dict(sorted(groups.items()))
+
+
+def group_of(name: str) -> str:
+    """Return the special interest group that a spec's name begins with, such as ``apps``."""
+    match = re.match(r"\[sig-([a-z-]+)\]", name)
+    return match[1] if match else "other"
+
+
+def section() -> list[str]:
+    """Return the lines of docs/conformance.md on the suite: what passed by group, and every spec. Empty if nothing is stored."""
+    stored = {cluster: results for cluster in CLUSTERS if (results := load(cluster))}
+    if not stored:
+        return []
+    groups = [summary(results) for results in stored.values()]
+    names = sorted({group for counts in groups for group in counts})
+    rows = [[group, *(_share(counts.get(group)) for counts in groups)] for group in names]
+    totals = [_share((sum(passed for passed, _ in counts.values()), sum(ran for _, ran in counts.values()))) for counts in groups]
+    specs = sorted({name for results in stored.values() for name in results})
+    return [
+        "",
+        "## Kubernetes' conformance suite",
+        "",
+        "`make conformance-upstream` builds the conformance suite of Kubernetes 1.36.3 from source and runs it. Left out are specs that",
+        "wait for minutes or disturb others (`[Serial]`, `[Disruptive]`, `[Slow]`). `python -m tests.upstream --cluster NAME --store`",
+        "renews a column:",
+        "",
+        *(f"- **{cluster}**: {CLUSTERS[cluster]}." for cluster in stored),
+        "",
+        *_table(["group", *stored], [*rows, ["**all**", *totals]]),
+        "",
+        *_table(["spec", *stored], [[_title(name), *(_cell(results.get(name)) for results in stored.values())] for name in specs]),
+    ]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def _share(counts: tuple[int, int] | None) -> str:
+    return f"{counts[0]} of {counts[1]}" if counts is not None else ""
+
+
+def _title(name: str) -> str:
+    """Return a spec's name without its tags."""
+    return _escaped(_TAGS.sub("", name).strip())
+
+
+def _cell(result: SpecResult | None) -> str:
+    if result is None:
+        return "not run"
+    return "passed" if result.state == "passed" else f"failed: {_escaped(_first_words(result.message))}"
+
+
+def _first_words(message: str) -> str:
+    """Shorten a failure, and leave out what differs in each run: addresses, times and random names."""
+    text = re.sub(r"0x[0-9a-f]+|\b\d+(\.\d+)?(s|ms|µs)\b|\b[a-z-]+-\d{3,5}\b|127\.0\.0\.1:\d+", "...", message)
+    return text[:120]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
