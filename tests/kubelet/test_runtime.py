@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
+from kubeloop.kubelet.container_process import ContainerProcess, ProcessExit, StartError
 from kubeloop.kubelet.runtime import (
     BindMount,
-    ContainerProcess,
     Isolation,
-    ProcessExit,
     ProcessRuntime,
     ProcessSpec,
-    StartError,
     detect_isolation,
     end_leftovers,
-    read_output,
 )
 from kubeloop.kubelet.streaming import Terminal
 
@@ -33,8 +31,12 @@ def spec(tmp_path: Path, script: str, *, name: str = "c", mounts: tuple[BindMoun
 
 async def output(process: ContainerProcess) -> str:
     parts = []
-    while part := await read_output(process.readers["stdout"]):
-        parts.append(part)
+
+    async def write(name: str, data: bytes) -> None:
+        if name == "stdout":
+            parts.append(data)
+
+    await process.copy_output(write)
     return b"".join(parts).decode()
 
 
@@ -64,6 +66,59 @@ async def test_a_program_runs_with_its_environment_and_ends_with_its_code(tmp_pa
     process = await ProcessRuntime(isolation).start(spec(tmp_path, "echo $COLOR; exit 3"))
     assert await output(process) == "red\n"
     assert await process.wait() == ProcessExit(3)
+    await process.close()
+
+
+@EACH
+async def test_all_output_arrives_though_the_event_loop_or_the_client_is_slow(
+    tmp_path: Path, isolation: Isolation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kubeloop.kubelet.container_process._DRAIN", 0)
+    process = await ProcessRuntime(isolation).start(spec(tmp_path, "head -c 100000 /dev/zero"))
+    size = 0
+
+    async def write(name: str, data: bytes) -> None:
+        nonlocal size
+        await process.wait()
+        size += len(data)
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    assert await process.copy_output(write) == ProcessExit(0)
+    assert size == 100_000
+    await process.close()
+
+
+async def test_the_copy_of_output_ends_though_a_process_that_is_left_holds_it_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubeloop.kubelet.container_process._DRAIN", 0.01)
+    runtime = ProcessRuntime(detect_isolation(tmp_path))
+    container = await runtime.start(spec(tmp_path, "sleep 1000"))
+    command = await runtime.start(spec(tmp_path, "sleep 1000 & echo output", name="e"), join=container)
+    assert await output(command) == "output\n"
+    await command.close()
+    await container.close()
+
+
+async def test_streams_are_connected_whatever_their_numbers(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as files:
+        while files.enter_context(Path(os.devnull).open("rb")).fileno() < 190:
+            pass
+        for _ in range(20):  # each start has other numbers around 200
+            process = await ProcessRuntime(Isolation.NONE).start(spec(tmp_path, "echo out; echo error >&2; exit 5"))
+            assert (await output(process), await process.wait()) == ("out\n", ProcessExit(5))
+            await process.close()
+            files.enter_context(Path(os.devnull).open("rb"))
+
+
+async def test_a_client_waits_until_the_program_reads_its_input(tmp_path: Path) -> None:
+    words = ProcessSpec("reader", ["sleep", "1000"], {"PATH": os.environ["PATH"]}, tmp_path / "r", stdin=True)
+    process = await ProcessRuntime(Isolation.NONE).start(words)
+    writing = asyncio.ensure_future(process.write(b"x" * (1 << 20)))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not writing.done()
+    process.kill()
+    await writing
     await process.close()
 
 

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from kubeloop.codec.checking import checked
 from kubeloop.meta import Model, ObjectMeta, Resource
 from kubeloop.meta.construction import explain_from_traceback
 from kubeloop.meta.failure_log import FailureLog
+from kubeloop.meta.model import ModelMeta
 from kubeloop.meta.program import run
 
 
@@ -41,6 +43,15 @@ class Bare(Model):
 def call(cls: Any, *arguments: Any, **fields: Any) -> Any:
     """A constructor that a type checker would not let pass."""
     return cls(*arguments, **fields)
+
+
+@pytest.fixture(autouse=True)
+def few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models that other tests of this process called 10,000 times explain their errors again."""
+    monkeypatch.setattr("kubeloop.meta.model._calls", WeakKeyDictionary())
+    classes: list[Any] = [Container, EnvVar, Pod, PodSpec, ServiceSpec]
+    for cls in classes:
+        cls.__class__ = ModelMeta
 
 
 @pytest.mark.parametrize(

@@ -300,11 +300,9 @@ def become_program(spec: dict[str, Any], writer: int) -> None:
     """Replace this process by the program."""
     die_with_parent()
     os.setsid()
-    streams = spec["streams"]
-    for number, source in enumerate(streams):
-        os.dup2(source, 200 + number)
-    for number in range(3):
-        os.dup2(200 + number, number, inheritable=True)
+    # Copies first: a stream may have the number that another one gets.
+    for number, copy in enumerate([os.dup(stream) for stream in spec["streams"]]):
+        os.dup2(copy, number, inheritable=True)
     if spec.get("tty"):
         import fcntl
         import termios

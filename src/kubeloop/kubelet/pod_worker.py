@@ -20,6 +20,7 @@ from kubeloop.api.core.v1 import Pod
 from kubeloop.client import DeleteOptions
 from kubeloop.codec import to_dict
 from kubeloop.kubelet.container_creation import ContainerFacts, NodeServices, create_container, termination_message
+from kubeloop.kubelet.container_process import StartError
 from kubeloop.kubelet.container_spec import CreationError, hosts_file
 from kubeloop.kubelet.containers import (
     DEADLINE_MESSAGE,
@@ -39,7 +40,6 @@ from kubeloop.kubelet.images import ImageEntry, ImageError
 from kubeloop.kubelet.pod_status import StatusFacts, differs, pod_status
 from kubeloop.kubelet.probes import ProbeFailure, ProbeTarget, execute
 from kubeloop.kubelet.running_container import RunningContainer
-from kubeloop.kubelet.runtime import StartError
 from kubeloop.kubelet.volumes import PodVolumes, VolumeError
 from kubeloop.meta import Conflict, Invalid, KubeloopError, NotFound
 from kubeloop.tasks import Supervisor, end_tasks, result_of, wait_all

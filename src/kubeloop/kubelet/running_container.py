@@ -10,10 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from kubeloop.kubelet.container_process import ContainerProcess, StartError
 from kubeloop.kubelet.containers import ContainerRun
 from kubeloop.kubelet.logs import LogWriter
 from kubeloop.kubelet.probes import ProbeFailure, ProbeTarget, execute, probe_repeatedly
-from kubeloop.kubelet.runtime import ContainerProcess, ProcessRuntime, ProcessSpec, StartError, follow_sizes, read_output
+from kubeloop.kubelet.runtime import ProcessRuntime, ProcessSpec, follow_sizes
 from kubeloop.kubelet.streaming import Terminal
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.tasks import Supervisor, end_tasks, result_of, wait_all, wait_within
@@ -24,8 +25,8 @@ _LOG = logging.getLogger("kubeloop.kubelet")
 _ENDS = (OSError, KubeloopError)
 #: Seconds that a container has at least between the request to stop and its end by force.
 MINIMUM_GRACE = 2.0
-#: Seconds for the rest of a container's output after its end.
-_DRAIN = 1.0
+#: Seconds that attached clients have for the rest of a container's output after its end. Then only the log gets it.
+_SLOW_CLIENT = 10.0
 _OUTPUT = 64 * 1024
 
 
@@ -50,28 +51,32 @@ class RunningContainer:
         self.out_of_memory = False
         self._attached: set[Terminal] = set()
         self._stopping: asyncio.Future[None] | None = None
+        self._output_ended, self._ignore_clients = asyncio.Event(), asyncio.Event()
 
     async def watch(self, clock: Clock) -> int:
         """Copy the output to the log and to attached clients until the process ends; return its exit code."""
-        copying = [asyncio.ensure_future(self._copy(name, reader)) for name, reader in self.process.readers.items()]
+        copying = asyncio.ensure_future(self.process.copy_output(self._write_output))
         try:
-            status = await self.process.wait()
-            self.run.signal = status.signal
-            await wait_within(clock, _DRAIN, *copying)
-            return status.code
+            self.run.signal = (await self.process.wait()).signal
+            if not await wait_within(clock, _SLOW_CLIENT, copying):
+                self._ignore_clients.set()
+            return (await result_of(copying)).code
         finally:
-            await end_tasks(*copying, expected=_ENDS, logger=_LOG)
+            self._output_ended.set()
+            await end_tasks(copying, expected=_ENDS, logger=_LOG)
             await self.process.close()
             self.log.close()
 
-    async def _copy(self, name: str, reader: asyncio.StreamReader) -> None:
-        while data := await read_output(reader):
-            self.log.write(name, data)
-            for terminal in list(self._attached):
-                try:
-                    await terminal.write(name, data)
-                except OSError:
+    async def _write_output(self, name: str, data: bytes) -> None:
+        self.log.write(name, data)
+        for terminal in list(self._attached):
+            writing, ignoring = asyncio.ensure_future(terminal.write(name, data)), asyncio.ensure_future(self._ignore_clients.wait())
+            try:
+                await asyncio.wait((writing, ignoring), return_when=asyncio.FIRST_COMPLETED)
+                if not writing.done() or writing.exception() is not None:
                     self._attached.discard(terminal)
+            finally:
+                await end_tasks(writing, ignoring, expected=_ENDS, logger=_LOG)
 
     # -------------------------------------------------------------------------------------------------------------------- commands
 
@@ -113,8 +118,7 @@ class RunningContainer:
         tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(follow_sizes(self.process, terminal))]
         tasks.append(asyncio.ensure_future(self._feed(terminal)))
         try:
-            await self.process.wait()
-            await asyncio.sleep(0.05)  # the last output is on its way
+            await self._output_ended.wait()
             return 0
         finally:
             self._attached.discard(terminal)
@@ -122,7 +126,7 @@ class RunningContainer:
 
     async def _feed(self, terminal: Terminal) -> None:
         while data := await terminal.input():
-            self.process.write(data)
+            await self.process.write(data)
         if self.container.get("stdinOnce") and not self.spec.tty:
             self.process.close_stdin()
 
@@ -223,6 +227,7 @@ class RunningContainer:
     async def kill(self) -> None:
         """Kill the container and return when its processes are gone."""
         await self.process.close()
+        self._output_ended.set()
         self.log.close()
 
 

@@ -12,32 +12,27 @@ import json
 import logging
 import os
 import signal
-import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kubeloop.kubelet.container_process import ContainerProcess, ProgramStreams, StartError
 from kubeloop.kubelet.streaming import Terminal
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.tasks import end_tasks, finish, result_of, wait_all
 
 # Linux only; the module can be imported everywhere, because test tools share parts of this package.
 with contextlib.suppress(ImportError):
-    import fcntl
     import pty
-    import termios
 
 _LOG = logging.getLogger("kubeloop.kubelet")
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 #: Environment variable that each process of a container inherits, by which a later kubelet finds it.
 MARK = "KUBELOOP_CONTAINER"
-#: Seconds for the pipes of an ended container to close.
-_DRAIN = 2.0
 _ENDS = (OSError, KubeloopError)
 
 
@@ -50,22 +45,6 @@ class Isolation(Enum):
     USER_NAMESPACES = "user-namespaces"
     #: Nothing: processes of the same user that see the same files.
     NONE = "none"
-
-
-class StartError(Exception):
-    """A container's process was not started. ``missing`` says that its program or working directory does not exist."""
-
-    def __init__(self, message: str, *, missing: bool) -> None:
-        super().__init__(message)
-        self.missing = missing
-
-
-@dataclass(frozen=True)
-class ProcessExit:
-    """The end of a process: its exit code, 128 plus the signal if one killed it, and that signal."""
-
-    code: int
-    signal: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,147 +73,6 @@ class ProcessSpec:
     groups: Sequence[int] | None = None
     tty: bool = False
     stdin: bool = False
-
-
-@dataclass
-class _Streams:
-    """The kubelet's ends of a program's streams, and the program's own, which are closed when it has started."""
-
-    program: list[int] = field(default_factory=list)
-    stdin: int | None = None
-    outputs: dict[str, int] = field(default_factory=dict)
-
-
-class ContainerProcess:
-    """A started program: its streams, signals and end.
-
-    ``pid`` is the process id of the first process of the container as this machine sees it.
-    """
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self._ended: asyncio.Future[ProcessExit] = asyncio.get_running_loop().create_future()
-        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._reports: asyncio.Task[None] | None = None
-        self.pid = 0
-        self.readers: dict[str, asyncio.StreamReader] = {}
-        self._transports: list[asyncio.BaseTransport] = []
-        self._stdin: asyncio.WriteTransport | None = None
-        self._terminal: int | None = None
-
-    @property
-    def launcher_pid(self) -> int:
-        return self._process.pid
-
-    async def wait(self) -> ProcessExit:
-        """Return when the program has ended."""
-        return await result_of(self._ended)
-
-    @property
-    def ended(self) -> bool:
-        return self._ended.done()
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the program, unless it has ended."""
-        if not self._ended.done() and self._process.stdin is not None:
-            with contextlib.suppress(OSError, RuntimeError):
-                self._process.stdin.write(json.dumps({"signal": number}).encode() + b"\n")
-
-    def kill(self) -> None:
-        """Kill the program and all that it started."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-
-    def write(self, data: bytes) -> None:
-        """Write to the program's standard input."""
-        if self._stdin is not None and not self._stdin.is_closing():
-            self._stdin.write(data)
-
-    def close_stdin(self) -> None:
-        """End the program's standard input; a terminal gets the character for that."""
-        if self._stdin is None:
-            return
-        if self._terminal is not None:
-            self._stdin.write(b"\x04")
-        else:
-            self._stdin.close()
-
-    def resize(self, width: int, height: int) -> None:
-        """Set the size of the program's terminal."""
-        if self._terminal is not None:
-            with contextlib.suppress(OSError):
-                fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-
-    async def started(self) -> None:
-        """Return when the program runs.
-
-        Raises:
-            StartError: It cannot be started.
-        """
-        await result_of(self._started)
-
-    async def open(self, streams: _Streams) -> None:
-        """Connect the kubelet's ends of the streams to the event loop."""
-        loop = asyncio.get_running_loop()
-        for name, number in streams.outputs.items():
-            reader = asyncio.StreamReader()
-            protocol = asyncio.StreamReaderProtocol(reader)
-            transport, _ = await loop.connect_read_pipe(partial(_same, protocol), os.fdopen(number, "rb", buffering=0))
-            self.readers[name] = reader
-            self._transports.append(transport)
-            if os.isatty(number):
-                self._terminal = number
-        if streams.stdin is not None:
-            self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(streams.stdin, "wb", buffering=0))
-            self._transports.append(self._stdin)
-        self._reports = asyncio.create_task(self._read_reports(), name="container-reports")
-
-    async def _read_reports(self) -> None:
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        try:
-            while line := await self._process.stdout.readline():
-                report = json.loads(line)
-                if "init" in report:
-                    self.pid = report["init"]
-                elif report.get("started") and not self._started.done():
-                    self._started.set_result(None)
-                elif "error" in report and not self._started.done():
-                    self._fail(report["error"], missing=report["missing"])
-                elif "exited" in report and not self._ended.done():
-                    self._finish(ProcessExit(report["exited"], report["signal"]))
-            text = (await self._process.stderr.read()).decode("utf-8", "replace")
-            if text:
-                _LOG.warning("the launcher of a container failed: %s", text.strip().splitlines()[-1])
-            self._fail(f"the launcher ended: {text.strip()[-500:]}", missing=False)
-            await self._process.wait()
-        finally:
-            # Without a report the launcher was killed, and the kernel killed the program with it.
-            self._fail("the launcher was killed", missing=False)
-            self._finish(ProcessExit(137, signal.SIGKILL))
-
-    def _fail(self, message: str, *, missing: bool) -> None:
-        if not self._started.done():
-            self._started.set_exception(StartError(message, missing=missing))
-            self._started.exception()  # read, so that a start that the caller abandons is not reported by asyncio
-
-    def _finish(self, status: ProcessExit) -> None:
-        if not self._ended.done():
-            self._ended.set_result(status)
-
-    async def close(self) -> None:
-        """Kill the program if it still runs, and close its streams. Nothing of it is left afterwards."""
-        self.kill()
-        if self._reports is not None:
-            _, late = await asyncio.wait((self._reports,), timeout=_DRAIN)
-            if late:
-                with contextlib.suppress(ProcessLookupError):
-                    self._process.kill()
-        await end_tasks(self._reports, expected=_ENDS, logger=_LOG)
-        await self._process.wait()
-        for transport in self._transports:
-            transport.close()
-        self._transports.clear()
 
 
 class ProcessRuntime:
@@ -321,13 +159,9 @@ class ProcessRuntime:
             StartError: The command cannot be started.
         """
         process = await self.start(spec, join=join)
-        tasks: list[asyncio.Future[Any]] = []
+        tasks = [asyncio.ensure_future(feed(process, terminal)), asyncio.ensure_future(follow_sizes(process, terminal))]
         try:
-            copying = [asyncio.ensure_future(_copy(reader, terminal, name)) for name, reader in process.readers.items()]
-            tasks = [*copying, asyncio.ensure_future(feed(process, terminal)), asyncio.ensure_future(follow_sizes(process, terminal))]
-            status = await process.wait()
-            await asyncio.wait(copying, timeout=_DRAIN)
-            return status.code
+            return (await process.copy_output(terminal.write)).code
         finally:
             await finish(_close(process, tasks))
 
@@ -348,8 +182,8 @@ async def _close(process: ContainerProcess, tasks: Sequence[asyncio.Future[Any]]
     await process.close()
 
 
-def _open_streams(spec: ProcessSpec) -> _Streams:
-    result = _Streams()
+def _open_streams(spec: ProcessSpec) -> ProgramStreams:
+    result = ProgramStreams()
     if spec.tty:
         leader, follower = pty.openpty()
         result.program = [follower] * 3
@@ -368,27 +202,10 @@ def _open_streams(spec: ProcessSpec) -> _Streams:
     return result
 
 
-def _same(protocol: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
-    return protocol
-
-
-async def read_output(reader: asyncio.StreamReader) -> bytes:
-    """Return the next bytes of a program's output; empty at its end. A terminal that closes is an end, too."""
-    try:
-        return await reader.read(1 << 16)
-    except OSError:
-        return b""
-
-
-async def _copy(reader: asyncio.StreamReader, terminal: Terminal, name: str) -> None:
-    while data := await read_output(reader):
-        await terminal.write(name, data)
-
-
 async def feed(process: ContainerProcess, terminal: Terminal) -> None:
     """Copy a client's input to a program until the client ends it."""
     while data := await terminal.input():
-        process.write(data)
+        await process.write(data)
     process.close_stdin()
 
 

@@ -1,0 +1,258 @@
+"""A program that the launcher started: its streams, its signals and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import select
+import signal
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from kubeloop.meta.errors import KubeloopError
+from kubeloop.tasks import end_tasks, result_of
+
+# Linux only; the module can be imported everywhere, because test tools share parts of this package.
+with contextlib.suppress(ImportError):
+    import fcntl
+    import termios
+
+_LOG = logging.getLogger("kubeloop.kubelet")
+#: Seconds for the pipes of an ended container to close. Processes that a program leaves behind may hold them open.
+_DRAIN = 2.0
+_ENDS = (OSError, KubeloopError)
+
+
+class StartError(Exception):
+    """A container's process was not started. ``missing`` says that its program or working directory does not exist."""
+
+    def __init__(self, message: str, *, missing: bool) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
+@dataclass(frozen=True)
+class ProcessExit:
+    """The end of a process: its exit code, 128 plus the signal if one killed it, and that signal."""
+
+    code: int
+    signal: int = 0
+
+
+@dataclass
+class ProgramStreams:
+    """The kubelet's ends of a program's streams, and the program's own, which are closed when it has started."""
+
+    program: list[int] = field(default_factory=list)
+    stdin: int | None = None
+    outputs: dict[str, int] = field(default_factory=dict)
+
+
+class _FlowControl(asyncio.BaseProtocol):
+    """Says when a program's standard input takes more data."""
+
+    def __init__(self) -> None:
+        self.writable = asyncio.Event()
+        self.writable.set()
+
+    def pause_writing(self) -> None:
+        self.writable.clear()
+
+    def resume_writing(self) -> None:
+        self.writable.set()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self.writable.set()
+
+
+#: Receives the name of an output ("stdout" or "stderr") and its next bytes.
+OutputWriter = Callable[[str, bytes], Awaitable[None]]
+
+
+class ContainerProcess:
+    """A started program: its streams, signals and end.
+
+    ``pid`` is the process id of the first process of the container as this machine sees it.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._ended: asyncio.Future[ProcessExit] = asyncio.get_running_loop().create_future()
+        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._reports: asyncio.Task[None] | None = None
+        self.pid = 0
+        self._readers: dict[str, asyncio.StreamReader] = {}
+        self._transports: list[asyncio.BaseTransport] = []
+        self._stdin: asyncio.WriteTransport | None = None
+        self._input = _FlowControl()
+        self._terminal: int | None = None
+
+    @property
+    def launcher_pid(self) -> int:
+        return self._process.pid
+
+    async def wait(self) -> ProcessExit:
+        """Return when the program has ended."""
+        return await result_of(self._ended)
+
+    @property
+    def ended(self) -> bool:
+        return self._ended.done()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the program, unless it has ended."""
+        if not self._ended.done() and self._process.stdin is not None:
+            with contextlib.suppress(OSError, RuntimeError):
+                self._process.stdin.write(json.dumps({"signal": number}).encode() + b"\n")
+
+    def kill(self) -> None:
+        """Kill the program and all that it started."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    async def write(self, data: bytes) -> None:
+        """Write to the program's standard input, and return when it takes more."""
+        if self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.write(data)
+            await self._input.writable.wait()
+
+    def close_stdin(self) -> None:
+        """End the program's standard input; a terminal gets the character for that."""
+        if self._stdin is None:
+            return
+        if self._terminal is not None:
+            self._stdin.write(b"\x04")
+        else:
+            self._stdin.close()
+
+    def resize(self, width: int, height: int) -> None:
+        """Set the size of the program's terminal."""
+        if self._terminal is not None:
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    async def copy_output(self, write: OutputWriter) -> ProcessExit:
+        """Copy all output of the program to ``write`` until the program and its output end; return how it ended.
+
+        Processes that the program leaves behind may hold its output open: the copy ends when they write nothing for two seconds.
+        """
+        passed, writing = 0, 0
+
+        async def copy(name: str, reader: asyncio.StreamReader) -> None:
+            nonlocal passed, writing
+            while data := await read_output(reader):
+                passed, writing = passed + 1, writing + 1
+                try:
+                    await write(name, data)
+                finally:
+                    writing -= 1
+
+        copying = [asyncio.ensure_future(copy(name, reader)) for name, reader in self._readers.items()]
+        try:
+            status = await self.wait()
+            open_outputs: set[asyncio.Future[None]] = set(copying)
+            while open_outputs:
+                before = passed
+                _, open_outputs = await asyncio.wait(open_outputs, timeout=_DRAIN)
+                # A busy event loop or a slow client may not have read what the program wrote.
+                if passed == before and not writing and not self._has_unread_output():
+                    break
+            return status
+        finally:
+            await end_tasks(*copying, expected=_ENDS, logger=_LOG)
+
+    def _has_unread_output(self) -> bool:
+        poll = select.poll()
+        for transport in self._transports:
+            pipe = transport.get_extra_info("pipe")
+            if isinstance(transport, asyncio.ReadTransport) and not transport.is_closing() and pipe is not None:
+                poll.register(pipe, select.POLLIN)
+        return any(event & select.POLLIN for _, event in poll.poll(0))
+
+    async def started(self) -> None:
+        """Return when the program runs.
+
+        Raises:
+            StartError: It cannot be started.
+        """
+        await result_of(self._started)
+
+    async def open(self, streams: ProgramStreams) -> None:
+        """Connect the kubelet's ends of the streams to the event loop."""
+        loop = asyncio.get_running_loop()
+        for name, number in streams.outputs.items():
+            reader = asyncio.StreamReader()
+            protocol = asyncio.StreamReaderProtocol(reader)
+            transport, _ = await loop.connect_read_pipe(partial(_same, protocol), os.fdopen(number, "rb", buffering=0))
+            self._readers[name] = reader
+            self._transports.append(transport)
+            if os.isatty(number):
+                self._terminal = number
+        if streams.stdin is not None:
+            self._stdin, _ = await loop.connect_write_pipe(lambda: self._input, os.fdopen(streams.stdin, "wb", buffering=0))
+            self._transports.append(self._stdin)
+        self._reports = asyncio.create_task(self._read_reports(), name="container-reports")
+
+    async def _read_reports(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        try:
+            while line := await self._process.stdout.readline():
+                report = json.loads(line)
+                if "init" in report:
+                    self.pid = report["init"]
+                elif report.get("started") and not self._started.done():
+                    self._started.set_result(None)
+                elif "error" in report and not self._started.done():
+                    self._fail(report["error"], missing=report["missing"])
+                elif "exited" in report and not self._ended.done():
+                    self._finish(ProcessExit(report["exited"], report["signal"]))
+            text = (await self._process.stderr.read()).decode("utf-8", "replace")
+            if text:
+                _LOG.warning("the launcher of a container failed: %s", text.strip().splitlines()[-1])
+            self._fail(f"the launcher ended: {text.strip()[-500:]}", missing=False)
+            await self._process.wait()
+        finally:
+            # Without a report the launcher was killed, and the kernel killed the program with it.
+            self._fail("the launcher was killed", missing=False)
+            self._finish(ProcessExit(137, signal.SIGKILL))
+
+    def _fail(self, message: str, *, missing: bool) -> None:
+        if not self._started.done():
+            self._started.set_exception(StartError(message, missing=missing))
+            self._started.exception()  # read, so that a start that the caller abandons is not reported by asyncio
+
+    def _finish(self, status: ProcessExit) -> None:
+        if not self._ended.done():
+            self._ended.set_result(status)
+
+    async def close(self) -> None:
+        """Kill the program if it still runs, and close its streams. Nothing of it is left afterwards."""
+        self.kill()
+        if self._reports is not None:
+            _, late = await asyncio.wait((self._reports,), timeout=_DRAIN)
+            if late:
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.kill()
+        await end_tasks(self._reports, expected=_ENDS, logger=_LOG)
+        await self._process.wait()
+        for transport in self._transports:
+            transport.close()
+        self._transports.clear()
+
+
+async def read_output(reader: asyncio.StreamReader) -> bytes:
+    """Return the next bytes of a program's output; empty at its end. A terminal that closes is an end, too."""
+    try:
+        return await reader.read(1 << 16)
+    except OSError:
+        return b""
+
+
+def _same(protocol: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
+    return protocol
