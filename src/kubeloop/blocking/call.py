@@ -27,7 +27,7 @@ class Call(Generic[T]):
         self._task: asyncio.Task[T] | None = None
         self._error: BaseException | None = None
         self._dropped = False
-        #: What the waiting thread is to do; None: the coroutine has ended.
+        #: The task of the waiting thread; None: the coroutine has ended.
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     @property

@@ -61,7 +61,7 @@ def models(
 
 
 @generate.command(hidden=True)  # for maintainers
-@click.option("--openapi-v2", "v2", type=_INPUT, required=True, help="What a server answers to /openapi/v2.")
+@click.option("--openapi-v2", "v2", type=_INPUT, required=True, help="A server's response to /openapi/v2.")
 @click.option("--openapi-v3", "v3", type=_INPUT, required=True, help="{path: document} of all that a server answers to /openapi/v3/PATH.")
 @click.option("--facts", type=_INPUT, required=True, help="Folder with discovery-{api,apis,legacy}.json and field-selectors.json.")
 @click.option("--out", type=_FOLDER, required=True, help="Folder to write the document and its OpenAPI paths to.")

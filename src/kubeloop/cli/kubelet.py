@@ -65,7 +65,7 @@ class KubeletFlags:
         "auto",
         type=click.Choice(["auto", "namespaces", "user-namespaces", "none"]),
         show_default=True,
-        help="What separates containers from this machine; auto: the strongest that the kernel grants.",
+        help="Isolation of containers from this machine; auto: the strongest that the kernel grants.",
     )
     anonymous_auth: bool = flag(False, help="Serve logs and commands to everybody who can connect: for tests.")
     logging_format: str = flag("text", type=click.Choice(FORMATS), help="Format of the log on stderr.")

@@ -305,7 +305,7 @@ class ServerFlags:
         "simulated",
         type=click.Choice(["simulated", "process"]),
         show_default=True,
-        help="What pods are: simulated, without containers, or processes of this machine (docs/process-pods.md).",
+        help="Kind of pods: simulated, without containers, or processes of this machine (docs/process-pods.md).",
     )
     image_map: Path | None = flag(type=FILE, help="With --pods process: YAML file that maps images to commands of this machine.")
     no_controllers: bool = flag(False, help="Do not run the built-in controllers: Deployments get no Pods, and so on.")

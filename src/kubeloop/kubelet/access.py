@@ -1,4 +1,4 @@
-"""Who may use a kubelet's endpoint: users of client certificates and tokens whom the API server's authorizers allow it.
+"""Access to a kubelet's endpoint: for users of client certificates and tokens whom the API server's authorizers allow it.
 
 Source: Kubernetes pkg/kubelet/server/auth.go, cmd/kubelet/app/auth.go; documentation, "Kubelet authentication/authorization".
 """

@@ -1,4 +1,4 @@
-"""What the pods of a node share, and the creation of one container from it: environment, mounts, log and process.
+"""The creation of a container from its pod and the parts that the pods of a node share: environment, mounts, log and process.
 
 Source: Kubernetes pkg/kubelet/kuberuntime/kuberuntime_container.go (startContainer), kuberuntime_logs.go (termination messages).
 """
@@ -29,7 +29,7 @@ _MESSAGE, _LOG_MESSAGE, _LOG_LINES = 4096, 2048, 80
 
 @dataclass
 class NodeServices:
-    """What the workers of all pods of a node share.
+    """The parts that the workers of all pods of a node share.
 
     ``variables`` returns the environment variables of services in a namespace, ``hosts`` lines with their
     names for /etc/hosts. ``sync_frequency`` is the number of seconds between updates
@@ -55,7 +55,7 @@ class NodeServices:
 
 @dataclass(frozen=True)
 class ContainerFacts:
-    """What a container is created from: its pod, its specification, what runs for its image, the pod's volumes and fields, its log."""
+    """The source of a container: its pod, its specification, the entry of its image, the pod's volumes and fields, its log."""
 
     pod: JSONObject
     container: JSONObject

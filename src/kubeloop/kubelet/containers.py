@@ -1,4 +1,4 @@
-"""What the kubelet knows about the containers of a pod, and the decision which of them start and stop next. Pure, without clock or I/O.
+"""The kubelet's records of the containers of a pod, and the decision which of them start and stop next. Pure, without clock or I/O.
 
 Source: Kubernetes pkg/kubelet/kuberuntime (computePodActions, computeInitContainerActions, doBackOff), pkg/kubelet/container/helpers.go.
 """
@@ -93,7 +93,7 @@ Records = Mapping[str, ContainerRecord]
 
 @dataclass
 class PodActions:
-    """What happens next: containers to start, in order; the first to wait for back-off; or the end of the whole pod."""
+    """The next step of a pod: containers to start, in order; the first to wait for back-off; or the end of the whole pod."""
 
     start: list[JSONObject] = field(default_factory=list)
     #: Names of containers whose back-off runs, with the remaining seconds.

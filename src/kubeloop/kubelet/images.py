@@ -41,7 +41,7 @@ class ImageError(Exception):
 
 @dataclass(frozen=True)
 class ImageEntry:
-    """What runs for an image. ``pull_error`` lets pulls fail, ``pull_seconds`` lets them take time; ``present`` images need no pull."""
+    """The program of an image. ``pull_error`` lets pulls fail, ``pull_seconds`` lets them take time; ``present`` images need no pull."""
 
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()

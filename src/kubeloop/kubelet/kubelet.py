@@ -52,7 +52,7 @@ _LOG = logging.getLogger("kubeloop.kubelet")
 _MEASURE = 1.0
 #: Seconds in which changes are collected before the hosts files of pods are written.
 _HOSTS_DELAY = 0.2
-#: What each kind of isolation does not give; said at the start.
+#: The limits of each kind of isolation, which the kubelet logs when it starts.
 WARNINGS = {
     Isolation.NAMESPACES: (
         "containers are processes of root in mount, PID, UTS and IPC namespaces: they read this machine's files, share its network "

@@ -114,7 +114,7 @@ class LogWriter:
 
 @dataclass(frozen=True)
 class LogSelection:
-    """What to read of a log, as PodLogOptions. ``since`` is the earliest time, ``tail`` the number of last lines, ``limit`` of bytes."""
+    """Part of a log, as PodLogOptions. ``since`` is the earliest time, ``tail`` the number of last lines, ``limit`` of bytes."""
 
     follow: bool = False
     timestamps: bool = False

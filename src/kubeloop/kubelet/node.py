@@ -37,7 +37,7 @@ RUNTIME = f"process://{VERSION}"
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """What a node reports about its machine."""
+    """A node's report about its machine."""
 
     cpus: int
     memory: int

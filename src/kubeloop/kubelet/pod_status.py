@@ -16,7 +16,7 @@ from kubeloop.types import JSONObject
 
 @dataclass(frozen=True)
 class StatusFacts:
-    """What the status needs besides the containers.
+    """The values that a status needs besides the containers.
 
     ``sandbox`` says that the pod has its address and volumes, ``terminal`` that no container will run again. ``reason`` and ``message``
     explain a phase that the kubelet has decided, such as a rejection or an exceeded deadline; the phase is Failed then.

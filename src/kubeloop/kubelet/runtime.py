@@ -37,7 +37,7 @@ _ENDS = (OSError, KubeloopError)
 
 
 class Isolation(Enum):
-    """What separates containers from each other and from this machine."""
+    """The isolation of containers from each other and from this machine."""
 
     #: Mount, PID, UTS and IPC namespaces, by the rights of root.
     NAMESPACES = "namespaces"
@@ -58,7 +58,7 @@ class BindMount:
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """What to run. ``scratch`` is a folder for the mounts of this run; ``tty`` gives the program a terminal."""
+    """A program to run. ``scratch`` is a folder for the mounts of this run; ``tty`` gives the program a terminal."""
 
     id: str
     command: Sequence[str]

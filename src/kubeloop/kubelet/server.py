@@ -26,7 +26,7 @@ from kubeloop.types import JSONObject
 
 
 class EndpointSource(Protocol):
-    """What the endpoint shows."""
+    """The data that the endpoint shows."""
 
     def worker(self, namespace: str, name: str) -> PodWorker | None:
         """Return the worker of a pod."""

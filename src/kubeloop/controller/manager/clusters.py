@@ -16,7 +16,7 @@ from kubeloop.controller.runner.runnable import Runnable
 from kubeloop.controller.runner.runner import Runner
 
 Manageable: TypeAlias = "ControllerBase[Any] | Runnable | Work | StoppedRunnable"
-"""What a manager can run: a controller, an async function or object, or something that keeps the whole protocol."""
+"""A unit that a manager can run: a controller, an async function or object, or something that keeps the whole protocol."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class PastAmount(NamedTuple):
 
 @dataclass(slots=True)
 class ScalingHistory:
-    """What an autoscaler recommended and did lately. It lives in memory only, as upstream's."""
+    """Recent recommendations and changes of an autoscaler. They live in memory only, as upstream's."""
 
     recommendations: list[PastAmount] = field(default_factory=list)
     increases: list[PastAmount] = field(default_factory=list)

@@ -61,7 +61,7 @@ class NoSuchKind(KubeloopError):
 
 @dataclass(slots=True)
 class _Autoscaler:
-    """What the controller remembers of one autoscaler.
+    """The controller's memory of one autoscaler.
 
     Attributes:
         due: Time of the clock at which it is synced next.

@@ -56,7 +56,7 @@ _present = Predicate(lambda event: event.type is not EventType.DELETED)
 
 @dataclass(frozen=True, slots=True)
 class _NodeView:
-    """What a pass reads of one version of a node."""
+    """The facts that a pass reads of one version of a node."""
 
     name: str
     uid: str

@@ -13,7 +13,7 @@ from kubeloop.controlplane.scheduling.facts import NodeFacts, PodFacts
 
 
 class Action(IntFlag):
-    """What happened to an object."""
+    """A change of an object."""
 
     ADD = 1
     DELETE = 2

@@ -277,7 +277,7 @@ _NECESSARY = ("PrioritySort", "DefaultBinder")
 
 @dataclass(frozen=True)
 class SchedulerConfiguration:
-    """What a scheduler does: its profiles by name, and the seconds of back-off after the first failure and at most."""
+    """The settings of a scheduler: its profiles by name, and the seconds of back-off after the first failure and at most."""
 
     profiles: dict[str, Profile]
     initial_backoff: float = 1.0

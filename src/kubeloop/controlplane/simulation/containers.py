@@ -45,7 +45,7 @@ class PodEvent(NamedTuple):
 
 @dataclass
 class PodMemory:
-    """What a kubelet remembers of a pod: delays of restarts and pulls, by container, and what probes have found since a start."""
+    """A kubelet's memory of a pod: delays of restarts and pulls, by container, and what probes have found since a start."""
 
     restarts: dict[str, RetryDelay] = field(default_factory=dict)
     pulls: dict[str, RetryDelay] = field(default_factory=dict)

@@ -55,7 +55,7 @@ _any_job = Predicate(lambda event: True, (_SELECTOR,))  # noqa: ARG005  # it onl
 
 @dataclass(slots=True)
 class _JobMemory:
-    """What a reconcile leaves for the next one of the same Job: when it ran, for which spec, and the failures in a row."""
+    """State of a Job between reconciles: the time of the last one, its spec, and the failures in a row."""
 
     uid: str
     generation: int = 0

@@ -1,4 +1,4 @@
-"""What remains of Jobs: pods with the finalizer that no Job will count, and finished Jobs whose time to live has passed.
+"""Removal of the remains of Jobs: pods with the finalizer that no Job will count, and finished Jobs whose time to live has passed.
 
 Source: Kubernetes pkg/controller/job/job_controller.go (syncOrphanPod), pkg/controller/ttlafterfinished; KEP-592, KEP-2307.
 """

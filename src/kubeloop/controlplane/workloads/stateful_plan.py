@@ -105,7 +105,7 @@ class SetFacts:
 
 
 class PodAction(Enum):
-    """What a step does to one pod."""
+    """The action of a step on one pod."""
 
     CREATE = auto()
     DELETE = auto()
