@@ -159,7 +159,8 @@ class ProcessRuntime:
             StartError: The command cannot be started.
         """
         process = await self.start(spec, join=join)
-        tasks = [asyncio.ensure_future(feed(process, terminal)), asyncio.ensure_future(follow_sizes(process, terminal))]
+        # The size first: the program may ask for it as soon as it has input.
+        tasks = [asyncio.ensure_future(follow_sizes(process, terminal)), asyncio.ensure_future(feed(process, terminal))]
         try:
             return (await process.copy_output(terminal.write)).code
         finally:
