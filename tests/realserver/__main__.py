@@ -116,7 +116,7 @@ def _all(programs: Path, leave_out: Sequence[Path] = (), *, with_programs: bool 
     """The worst exit status of all suites. The last lines name the tests that failed: a log's end is often all that is left of it."""
     chosen = [suite for suite in _SUITES if with_programs or not suite.upstream]
     if any(suite.upstream for suite in chosen):
-        binaries(["kube-controller-manager"])
+        binaries(["kube-controller-manager", "kube-scheduler"])
     statuses, failures = [], []
     with tempfile.TemporaryDirectory() as reports:
         for number, suite in enumerate(chosen):
