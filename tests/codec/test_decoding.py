@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, cast
 
@@ -250,3 +252,32 @@ def test_fields_of_managers_stay_json_until_read() -> None:
     pod = read_pod(metadata={"managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}]})
     assert isinstance(pod.metadata.managed_fields[0].fields_v1, msgspec.Raw)
     assert pod.metadata.managed_fields[0].fields() == {"f:spec": {}}
+
+
+_THREADS = """
+import sys, threading
+from kubeloop.api.core.v1 import Pod
+from kubeloop.codec.decoding import decode
+
+sys.setswitchinterval(1e-6)
+document = b'{"apiVersion":"v1","kind":"Pod","spec":{"volumes":[{"name":"v","projected":{"sources":[{"configMap":{"name":"c"}}]}}]}}'
+barrier, names = threading.Barrier(4), []
+
+def read():
+    barrier.wait()
+    for _ in range(20):
+        names.append(decode(Pod, document).spec.volumes[0].projected.sources[0].config_map.name)
+
+threads = [threading.Thread(target=read) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert names == ["c"] * 80
+"""
+
+
+def test_threads_may_decode_a_class_for_the_first_time_at_once() -> None:
+    """In a process of its own: there the class has no decoder yet, and a fault ends the process with a segmentation fault."""
+    done = subprocess.run([sys.executable, "-c", _THREADS], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -17,24 +17,29 @@ from kubeloop.testing import LocalCluster
 from tests.conformance import recordings
 from tests.conformance.compare import Score, compare
 from tests.conformance.counted import DOCUMENT, document
+from tests.conformance.recorder import record
 from tests.conformance.scenario import Run, scenarios, write_tokens
 from tests.conformance.sweep.__main__ import report as report_sweep
 from tests.conformance.sweep.__main__ import sweep
 from tests.conformance.wire import Server
 from tests.realserver.controller_manager import controller_manager, own_controllers
+from tests.realserver.kube_scheduler import kube_scheduler
 from tests.servers import ServerUnderTest
 
 HERE = Path(__file__).parent
 COMPACT = "/debug/compact?revision={revision}"
 #: Seconds until a step that waits for something gives up; with controllers as long as when it was recorded.
-_PATIENCE = {"plain": 5.0, "with-controllers": 15.0}
+_PATIENCE = {"plain": 5.0, "with-controllers": 15.0, "with-scheduler": 15.0}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
     parser.add_argument("scenario", nargs="*", help="only scenarios whose name begins so")
-    parser.add_argument("--set", default="plain", choices=["plain", "with-controllers"], help="which set of scenarios (default: plain)")
-    parser.add_argument("--upstream", action="store_true", help="with the real kube-controller-manager instead of our own controllers")
+    parser.add_argument("--set", default="plain", choices=list(_PATIENCE), help="which set of scenarios (default: plain)")
+    parser.add_argument(
+        "--upstream", action="store_true", help="with the real kube-controller-manager (and kube-scheduler) instead of our own controllers"
+    )
+    parser.add_argument("--record", action="store_true", help="record the set from a real server (not plain; needs Go)")
     parser.add_argument("--ignore", action="append", default=[], help="leave out paths that hold this key, such as managedFields")
     parser.add_argument("--limit", type=int, default=0, help="differences to show per step (default: none)")
     parser.add_argument("--json", type=Path, help="write the score as JSON to this file")
@@ -43,6 +48,12 @@ def main() -> int:
     if options.document:
         DOCUMENT.write_text(document())
         return 0
+    if options.record:
+        if options.set == "plain":
+            parser.error("the set plain is recorded by hand; see README.md")
+        unexpected = record(options.set, tuple(options.scenario), HERE / "scenarios" / options.set)
+        print("\n".join(unexpected))
+        return 1 if unexpected else 0
     scores, surprises, took = replay(options.set, tuple(options.scenario), tuple(options.ignore), upstream=options.upstream)
     report(scores, surprises, options.limit, took)
     swept = sweep([]) if options.set == "plain" and not options.scenario else []
@@ -60,8 +71,8 @@ def main() -> int:
 def replay(which: str, only: tuple[str, ...], ignore: tuple[str, ...], *, upstream: bool = False) -> tuple[list[Score], list[str], float]:
     """Runs the scenarios one after the other on one fresh server; gives scores, surprises, and seconds taken.
 
-    ``upstream``: the controllers of ``with-controllers`` are those of the real kube-controller-manager. Neither they nor ours come with a
-    scheduler or nodes, as when the answers were recorded.
+    ``upstream``: the controllers are those of the real kube-controller-manager, and the scheduler of ``with-scheduler`` is kube-scheduler.
+    No set has kubelets, and only that set has a scheduler, as when the answers were recorded.
     """
     scores: list[Score] = []
     surprises: list[str] = []
@@ -71,10 +82,13 @@ def replay(which: str, only: tuple[str, ...], ignore: tuple[str, ...], *, upstre
         write_tokens(tokens)
         with contextlib.ExitStack() as stack:
             cluster = stack.enter_context(LocalCluster(False, token_auth_file=tokens, disable_admission_plugins=()))
+            tested = ServerUnderTest(cluster.kubeconfig, cluster)
             if upstream:
-                stack.enter_context(controller_manager(ServerUnderTest(cluster.kubeconfig, cluster)))
-            elif which == "with-controllers":
-                stack.enter_context(own_controllers(ServerUnderTest(cluster.kubeconfig, cluster)))
+                stack.enter_context(controller_manager(tested))
+                if which == "with-scheduler":
+                    stack.enter_context(kube_scheduler(cluster.kubeconfig))
+            elif which != "plain":
+                stack.enter_context(own_controllers(tested, scheduler=which == "with-scheduler"))
             server = Server(cluster.url, str(cluster.ca_file), tokens, COMPACT)
             for name, scenario in scenarios(HERE / "scenarios" / which):
                 if only and not name.startswith(only):

@@ -127,6 +127,27 @@ async def test_a_pod_that_never_preempts_waits() -> None:
         assert message == f"0/1 nodes are available: 1 Insufficient cpu. {postscript}"
 
 
+async def test_a_pod_that_waits_without_any_node_gets_the_first_one() -> None:
+    async with simulation(Scheduler()) as cluster:
+        await create(cluster, [pod("a"), pod("b")])
+        await cluster.pass_time(5)
+        assert await condition(cluster, "a") == ("Unschedulable", "no nodes available to schedule pods")
+        await cluster.add_node("n1", cpu="1")
+        await cluster.pass_time(15)
+        assert sorted((await places(cluster)).values()) == ["Unschedulable", "n1"]
+        assert (await condition(cluster, "b"))[1] != "no nodes available to schedule pods"
+
+
+async def test_events_have_the_form_of_kube_schedulers() -> None:
+    async with simulation(Scheduler()) as cluster:
+        await cluster.add_node("n1")
+        await create(cluster, [pod("a")])
+        await cluster.pass_time(5)
+        (event,) = [one async for one in cluster.client.list(Event)]
+        assert (event.reporting_component, event.action, event.count) == ("default-scheduler", "Binding", None)
+        assert event.event_time is not None
+
+
 async def test_a_pod_with_gates_is_scheduled_when_they_are_gone() -> None:
     async with simulation(Scheduler()) as cluster:
         await cluster.add_node("n")

@@ -161,3 +161,22 @@ async def evict_one(cluster: FakeTimeCluster) -> None:
 async def test_evictions_end_in_the_same_state_wherever_the_controller_is_killed() -> None:
     writes = await assert_survives_kills(KillScenario(lambda: [TaintEvictionController()], evict_one, (Node, Pod), settle=10))
     assert len(writes) == 4
+
+
+@pytest.mark.server
+async def test_a_node_with_a_taint_loses_the_pods_that_do_not_tolerate_it(client: Client) -> None:
+    name = f"{client.namespace}-tainted"
+    await client.create(Node(metadata=ObjectMeta(name=name, labels={"test": client.namespace or ""})))
+    stays = pod("stays", node_name=name, tolerations=[Toleration(operator="Exists")], termination_grace_period_seconds=0)
+    goes = pod("goes", node_name=name, termination_grace_period_seconds=30)
+    try:
+        for made in (stays, goes):
+            await client.create(made)
+        await client.patch(Node, name, {"spec": {"taints": [{"key": "gpu", "value": "a", "effect": "NoExecute"}]}})
+        evicted = await client.wait_for(Pod, "goes", lambda found: found.metadata.deletion_timestamp is not None, timeout=60)
+        reasons = {one.type: one.reason for one in evicted.status.conditions}
+        assert reasons["DisruptionTarget"] == "DeletionByTaintManager"
+        assert (await client.get(Pod, "stays")).metadata.deletion_timestamp is None
+    finally:
+        for one in ("goes", "stays"):
+            await client.delete(Pod, one, grace_period_seconds=0)

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kubeloop.http1.dial import BUFFER, RECORD, _Layer, _shared
+from kubeloop.http1.tls_layer import BUFFER, RECORD, TlsLayer, _shared
 from kubeloop.transport import Transport
 from tests.faults import FaultServer, Received, Reply, loopback_certificate
 
@@ -83,15 +83,15 @@ PRIVATE = {
 
 
 @pytest.fixture
-async def layer() -> AsyncIterator[_Layer]:
+async def layer() -> AsyncIterator[TlsLayer]:
     loop = asyncio.get_running_loop()
-    made = _Layer(loop, asyncio.Protocol(), ssl.create_default_context(), loop.create_future(), False, "example.com")
+    made = TlsLayer(loop, asyncio.Protocol(), ssl.create_default_context(), loop.create_future(), False, "example.com")
     made.share()
     yield made
     made.connection_lost(None)
 
 
-async def test_asyncio_has_what_the_layer_uses_in_this_version_of_python(layer: _Layer) -> None:
+async def test_asyncio_has_what_the_layer_uses_in_this_version_of_python(layer: TlsLayer) -> None:
     version = sys.version_info[:2]
     assert version in PRIVATE, f"read asyncio/sslproto.py of Python {version[0]}.{version[1]}, and add it to this table"
     parameters, attributes = PRIVATE[version]
@@ -100,6 +100,6 @@ async def test_asyncio_has_what_the_layer_uses_in_this_version_of_python(layer: 
 
 
 @pytest.mark.parametrize("wanted", [-1, 1, RECORD, RECORD + 1, 1 << 18])
-async def test_the_loop_reads_into_the_buffer_that_all_connections_of_a_thread_share(layer: _Layer, wanted: int) -> None:
+async def test_the_loop_reads_into_the_buffer_that_all_connections_of_a_thread_share(layer: TlsLayer, wanted: int) -> None:
     assert layer.get_buffer(wanted).obj is _shared.buffer
     assert len(layer.get_buffer(wanted)) == BUFFER

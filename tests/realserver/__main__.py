@@ -35,7 +35,32 @@ _CONTROLLERS = ["tests/controlplane", "tests/controller"]
 _UPSTREAM = [
     *(
         f"tests/controlplane/test_{name}.py"
-        for name in ("deployment", "replicaset", "garbage_collector", "namespace", "rollouts_by_kubectl", "volumes_by_kubectl", "upstream")
+        for name in (
+            "accounts_and_policies",
+            "certificates",
+            "daemonset_rollouts",
+            "deployment",
+            "disruption",
+            "garbage_collector",
+            "horizontal_server",
+            "host_path_provisioner",
+            "job_on_server",
+            "namespace",
+            "node_lifecycle",
+            "quota",
+            "replicaset",
+            "replication_controller",
+            "resource_claims",
+            "role_aggregation",
+            "rollouts_by_kubectl",
+            "services",
+            "statefulset_rollouts",
+            "taint_eviction",
+            "token_secrets",
+            "upstream",
+            "volumes",
+            "volumes_by_kubectl",
+        )
     ),
     # Ours only: upstream's collector learns of kinds every 30 seconds, and of one that came and went meanwhile never.
     "--deselect=tests/controlplane/test_garbage_collector.py::test_dependents_go_with_the_definition_of_their_owners_kind",
@@ -116,7 +141,7 @@ def _all(programs: Path, leave_out: Sequence[Path] = (), *, with_programs: bool 
     """The worst exit status of all suites. The last lines name the tests that failed: a log's end is often all that is left of it."""
     chosen = [suite for suite in _SUITES if with_programs or not suite.upstream]
     if any(suite.upstream for suite in chosen):
-        binaries(["kube-controller-manager"])
+        binaries(["kube-controller-manager", "kube-scheduler"])
     statuses, failures = [], []
     with tempfile.TemporaryDirectory() as reports:
         for number, suite in enumerate(chosen):

@@ -95,8 +95,12 @@ def controller_manager(server: ServerUnderTest) -> Iterator[ControllerManager]:
 
 
 @contextlib.contextmanager
-def own_controllers(server: ServerUnderTest) -> Iterator[None]:
-    """Our controllers in a process apart, without the scheduler and without nodes, at work for as long as the context lasts.
+def own_controllers(server: ServerUnderTest, *, scheduler: bool = False) -> Iterator[None]:
+    """Our controllers in a process apart, without nodes, at work for as long as the context lasts.
+
+    Args:
+        server: Where they work.
+        scheduler: Whether our scheduler works too.
 
     Raises:
         CannotBuild: they ended, or were not ready within two minutes.
@@ -105,7 +109,7 @@ def own_controllers(server: ServerUnderTest) -> Iterator[None]:
     keys = server.keys
     command = [
         sys.executable, "-m", "kubeloop", "controlplane", "--kubeconfig", str(server.kubeconfig), "--leader-elect", "false",
-        "--controllers", "*,-default-scheduler", "--health-address", f"127.0.0.1:{port}",
+        "--controllers", "*" if scheduler else "*,-default-scheduler", "--health-address", f"127.0.0.1:{port}",
         "--service-account-private-key-file", str(keys / "sa.key"), "--root-ca-file", str(keys / "ca.crt"),
         "--cluster-signing-cert-file", str(keys / "ca.crt"), "--cluster-signing-key-file", str(keys / "ca.key"),
     ]  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import asyncio.sslproto
 import gc
 import importlib
 import logging
@@ -41,10 +40,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("kubeloop.cli.server")
 
-#: Bytes that asyncio allocates for each end of a TLS connection, to read into; its own 256 KiB make 30 MiB of the built-in controllers'
-#: 60 watches. A TLS record has 16 KiB at most (RFC 8446, section 5.1), so that two fit; larger bodies take more reads.
-_TLS_READ_SIZE = 32 * 1024
-
 #: Seconds for which the event loop may keep Python's lock from the thread that waits for the disk; Python's own 5 ms are ten fsyncs.
 _SWITCH_INTERVAL = 0.0005
 
@@ -71,7 +66,6 @@ def server(
         _refuse_options(context)
         return
     configure(operation.logging_format, EVERYTHING if flags.verbose else operation.v)
-    asyncio.sslproto.SSLProtocol.max_size = _TLS_READ_SIZE
     folder = None
     kubeconfig = flags.kubeconfig
     if kubeconfig is None and not flags.no_kubeconfig:

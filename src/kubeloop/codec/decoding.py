@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from typing import Any, TypeVar
 
 import msgspec
@@ -149,17 +150,32 @@ def decode_bookmark(data: Buffer) -> BookmarkObject:
     return decode_struct(BookmarkObject, bytes(data), "bookmark")
 
 
-@functools.cache
-def _decoder(cls: Any) -> msgspec.json.Decoder[Any]:
+_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+#: msgspec stores what it knows of a struct on its class before it is complete. A second thread that made a decoder meanwhile would read
+#: pointers that are not set yet, and the process would end with a segmentation fault (msgspec 0.22, StructInfo_Convert).
+_making = threading.RLock()
+
+
+def decoder_of(cls: type[M]) -> msgspec.json.Decoder[M]:
+    """Return the strict decoder of a class; it is made once, and never by two threads at the same time.
+
+    Raises:
+        TypeError: The class names a type that its module does not define.
+    """
+    decoder = _decoders.get(cls)
+    if decoder is None:
+        with _making:
+            decoder = _decoders.get(cls)
+            if decoder is None:
+                decoder = _decoders[cls] = _new_decoder(cls)
+    return decoder
+
+
+def _new_decoder(cls: type[Any]) -> msgspec.json.Decoder[Any]:
     try:
         return msgspec.json.Decoder(cls, dec_hook=dec_hook)
     except NameError as error:
         raise TypeError(f"{cls.__name__}: {error}; models must be defined in a module, not in a function") from None
-
-
-def decoder_of(cls: type[M]) -> msgspec.json.Decoder[M]:
-    """Return the strict decoder of a class; it is made once."""
-    return _decoder(cls)
 
 
 def dec_hook(cls: type, value: Any) -> Any:

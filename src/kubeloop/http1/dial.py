@@ -7,10 +7,7 @@ import base64
 import ipaddress
 import socket
 import ssl
-import threading
-from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Mapping
-from typing import cast
 from urllib.parse import unquote, urlsplit
 
 from kubeloop.http1.client_connection import ClientConnection
@@ -18,6 +15,7 @@ from kubeloop.http1.errors import ConnectionEnded, ProtocolError, ProxyRefusedEr
 from kubeloop.http1.progress import CONNECTED, SECURED, reach
 from kubeloop.http1.proxies import Proxy, proxy_for
 from kubeloop.http1.sockets import connect
+from kubeloop.http1.tls_layer import secure
 from kubeloop.meta.tls import client_tls
 from kubeloop.timing import Clock, SystemClock, TimeLimit
 
@@ -48,76 +46,6 @@ async def ask_for_tunnel(wire: ClientConnection, proxy: Proxy, target: str) -> N
     if status == 407:
         way_out = f"write user and password into the URL of {proxy.origin}: http://USER:PASSWORD@HOST:PORT"
     raise ProxyRefusedError(f"the proxy {proxy.shown} refused: HTTP status {status} to CONNECT {target}; {way_out}")
-
-
-# TLS between a socket and a protocol, for many connections: asyncio's own allocates 256 KiB of buffer for each, also for idle ones.
-#
-# Source: asyncio.base_events (start_tls) and asyncio.sslproto, the same in Python 3.11 to 3.14 (tests/http1/test_tls_layer.py).
-
-
-#: Maximum plain text per read: the content of one record (RFC 8446, section 5.1).
-RECORD = 1 << 14
-#: Bytes read from a socket at a time. More costs memory for each connection, because OpenSSL's buffer never shrinks.
-BUFFER = 1 << 16
-
-
-class _Shared(threading.local):
-    """The read buffer of all connections of a thread. They can share it, because the event loop fills and empties it in one step."""
-
-    def __init__(self) -> None:
-        self.buffer = bytearray(BUFFER)
-
-
-_shared = _Shared()
-
-
-class _Layer(SSLProtocol):
-    max_size = RECORD
-
-    def share(self) -> None:
-        # The buffer for ``get_buffer`` and ``buffer_updated``, instead of one per connection.
-        self._ssl_buffer = _shared.buffer
-        self._ssl_buffer_view = memoryview(_shared.buffer)
-
-
-async def secure(
-    below: asyncio.Transport | socket.socket, protocol: asyncio.Protocol, context: ssl.SSLContext, server_name: str, timeout: float
-) -> asyncio.Transport:
-    """Do a TLS handshake over a connected socket, or over a connection on which the peer sends nothing first; then connect ``protocol``.
-
-    Args:
-        below: The socket or transport.
-        protocol: Receives the plain text.
-        context: The TLS settings.
-        server_name: The name to verify.
-        timeout: Seconds for the handshake.
-
-    Returns:
-        The transport of the connection, without TLS.
-
-    The result is the transport below TLS.
-
-    Raises:
-        OSError, ssl.SSLError: the handshake failed, or took longer than ``timeout``; ``below`` is closed.
-    """
-    loop = asyncio.get_running_loop()
-    agreed: asyncio.Future[None] = loop.create_future()
-    seconds = cast("int", timeout)  # typeshed says int; asyncio accepts any number
-    # A name as bytes is used unchanged; for a text ssl would load the tables of international names, 3 ms of a process's start.
-    name = cast("str", server_name.encode("ascii")) if server_name.isascii() else server_name
-    layer = _Layer(loop, protocol, context, agreed, False, name, ssl_handshake_timeout=seconds)
-    layer.share()
-    if isinstance(below, socket.socket):
-        below, _ = await loop.create_connection(lambda: layer, sock=below)
-    else:
-        below.set_protocol(layer)
-        layer.connection_made(below)
-    try:
-        await agreed
-    except BaseException:
-        below.abort()
-        raise
-    return below
 
 
 # SOCKS 5 on a new TCP connection: ask the proxy to connect to the server (RFC 1928), with user and password if required (RFC 1929).

@@ -13,11 +13,11 @@ from collections.abc import Callable, Coroutine, Hashable, Mapping
 from functools import partial
 from typing import Any
 
-from kubeloop.http1.sockets import close_listening, stop_accepting
 from kubeloop.meta.errors import ConfigError, KubeloopError
 from kubeloop.meta.tls import server_tls
+from kubeloop.serving.acceptor import MAX_HANDSHAKES, Acceptor
 from kubeloop.serving.connection import Handler, ServerConnection
-from kubeloop.tasks import close_all, end_tasks, finish, wait_all
+from kubeloop.tasks import close_all, end_tasks, finish
 
 #: Seconds for running requests when the listener ends.
 _GRACE = 2.0
@@ -32,12 +32,21 @@ class Listener:
     Guarantees
         A stream's source is closed when its client disconnects or the listener ends. Running complete responses are finished first.
         After ``close`` no connection remains, including connections in or just after their handshake.
+        The number of TLS handshakes that run at the same time is limited; further connections wait in the accept queue (``Acceptor``).
 
     Raises
         ConfigError: ``bind`` raises it if the address is in use or not local; the text names it and the fix.
     """
 
-    def __init__(self, handler: Handler, context: ssl.SSLContext | None, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        context: ssl.SSLContext | None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        max_handshakes: int = MAX_HANDSHAKES,
+    ) -> None:
         """Create the listener. ``bind`` opens its address.
 
         Args:
@@ -45,15 +54,16 @@ class Listener:
             context: TLS of the connections; None for plain HTTP.
             host: The address to bind.
             port: The port to bind; 0 for a free port, which ``port`` then names.
+            max_handshakes: Maximum number of TLS handshakes at the same time.
         """
         self._handler = handler
         self._context = context
         self._host = host
         self.port = port
-        self._server: asyncio.Server | None = None
+        self._max_handshakes = max_handshakes
+        self._acceptor: Acceptor | None = None
         self._streams: set[asyncio.Task[Any]] = set()
         self._connections: weakref.WeakSet[ServerConnection] = weakref.WeakSet()
-        self._accepting: set[asyncio.Task[Any]] = set()
         self._ending = False
 
     @property
@@ -64,33 +74,27 @@ class Listener:
     async def bind(self) -> None:
         """Bind the address; connections wait until ``serve``."""
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._accepted,
-                self._host,
-                self.port,
-                ssl=self._context,
-                backlog=1024,
-                start_serving=False,
-            )
+            # Only for its sockets: asyncio resolves and binds the address, and a duplicate has the socket's whole interface.
+            server = await asyncio.get_running_loop().create_server(asyncio.Protocol, self._host, self.port, start_serving=False)
         except OSError as fault:
             address = host_and_port(self._host, self.port)
             raise ConfigError(
                 f"cannot listen on {address}: {fault.strerror or fault}; choose another port, or 0 for any that is free"
             ) from None
-        self.port = self._server.sockets[0].getsockname()[1]
+        sockets = [bound.dup() for bound in server.sockets]
+        server.close()
+        self.port = sockets[0].getsockname()[1]
+        self._acceptor = Acceptor(sockets, self._accepted, self._context, max_handshakes=self._max_handshakes)
 
     async def serve(self) -> None:
         """Start to serve."""
-        assert self._server is not None
-        await self._server.start_serving()
+        assert self._acceptor is not None
+        self._acceptor.start()
 
     def abort(self) -> None:
         """Cut all connections at once and stop listening, as if the process had died. Call ``close`` afterwards."""
-        if self._server is not None:
-            stop_accepting(self._server)
-            asyncio.get_running_loop().call_soon(self._server.close)
-        for task in list(self._accepting):
-            task.cancel()
+        if self._acceptor is not None:
+            self._acceptor.abort()
         for connection in list(self._connections):
             connection.abort()
 
@@ -113,8 +117,8 @@ class Listener:
         )
 
     async def _stop_listening(self) -> None:
-        if self._server is not None:
-            await close_listening(self._server)
+        if self._acceptor is not None:
+            self._acceptor.stop()
 
     async def _end_streams(self, spread: float) -> None:
         try:
@@ -140,11 +144,7 @@ class Listener:
         await self._over(_GRACE)
 
     def _accepted(self) -> ServerConnection:
-        """Return the protocol of a new connection. asyncio calls this in a separate task, whose cancellation closes the connection."""
-        task = asyncio.current_task()
-        if task is not None:
-            self._accepting.add(task)
-            task.add_done_callback(self._accepting.discard)
+        """Return the protocol of a new connection."""
         return ServerConnection(self._handler, self._until_end, self._opened)
 
     def _opened(self, connection: ServerConnection) -> None:
@@ -153,11 +153,8 @@ class Listener:
             connection.abort()
 
     async def _end_handshakes(self) -> None:
-        for task in list(self._accepting):
-            task.cancel()
-        if self._accepting:
-            await wait_all(*self._accepting)
-            await asyncio.sleep(0)  # closes their sockets
+        if self._acceptor is not None:
+            await self._acceptor.end_handshakes()
 
     async def _over(self, seconds: float) -> None:
         """Wait until all connections have ended, but at most for that many seconds."""

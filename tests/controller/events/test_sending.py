@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kubeloop.controller.events.correlation import Correlator, EventLimits, EventWrite
+from kubeloop.controller.events.drop_log import INTERVAL
 from kubeloop.controller.events.occurrence import EventSubject, Occurrence
 from kubeloop.controller.events.sender import PAUSE, QUEUE, TRIES, EventSender
 from kubeloop.controller.events.sinks import CoreEvents, SeriesEvents
@@ -174,6 +175,44 @@ async def test_what_does_not_fit_into_the_queue_is_dropped_at_once() -> None:
     for _ in range(QUEUE + 5):
         sender.put(HAPPENED)
     assert (sender.waiting, sender.counts.dropped) == (QUEUE, {"full": 5})
+
+
+async def test_a_flood_of_dropped_events_is_one_line_and_then_one_with_their_number_per_interval(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = FakeClock()
+    sender = sender_of(ScriptedWriter([refusal(Forbidden)] * 30), clock)
+    sender.start()
+    for number in range(20):
+        sender.put(HAPPENED._replace(reason=f"R{number}"))
+    await clock.advance(0)
+    assert warnings_of(caplog) == ['event "R0" is dropped: Forbidden: no']
+    await clock.advance(INTERVAL)
+    assert warnings_of(caplog)[1:] == ['19 more events are dropped (refused); the last: event "R19" is dropped: Forbidden: no']
+    sender.put(HAPPENED._replace(reason="R20"))
+    await clock.advance(0)
+    assert len(warnings_of(caplog)) == 2
+    await sender.close(1)
+    assert warnings_of(caplog)[2:] == ['1 more event is dropped (refused); the last: event "R20" is dropped: Forbidden: no']
+
+
+async def test_events_that_are_dropped_for_different_reasons_are_logged_apart(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+    sender = sender_of(ScriptedWriter([refusal(Forbidden)]), clock)
+    for _ in range(QUEUE + 3):
+        sender.put(HAPPENED)
+    sender.start()
+    await clock.advance(0)
+    assert [line.partition(": ")[2] for line in warnings_of(caplog)] == [f"{QUEUE} events wait already", "Forbidden: no"]
+    await clock.advance(INTERVAL)
+    assert warnings_of(caplog)[2:] == [f'2 more events are dropped (full); the last: event "R" is dropped: {QUEUE} events wait already']
+    await clock.advance(2 * INTERVAL)
+    assert len(warnings_of(caplog)) == 3
+    await sender.close(1)
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
 async def test_a_series_is_written_at_the_end_if_it_was_only_counted() -> None:

@@ -14,18 +14,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kubeloop.client import Client
+from kubeloop.controller.events.drop_log import DropLog
 from kubeloop.controller.events.occurrence import EventType, Occurrence, occurrence_of
 from kubeloop.controller.events.sender import EventCounts, EventSender
 from kubeloop.controller.events.sinks import CoreEvents, EventReporter, EventSink
 from kubeloop.meta import Resource
 from kubeloop.tasks import close_all, finish
 from kubeloop.timing import Clock, SystemClock
-from kubeloop.transport import logger_with_context
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-
-log = logger_with_context("kubeloop.controller.events")
 
 #: Default seconds for which a recorder waits for unsent events at its end.
 FLUSH = 2.0
@@ -80,6 +78,7 @@ class EventRecorder:
         self._clock = clock or SystemClock()
         self._flush = flush
         self._invalid = EventCounts()
+        self._drop_log = DropLog(self._clock)
         self._endings: list[Callable[[], None]] = []
         source, chance = EventReporter(component, socket.gethostname()), rng or random.Random()
         self._senders = [
@@ -101,6 +100,7 @@ class EventRecorder:
         try:
             await asyncio.gather(*(sender.close(self._flush) for _, sender in self._senders))
         finally:
+            self._drop_log.report(at_end=True)
             endings, self._endings = self._endings, []
             for end in endings:
                 end()
@@ -194,7 +194,7 @@ class EventRecorder:
         except Exception as error:  # noqa: BLE001  # a wrong argument must not end a reconcile
             self._invalid.record()
             self._invalid.drop("invalid")
-            log.warning("event is dropped: %s", error)
+            self._drop_log.dropped("invalid", f"event is dropped: {error}")
             return
         self.last = occurrence
         for _, sender in self._senders:

@@ -6,24 +6,19 @@ Rules of sending: client-go tools/record/event.go, tools/events/event_broadcaste
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping
-from typing import Literal
 
 from kubeloop.controller.events.correlation import Correlator, EventWrite
+from kubeloop.controller.events.drop_log import DropLog, DropReason
 from kubeloop.controller.events.occurrence import Occurrence
 from kubeloop.controller.events.sinks import EventWriter
 from kubeloop.meta import AlreadyExists, ApiError, DeadlineError, DecodeError, TransportError
 from kubeloop.tasks import end_tasks, wait_within
 from kubeloop.timing import Clock
 from kubeloop.transport import logger_with_context
-
-#: ``invalid``: the event is invalid. ``full``: too many waited. ``spam``: too many about one object. ``refused``: by the server.
-#: ``unanswered``: no response. ``failed``: a function of the caller raised. ``closed``: after the end, or not sent before it.
-DropReason = Literal["invalid", "full", "spam", "refused", "unanswered", "failed", "closed"]
 
 
 class EventCounts:
@@ -58,11 +53,6 @@ class EventCounts:
             self._dropped[why] += number
 
 
-# The sender of one sink: a queue, a correlator and a task that writes to the server.
-#
-# Rules of sending: client-go tools/record/event.go, tools/events/event_broadcaster.go; behaviours J134-J136, J139.
-
-
 log = logger_with_context("kubeloop.controller.events")
 
 #: client-go's limits: waiting events, attempts to send an event, seconds between attempts.
@@ -94,6 +84,7 @@ class EventSender:
         self._name = name
         self._correlator, self._writer = correlator, writer
         self._clock, self._rng = clock, rng
+        self._drop_log = DropLog(clock)
         self._waiting: deque[Occurrence] = deque()
         self._wake = asyncio.Event()
         self._resume = asyncio.Event()
@@ -134,6 +125,7 @@ class EventSender:
         self._closing = True
         task, self._task = self._task, None
         if task is None:
+            self._drop_log.report(at_end=True)
             return
         self._wake.set()
         self._resume.set()
@@ -145,6 +137,7 @@ class EventSender:
                 log.warning("%d events could not be sent in %.1f s and are dropped", len(self._waiting) + 1, flush)
                 self.counts.drop("closed", len(self._waiting) + 1)
                 self._waiting.clear()
+            self._drop_log.report(at_end=True)
 
     async def _run(self) -> None:
         while True:
@@ -158,6 +151,7 @@ class EventSender:
 
     async def _step(self) -> bool:
         """Send the due events, or wait for them. Return True once everything was sent after ``close``."""
+        self._drop_log.report()
         for write in self._correlator.due():
             await self._deliver(write)
         if self._waiting:
@@ -175,8 +169,8 @@ class EventSender:
         self._wake.clear()
         if self._waiting or self._closing:
             return
-        seconds = self._correlator.next_due()
-        timer = self._clock.call_later(seconds, self._wake.set) if seconds is not None else None
+        due = [seconds for seconds in (self._correlator.next_due(), self._drop_log.next_due) if seconds is not None]
+        timer = self._clock.call_later(min(due), self._wake.set) if due else None
         try:
             await self._wake.wait()
         finally:
@@ -247,11 +241,17 @@ class EventSender:
             if error.status.code in (400, 422)
             else str(error)
         )
-        log.log(logging.DEBUG if usual else logging.WARNING, 'event "%s" is dropped: %s', write.occurrence.reason, said)
+        self._log_drop("refused", write.occurrence, said, quiet=usual)
 
     def _drop(self, why: DropReason, occurrence: Occurrence, detail: str = "") -> None:
         self.counts.drop(why)
-        log.log(logging.DEBUG if why == "spam" else logging.WARNING, 'event "%s" is dropped: %s', occurrence.reason, detail or _WORDS[why])
+        self._log_drop(why, occurrence, detail or _WORDS[why], quiet=why == "spam")
+
+    def _log_drop(self, why: DropReason, occurrence: Occurrence, detail: str, *, quiet: bool) -> None:
+        if quiet:
+            log.debug('event "%s" is dropped: %s', occurrence.reason, detail)
+        else:
+            self._drop_log.dropped(why, f'event "{occurrence.reason}" is dropped: {detail}')
 
 
 _WORDS: Mapping[DropReason, str] = {

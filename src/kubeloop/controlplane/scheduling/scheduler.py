@@ -6,7 +6,7 @@ Source: Kubernetes documentation, "Kubernetes Scheduler"; pkg/scheduler/schedule
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ import msgspec
 from kubeloop.api.core.v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubeloop.cache import Event, EventType, Registration
 from kubeloop.controller import KeyController, Predicate, Result
+from kubeloop.controller.events import EventSink, SeriesEvents
 from kubeloop.controlplane.scheduling.binding import (
     BindingFailed,
     PendingBinding,
@@ -56,9 +57,13 @@ class _PluginHints:
         self._interests = {one.name: one.interests for profile in profiles.values() for one in profile.filters}
 
     def concern(self, plugins: frozenset[str], event: ClusterEvent) -> bool:
+        if not plugins:  # There was no node at all.
+            return event.kind == "Node" and event.action is Action.ADD
         return any(event.concerns(self._interests.get(name, {})) for name in plugins)
 
     def may_help(self, queued: QueuedPod, event: ClusterEvent) -> bool:
+        if not queued.plugins:
+            return True
         pod = queued.facts
         known = self._plugins.get(pod.scheduler, {})
         for name in queued.plugins:
@@ -97,6 +102,9 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
         self._configuration = configuration or default_configuration()
         self._handlers: list[Registration[Any]] = []
         self._tasks: Supervisor | None = None
+
+    def event_sinks(self) -> Sequence[EventSink]:
+        return [SeriesEvents()]  # as kube-scheduler
 
     async def start(self) -> None:
         """Read the whole cluster into memory; the first pod is scheduled when that is done."""

@@ -19,20 +19,15 @@ from kubeloop.controlplane.services.backends import (
     POD_PATHS,
     SELECTOR_INDEX,
     TRIGGER_TIME,
-    BackendReader,
-    ChangeBatcher,
     EndpointsPort,
     PodBackend,
-    PortFinder,
-    TriggerTimes,
     backend_changed,
     canonical_address,
     is_headless,
-    selected_pods,
     selector_entry,
-    services_selecting,
     with_selector_path,
 )
+from kubeloop.controlplane.services.service_pods import SelectedPods, ServicePods
 from kubeloop.controlplane.services.subsets import (
     CAPACITY,
     OVER_CAPACITY,
@@ -42,7 +37,7 @@ from kubeloop.controlplane.services.subsets import (
     same_subsets,
     truncate,
 )
-from kubeloop.meta import ApiError, Conflict, NotFound, ObjectKey, ObjectMeta, format_time
+from kubeloop.meta import ApiError, Conflict, NotFound, ObjectKey, ObjectMeta
 
 MANAGED_BY, MANAGER = "endpoints.kubernetes.io/managed-by", "endpoint-controller"
 _LEADER_PATH = f'metadata.annotations["{LEADER}"]'
@@ -73,29 +68,25 @@ class EndpointsController(
         return [ComponentEvents(component="endpoint-controller")]
 
     def __init__(self, *, batch_period: float = 0.0) -> None:
-        self._batcher = ChangeBatcher(batch_period)
+        self._pods = ServicePods(batch_period)
 
     async def start(self) -> None:
-        self._backends = BackendReader()
-        self._times = TriggerTimes()
-        self._ports = PortFinder(self.lister(Pod))
+        self._pods.start(self.lister(Pod))
         for head in self.lister(Endpoints).heads():
             if head.value(_LEADER_PATH) is None:
                 self.enqueue(ObjectKey("", head.namespace, head.name))
 
     def services_of_pod(self, pod: Head) -> list[ObjectKey]:
         """Enqueue the Services that select a pod."""
-        now = self.clock.now()
-        for key in services_selecting(self.lister(Service), pod):
-            self.enqueue(key, self._batcher.delay(key, now))
+        for key, delay in self._pods.delays(self.lister(Service), pod, self.clock.now()):
+            self.enqueue(key, delay)
         return []
 
     async def reconcile(self, key: ObjectKey) -> None:
         key = ObjectKey("", key.namespace, key.name)
         service = self.lister(Service).get(key.name, key.namespace)
         if service is None:
-            for memory in (self._batcher, self._backends, self._times, self._ports):
-                memory.forget(key)
+            self._pods.forget(key)
             await self._delete(key)
         elif service.spec.type != "ExternalName" and service.spec.selector:
             await self._write(key, service)
@@ -109,13 +100,9 @@ class EndpointsController(
             return
 
     async def _write(self, key: ObjectKey, service: Service) -> None:
-        heads = selected_pods(self.lister(Pod), service)
-        self._batcher.reconciled(key, len(heads), self.clock.now())
-        backends = self._backends.read(key, heads)
-        created = service.metadata.creation_timestamp
-        changed_at = self._times.latest_change(key, format_time(created) if created is not None else "", backends)
+        pods = self._pods.select(service, self.clock.now())
         present = self.lister(Endpoints).get(key.name, key.namespace)
-        desired, truncated = truncate(repack(self._addresses(service, heads, backends)), CAPACITY)
+        desired, truncated = truncate(repack(self._addresses(service, pods)), CAPACITY)
         # Upstream writes Endpoints that are over their capacity in every reconcile. Here an equal result is never written.
         if (
             present is not None
@@ -128,7 +115,7 @@ class EndpointsController(
         headless = {HEADLESS: ""} if is_headless(service) else {}
         endpoints.metadata.labels = _copied_labels(service) | headless | {MANAGED_BY: MANAGER}
         annotations = endpoints.metadata.annotations
-        for name, value in ((TRIGGER_TIME, changed_at), (OVER_CAPACITY, "truncated" if truncated else "")):
+        for name, value in ((TRIGGER_TIME, pods.changed_at), (OVER_CAPACITY, "truncated" if truncated else "")):
             if value:
                 annotations[name] = value
             else:
@@ -150,12 +137,12 @@ class EndpointsController(
             self.events.warning(endpoints, reason, f"Failed to {task}: {error.status.message}")
             raise
 
-    def _addresses(self, service: Service, heads: list[Head], backends: list[PodBackend]) -> AddressesByPort:
+    def _addresses(self, service: Service, pods: SelectedPods) -> AddressesByPort:
         """Return the addresses of the pods, for each port of the Service."""
         publish = bool(service.spec.publish_not_ready_addresses)
         published = [
             (head, backend, address)
-            for head, backend in zip(heads, backends, strict=True)
+            for head, backend in zip(pods.heads, pods.backends, strict=True)
             if backend.belongs(include_terminating=publish) and (address := _address(service, backend)) is not None
         ]
         ports = service.spec.ports
@@ -165,7 +152,7 @@ class EndpointsController(
                 for _, backend, address in published:
                     result.add(None, address, ready=publish or backend.ready)
             return result
-        numbers = self._ports.numbers(service, [head for head, _, _ in published])
+        numbers = self._pods.port_numbers(service, [head for head, _, _ in published])
         for head, backend, address in published:
             for port, number in zip(ports, numbers(head), strict=True):
                 if number is not None:

@@ -18,16 +18,10 @@ from kubeloop.controlplane.services.backends import (
     CONDITION_TYPES,
     POD_PATHS,
     SELECTOR_INDEX,
-    BackendReader,
-    ChangeBatcher,
     PodBackend,
-    PortFinder,
-    TriggerTimes,
     backend_changed,
     ports_of,
-    selected_pods,
     selector_entry,
-    services_selecting,
     with_selector_path,
 )
 from kubeloop.controlplane.services.hints import (
@@ -41,6 +35,7 @@ from kubeloop.controlplane.services.hints import (
     traffic_distribution,
     zone_ratios,
 )
+from kubeloop.controlplane.services.service_pods import SelectedPods, ServicePods
 from kubeloop.controlplane.services.slice_writer import SliceWriter
 from kubeloop.controlplane.services.slices import (
     MANAGED_BY,
@@ -53,7 +48,7 @@ from kubeloop.controlplane.services.slices import (
     group_by_ports,
     plan_slices,
 )
-from kubeloop.meta import ApiError, KubeloopError, ObjectKey, format_time
+from kubeloop.meta import ApiError, KubeloopError, ObjectKey
 from kubeloop.timing import Clock
 from kubeloop.workqueue import ExponentialLimiter, Limiter
 
@@ -102,7 +97,7 @@ class EndpointSliceController(
 
     def __init__(self, *, limit: int = LIMIT, batch_period: float = 0.0) -> None:
         self._limit = limit
-        self._batcher = ChangeBatcher(batch_period)
+        self._pods = ServicePods(batch_period)
         self._batch_period = batch_period
         self._writer = SliceWriter()
         #: The hints by zone of Services with proportional hints, by address type.
@@ -110,10 +105,8 @@ class EndpointSliceController(
 
     async def start(self) -> None:
         self._allocated.clear()
-        self._backends = BackendReader()
+        self._pods.start(self.lister(Pod))
         self._endpoints = EndpointBuilder()
-        self._times = TriggerTimes()
-        self._ports = PortFinder(self.lister(Pod))
 
     def retry_limiter(self, clock: Clock) -> Limiter[ObjectKey]:  # noqa: ARG002  # no bucket is needed
         """Return a limiter whose first delay is a second, because a reconcile may write many slices."""
@@ -121,9 +114,8 @@ class EndpointSliceController(
 
     def services_of_pod(self, pod: Head) -> list[ObjectKey]:
         """Enqueue the Services that select a pod."""
-        now = self.clock.now()
-        for key in services_selecting(self.lister(Service), pod):
-            self.enqueue(key, self._batcher.delay(key, now))
+        for key, delay in self._pods.delays(self.lister(Service), pod, self.clock.now()):
+            self.enqueue(key, delay)
         return []
 
     def service_of_slice(self, head: Head) -> list[ObjectKey]:
@@ -146,7 +138,7 @@ class EndpointSliceController(
         key = ObjectKey("", key.namespace, key.name)
         service = self.lister(Service).get(key.name, key.namespace)
         if service is None:
-            for memory in (self._batcher, self._backends, self._endpoints, self._times, self._ports, self._writer):
+            for memory in (self._pods, self._endpoints, self._writer):
                 memory.forget(key)
             self._allocated.pop(key, None)
             return
@@ -162,15 +154,11 @@ class EndpointSliceController(
             raise
 
     async def _write(self, key: ObjectKey, service: Service) -> None:
-        heads = selected_pods(self.lister(Pod), service)
-        self._batcher.reconciled(key, len(heads), self.clock.now())
-        backends = self._backends.read(key, heads)
-        created = service.metadata.creation_timestamp
-        changed_at = self._times.latest_change(key, format_time(created) if created is not None else "", backends)
+        pods = self._pods.select(service, self.clock.now())
         existing = self._existing(key)
         self._writer.start(key, existing)
-        published, missing = self._published(service, heads, backends)
-        numbers = self._ports.numbers(service, [head for head, _, _ in published])
+        published, missing = self._published(service, pods)
+        numbers = self._pods.port_numbers(service, [head for head, _, _ in published])
         ports_by_numbers = {found: ports_of(service, found) for found in {numbers(head) for head, _, _ in published}}
         ports = [ports_by_numbers[numbers(head)] for head, _, _ in published]
         families = address_types(service)
@@ -181,7 +169,7 @@ class EndpointSliceController(
             plan = plan_slices(service, family, groups, [one for one in existing if one.address_type == family], self._limit)
             self._set_hints(key, service, family, plan)
             plan.recycle(service.metadata.uid)
-            plan.set_trigger_time(changed_at)
+            plan.set_trigger_time(pods.changed_at)
             try:
                 await self._writer.execute(self.client, service, plan)
             except ApiError as error:
@@ -198,13 +186,11 @@ class EndpointSliceController(
         heads = [one for one in lister.heads_by_index(SLICES_INDEX, key.name) if one.namespace == key.namespace and not one.deleting]
         return [lister.decoded(one) for one in heads if one.labels.get(MANAGED_BY) == MANAGER]
 
-    def _published(
-        self, service: Service, heads: Sequence[Head], backends: Sequence[PodBackend]
-    ) -> tuple[list[tuple[Head, PodBackend, str]], list[str]]:
+    def _published(self, service: Service, pods: SelectedPods) -> tuple[list[tuple[Head, PodBackend, str]], list[str]]:
         """Return the pods that endpoints contain, each with the zone of its node, and a message for each pod whose node does not exist."""
         zones: dict[str, str | None] = {}
         published, missing = [], []
-        for head, backend in zip(heads, backends, strict=True):
+        for head, backend in zip(pods.heads, pods.backends, strict=True):
             if not backend.belongs(include_terminating=True):
                 continue
             if backend.node not in zones:
