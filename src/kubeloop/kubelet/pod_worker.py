@@ -354,6 +354,7 @@ class PodWorker:
         except Exception as error:  # noqa: BLE001  # else the container would seem to run for ever
             _LOG.exception("pod %s: the end of %s could not be read", pod_subject(self._tree), record.name)
             run.exit_code, run.reason, run.message = 137, "ContainerStatusUnknown", str(error)
+            await started.kill()
         self.running.pop(record.name, None)
         run.ready = run.started = False
         run.finished_at = self._node.clock.wall()
