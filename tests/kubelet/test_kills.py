@@ -22,7 +22,7 @@ from tests.kubelet.conftest import IMAGES, ProcessCluster, Program, inner_kubele
 from tests.kubelet.test_process_pods import is_ready, shell_pod, until, wait
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(180)]
-#: Seconds in which the kernel and the launchers end what is left of a killed kubelet, on a slow machine.
+#: Seconds in which the kernel and the launchers end the containers of a killed kubelet, on a slow machine.
 _CLEAN = 20.0
 
 

@@ -205,6 +205,7 @@ class ProcessPods:
         )
         registered = asyncio.Event()
         node = ProcessKubelet(config, KubeletOptions(NODE_NAME, self._folder, self._image_map))
+        api.add_readiness("process-pods", lambda: node.healthy)
         running = asyncio.create_task(node.run(registered.set), name="process-kubelet")
         reporting = asyncio.create_task(_report(config, registered, works, settled), name="settled")
         try:

@@ -20,6 +20,7 @@ from kubeloop.kubelet.logs import LogWriter, last_output
 from kubeloop.kubelet.running_container import RunningContainer
 from kubeloop.kubelet.runtime import BindMount, Isolation, ProcessRuntime
 from kubeloop.kubelet.volumes import ObjectReader, PodVolumes, VolumeError, VolumeManager, container_mounts
+from kubeloop.tasks import Supervisor
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
@@ -33,11 +34,12 @@ class NodeServices:
 
     ``variables`` returns the environment variables of services in a namespace, ``hosts`` lines with their
     names for /etc/hosts. ``sync_frequency`` is the number of seconds between updates
-    of volumes.
+    of volumes. ``tasks`` counts the failures of all workers.
     """
 
     client: Client
     clock: Clock
+    tasks: Supervisor
     events: EventRecorder
     runtime: ProcessRuntime
     puller: ImagePuller

@@ -28,8 +28,10 @@ from kubeloop.controller.events import EventRecorder
 from kubeloop.kubelet.access import EndpointAccessReviewer
 from kubeloop.kubelet.addresses import AddressPool, parse_pod_cidr
 from kubeloop.kubelet.container_creation import NodeServices
+from kubeloop.kubelet.containers import pod_subject
 from kubeloop.kubelet.credentials import node_config, serving_pair
 from kubeloop.kubelet.environment import service_variables
+from kubeloop.kubelet.health import KubeletHealth
 from kubeloop.kubelet.images import ImageMap, ImagePuller
 from kubeloop.kubelet.node import MachineFacts, NodeRegistration, allocatable
 from kubeloop.kubelet.pod_worker import PodWorker
@@ -120,6 +122,12 @@ class ProcessKubelet:
         self._used: dict[str, tuple[float, float]] = {}
         self._rates: dict[str, float] = {}
         self._lock: IO[str] | None = None
+        self._health: KubeletHealth | None = None
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the node runs and all of its tasks work, the workers of pods among them."""
+        return self._health is not None and self._health.healthy
 
     async def run(self, ready: Callable[[], object] | None = None) -> None:
         """Run the node until the call is cancelled.
@@ -145,14 +153,15 @@ class ProcessKubelet:
             config = await node_config(self._config, options.name, options.folder / "pki")
             client = await stack.enter_async_context(Client(Transport(config)))
             tasks = await stack.enter_async_context(Supervisor(client.clock, _LOG))
-            endpoint = await self._serve(client, ProcessRuntime(isolation), stack)
+            self._health = KubeletHealth(tasks)
+            endpoint = await self._serve(client, ProcessRuntime(isolation), self._health, stack)
             facts = await asyncio.to_thread(MachineFacts.read, options.folder, options.name, options.address)
             events = await stack.enter_async_context(EventRecorder(client, "kubelet"))
-            self._node = self._services_of_node(client, events, ProcessRuntime(isolation), facts, prefix)
+            self._node = self._services_of_node(client, tasks, events, ProcessRuntime(isolation), facts, prefix)
             registration = NodeRegistration(client, options.name, facts, options.address, lambda: endpoint.port, options.labels)
             node = await registration.register()
             informers = await stack.enter_async_context(Informers(client))
-            self._pods = await stack.enter_async_context(Supervisor(client.clock, _LOG))
+            self._pods = await stack.enter_async_context(tasks.child())
             services = informers.of(Service, namespace=ALL_NAMESPACES)
             pods = informers.of(Pod, namespace=ALL_NAMESPACES, field_selector=f"spec.nodeName={options.name}")
             self._services = lambda: [to_dict(one) for one in services.lister.each()]
@@ -178,24 +187,25 @@ class ProcessKubelet:
 
     # ----------------------------------------------------------------------------------------------------------------------- start
 
-    async def _serve(self, client: Client, runtime: ProcessRuntime, stack: AsyncExitStack) -> KubeletEndpoint:
+    async def _serve(self, client: Client, runtime: ProcessRuntime, health: KubeletHealth, stack: AsyncExitStack) -> KubeletEndpoint:
         options = self.options
         approver = await stack.enter_async_context(Client(Transport(self._config))) if options.self_approval else None
         pair = await serving_pair(client, approver, options.name, [options.address])
         access = None if options.anonymous else EndpointAccessReviewer(client, options.name)
-        endpoint = KubeletEndpoint(self, runtime, client.clock, access)
+        endpoint = KubeletEndpoint(self, runtime, client.clock, access, health)
         authority = self._config.ca.read() if self._config.ca is not None else b""
         stack.push_async_callback(endpoint.close)
         await endpoint.start(pair, authority, options.address, options.port)
         return endpoint
 
     def _services_of_node(
-        self, client: Client, events: EventRecorder, runtime: ProcessRuntime, facts: MachineFacts, prefix: str
+        self, client: Client, tasks: Supervisor, events: EventRecorder, runtime: ProcessRuntime, facts: MachineFacts, prefix: str
     ) -> NodeServices:
         options, reader = self.options, ObjectReader(client)
         return NodeServices(
             client,
             client.clock,
+            tasks,
             events,
             runtime,
             ImagePuller(self._images, client.clock),
@@ -309,7 +319,7 @@ class ProcessKubelet:
         assert self._node is not None
         assert self._pods is not None
         worker = self._workers[uid] = PodWorker(pod, self._node)
-        self._pods.start(partial(self._run_worker, worker), name=f"pod {pod.metadata.name}")
+        self._pods.start(partial(self._run_worker, worker), name="pod-worker", subject=pod_subject(worker.tree))
 
     async def _run_worker(self, worker: PodWorker) -> None:
         await worker.run()

@@ -42,7 +42,7 @@ from kubeloop.kubelet.probes import ProbeFailure, ProbeTarget, execute
 from kubeloop.kubelet.running_container import RunningContainer
 from kubeloop.kubelet.volumes import PodVolumes, VolumeError
 from kubeloop.meta import Conflict, Invalid, KubeloopError, NotFound
-from kubeloop.tasks import Supervisor, end_tasks, result_of, wait_all
+from kubeloop.tasks import end_tasks, result_of, wait_all
 from kubeloop.types import JSONObject
 
 _LOG = logging.getLogger("kubeloop.kubelet")
@@ -76,7 +76,7 @@ class PodWorker:
         self.ip = node.host_ip if pod.spec.host_network else node.addresses.allocate(pod.metadata.uid, status.pod_ip or "")
         self._wake = asyncio.Event()
         self._deletion = asyncio.Event()
-        self._tasks = Supervisor(node.clock, _LOG)
+        self._tasks = node.tasks.child()
         self._containers: set[asyncio.Task[None]] = set()
         self._ready_volumes = False
         self._next_mount = 0.0
@@ -281,6 +281,7 @@ class PodWorker:
             return
         started.start_probes(
             self._tasks,
+            self._subject(container),
             target,
             self._wake.set,
             lambda probe, text: self._event("Unhealthy", f"{probe} probe failed: {text}", record.name, warning=True),
@@ -338,6 +339,9 @@ class PodWorker:
         finally:
             await end_tasks(task if not task.done() else None, deletion)
 
+    def _subject(self, container: JSONObject) -> str:
+        return f"{container['name']} of {pod_subject(self._tree)}"
+
     def _target(self, started: RunningContainer) -> ProbeTarget:
         run = partial(started.collect, self._node.runtime)
         return ProbeTarget.of(started.container, self.ip, run, self._node.clock)
@@ -372,7 +376,7 @@ class PodWorker:
         deadline = self._node.clock.now() + grace
         failed = partial(self._event, "FailedPreStopHook", "PreStopHook failed", started.container["name"], warning=True)
         work = partial(started.stop, self._node.clock, target, lambda: deadline - self._node.clock.now(), failed)
-        self._tasks.start(work, name=f"stop {started.container['name']}")
+        self._tasks.start(work, name="container-stop", subject=self._subject(started.container))
 
     def _grace_of(self, override: int | None) -> float:
         seconds = override if override is not None else self._pod.spec.termination_grace_period_seconds
