@@ -16,25 +16,25 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
-from kubeloop.api.authorization.v1 import ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec
 from kubeloop.api.core.v1 import Pod, Service
-from kubeloop.api.discovery.v1 import EndpointSlice
-from kubeloop.cache import ByLabel, Informers
+from kubeloop.cache import Informers
 from kubeloop.client import Client
 from kubeloop.client.mapper import ALL_NAMESPACES
-from kubeloop.codec import to_dict
 from kubeloop.config import ClusterConfig
 from kubeloop.controller.events import EventRecorder
 from kubeloop.kubelet.access import EndpointAccessReviewer
 from kubeloop.kubelet.addresses import AddressPool, parse_pod_cidr
+from kubeloop.kubelet.cluster_view import ClusterView
 from kubeloop.kubelet.container_creation import NodeServices
 from kubeloop.kubelet.containers import pod_subject
 from kubeloop.kubelet.credentials import node_config, serving_pair
+from kubeloop.kubelet.dns_server import DnsServer, DnsUnavailable
 from kubeloop.kubelet.environment import service_variables
 from kubeloop.kubelet.health import KubeletHealth
 from kubeloop.kubelet.images import ImageMap, ImagePuller
 from kubeloop.kubelet.node import MachineFacts, NodeRegistration, allocatable
 from kubeloop.kubelet.pod_worker import PodWorker
+from kubeloop.kubelet.resolver_config import ResolverConfig, pod_resolver_config, read_machine_config
 from kubeloop.kubelet.runtime import Isolation, ProcessRuntime, detect_isolation, end_leftovers
 from kubeloop.kubelet.server import KubeletEndpoint
 from kubeloop.kubelet.service_proxy import ServicePort, ServiceProxy, service_hosts
@@ -42,6 +42,7 @@ from kubeloop.kubelet.usage import ContainerUsage, ProcessTable, ProcessUsage, m
 from kubeloop.kubelet.volumes import ObjectReader, VolumeManager
 from kubeloop.meta import ConfigError, ObjectMeta, Quantity
 from kubeloop.tasks import Supervisor
+from kubeloop.timing import Clock
 from kubeloop.transport import Transport
 from kubeloop.types import JSONObject
 
@@ -76,7 +77,7 @@ class KubeletOptions:
     """The settings of a kubelet. ``folder`` has its state; ``isolation`` None: the strongest that the kernel grants.
 
     ``self_approval`` lets the user of the configuration approve the serving certificate. ``anonymous`` serves the endpoint to every client.
-    ``api_server`` is where the service ``kubernetes`` leads; None: the server of the configuration.
+    ``dns``: ``on`` requires cluster DNS, ``auto`` serves it where it can, ``off`` does not.
     """
 
     name: str
@@ -91,6 +92,7 @@ class KubeletOptions:
     self_approval: bool = True
     anonymous: bool = False
     service_proxy: bool = True
+    dns: str = "auto"
 
 
 class ProcessKubelet:
@@ -123,6 +125,8 @@ class ProcessKubelet:
         self._rates: dict[str, float] = {}
         self._lock: IO[str] | None = None
         self._health: KubeletHealth | None = None
+        self._machine_resolver = ResolverConfig()
+        self._dns_address = ""
 
     @property
     def healthy(self) -> bool:
@@ -162,12 +166,15 @@ class ProcessKubelet:
             node = await registration.register()
             informers = await stack.enter_async_context(Informers(client))
             self._pods = await stack.enter_async_context(tasks.child())
-            services = informers.of(Service, namespace=ALL_NAMESPACES)
+            services = ClusterView.watch_services(informers)
+            view = ClusterView(services, lambda: [(worker.tree, worker.ip) for worker in self.workers()])
             pods = informers.of(Pod, namespace=ALL_NAMESPACES, field_selector=f"spec.nodeName={options.name}")
-            self._services = lambda: [to_dict(one) for one in services.lister.each()]
+            self._services = view.services
             await services.wait_synced()
+            await view.open_slices(self._config, stack)
+            await self._start_dns(view, client.clock, stack)
             if options.service_proxy:
-                self._proxy = await self._start_proxy(tasks, events, stack)
+                self._proxy = await self._start_proxy(view, tasks, events, stack)
             services.on_event(added=self._services_changed, updated=self._services_changed, deleted=self._services_changed, name="services")
             await pods.wait_synced()
             await asyncio.to_thread(self._remove_old_pods, {pod.metadata.uid for pod in pods.lister.each()})
@@ -218,39 +225,45 @@ class ProcessKubelet:
             allocatable(facts),
             self._variables,
             self._hosts,
+            self._resolver,
             options.sync_frequency,
         )
 
-    async def _start_proxy(self, tasks: Supervisor, events: EventRecorder, stack: AsyncExitStack) -> ServiceProxy:
+    async def _start_proxy(self, view: ClusterView, tasks: Supervisor, events: EventRecorder, stack: AsyncExitStack) -> ServiceProxy:
         def failed(port: ServicePort, text: str) -> None:
             _LOG.warning("service %s: %s", port, text)
             events.warning(Service(metadata=ObjectMeta(name=port.name, namespace=port.namespace)), "FailedToListen", text)
 
-        slices = await self._endpoint_slices(stack)
-        proxy = ServiceProxy(lambda: self._services(), self._workers.values, slices, self.options.address, self._api_server(), failed)
+        proxy = ServiceProxy(view.services, self._workers.values, view.slices, self.options.address, self._api_server(), failed)
         stack.push_async_callback(proxy.close)
         await proxy.synchronise()
         proxy.start(tasks)
         return proxy
 
-    async def _endpoint_slices(self, stack: AsyncExitStack) -> Callable[[str, str], Iterable[JSONObject]]:
-        """Return a function that returns the EndpointSlices of a service.
+    async def _start_dns(self, view: ClusterView, clock: Clock, stack: AsyncExitStack) -> None:
+        """Start the DNS server, if the options and this machine allow it; else the hosts files of pods have the names of services.
 
-        Nodes may not read them; the user of the configuration may be somebody else. Otherwise services lead to pods of this node only.
+        Raises:
+            DnsUnavailable: It is required, and cannot run.
         """
-        client = await stack.enter_async_context(Client(Transport(self._config)))
-        attributes = ResourceAttributes(verb="list", group="discovery.k8s.io", resource="endpointslices")
-        review = await client.create(SelfSubjectAccessReview(spec=SelfSubjectAccessReviewSpec(resource_attributes=attributes)))
-        if not review.status.allowed:
-            return lambda _namespace, _name: ()
-        informers = await stack.enter_async_context(Informers(client))
-        slices = informers.of(EndpointSlice, namespace=ALL_NAMESPACES, indexes={"service": ByLabel("kubernetes.io/service-name")})
-        await slices.wait_synced()
+        self._machine_resolver = await asyncio.to_thread(read_machine_config)
+        if self.options.dns == "off":
+            return
+        try:
+            server = DnsServer(view, self._machine_resolver.resolvers(), clock)
+            stack.push_async_callback(server.close)
+            await server.start(self._addresses.network)
+        except DnsUnavailable as error:
+            if self.options.dns == "on":
+                raise
+            _LOG.warning("%s; /etc/hosts of containers has the names of services instead", error)
+            return
+        self._addresses.reserve(server.address)
+        self._dns_address = server.address
+        _LOG.info("cluster DNS of node %s serves %s", self.options.name, server.address)
 
-        def find(namespace: str, name: str) -> Iterable[JSONObject]:
-            return [to_dict(one) for one in slices.lister.by_index("service", name) if one.metadata.namespace == namespace]
-
-        return find
+    def _resolver(self, pod: JSONObject) -> tuple[ResolverConfig, list[str]]:
+        return pod_resolver_config(pod, self._machine_resolver, self._dns_address)
 
     def _api_server(self) -> tuple[str, int]:
         parts = urlsplit(self._config.server)
@@ -266,6 +279,8 @@ class ProcessKubelet:
         return result
 
     def _hosts(self, namespace: str) -> list[str]:
+        if self._dns_address:
+            return []
         return service_hosts(self._services(), [(worker.tree, worker.ip) for worker in self.workers()], namespace)
 
     async def _write_hosts(self) -> None:

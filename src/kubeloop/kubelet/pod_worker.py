@@ -30,6 +30,7 @@ from kubeloop.kubelet.containers import (
     backoff_message,
     deadline_left,
     decide,
+    field_path,
     is_sidecar,
     pod_subject,
     restarts,
@@ -222,6 +223,10 @@ class PodWorker:
         folder.mkdir(parents=True, exist_ok=True)
         self._hosts = ""
         self.write_hosts()
+        resolver, warnings = self._node.resolver(self._tree)
+        (folder / "resolv.conf").write_text(resolver.text)
+        for warning in warnings:
+            self._event("DNSConfigForming", warning, "", warning=True)
 
     def write_hosts(self) -> None:
         """Write the pod's hosts file if it changed: in place, because containers have it mounted."""
@@ -489,12 +494,4 @@ class PodWorker:
 
     def _event(self, reason: str, message: str, container: str, *, warning: bool = False) -> None:
         record = self._node.events.warning if warning else self._node.events.normal
-        path = ""
-        if container:
-            kind = (
-                "initContainers"
-                if any(one["name"] == container for one in self._tree["spec"].get("initContainers") or ())
-                else "containers"
-            )
-            path = f"spec.{kind}{{{container}}}"
-        record(self._pod, reason, message, field_path=path)
+        record(self._pod, reason, message, field_path=field_path(self._tree, container) if container else "")
