@@ -99,7 +99,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
     (folder / "images.yaml").write_text(IMAGES)
     kubeconfig = folder / "kubeconfig"
     with ExitStack() as stack:
-        server = Program("server", "--pods", "process", "--image-map", "images.yaml", "--kubeconfig", str(kubeconfig), folder=folder)
+        server = Program(
+            "server", "--pods", "process", "--metrics", "--image-map", "images.yaml", "--kubeconfig", str(kubeconfig), folder=folder
+        )
         stack.callback(server.stop)
         flags = ("--kubeconfig", str(kubeconfig), "--name", "worker", "--image-map", "images.yaml", "--root-dir", str(folder / "worker"))
         worker = Program("kubelet", *flags, "--sync-frequency", "0.2", folder=folder)
