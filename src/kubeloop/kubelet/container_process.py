@@ -71,7 +71,7 @@ class _FlowControl(asyncio.BaseProtocol):
 
 
 class _Output(asyncio.StreamReader):
-    """Output of a program. A terminal that closes ends with an error (EIO): it is an end here, after which buffered output is still read."""
+    """Output of a program. A terminal that closes ends with an error (EIO), which is an end here: buffered output is still read."""
 
     def set_exception(self, exc: Exception) -> None:
         if isinstance(exc, OSError):

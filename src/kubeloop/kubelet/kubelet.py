@@ -31,6 +31,7 @@ from kubeloop.kubelet.credentials import node_config, serving_pair
 from kubeloop.kubelet.dns_server import DnsServer, DnsUnavailable
 from kubeloop.kubelet.environment import service_variables
 from kubeloop.kubelet.health import KubeletHealth
+from kubeloop.kubelet.image_store import ImageStore
 from kubeloop.kubelet.images import ImageMap, ImagePuller
 from kubeloop.kubelet.node import MachineFacts, NodeRegistration, allocatable
 from kubeloop.kubelet.pod_worker import PodWorker
@@ -114,6 +115,7 @@ class ProcessKubelet:
         self.options = options
         self._config = config
         self._images = ImageMap(options.image_map)
+        self._store = ImageStore(options.folder)
         self._addresses = AddressPool(parse_pod_cidr(options.pod_cidr, options.name))
         self._workers: dict[str, PodWorker] = {}
         self._pods: Supervisor | None = None
@@ -147,6 +149,7 @@ class ProcessKubelet:
         async with AsyncExitStack() as stack:
             self._acquire_folder()
             stack.callback(self._release_folder)
+            await asyncio.to_thread(self._store.remove_partial)
             prefix = _prefix(options.folder, options.name)
             if ended := await asyncio.to_thread(end_leftovers, prefix):
                 _LOG.warning("ended %d processes that containers of an earlier kubelet left", ended)
@@ -215,7 +218,7 @@ class ProcessKubelet:
             tasks,
             events,
             runtime,
-            ImagePuller(self._images, client.clock),
+            ImagePuller(self._images, client.clock, self._store),
             reader,
             VolumeManager(options.folder, reader, client.clock.wall),
             self._addresses,
