@@ -12,8 +12,9 @@ from kubeloop.api.apiregistration.v1 import APIService
 from kubeloop.api.core.v1 import Node, Pod
 from kubeloop.client import Client
 from kubeloop.controller import Background, Manager
+from kubeloop.controlplane.metrics.server import MetricsServer
 from kubeloop.controlplane.simulation.annotations import CPU_USAGE, MEMORY_USAGE
-from kubeloop.controlplane.simulation.metrics_server import SimulatedMetrics
+from kubeloop.controlplane.simulation.metrics import SimulatedUsage
 from kubeloop.controlplane.simulation.node_templates import NodeTemplate
 from kubeloop.controlplane.simulation.nodes import SimulatedNodes
 from kubeloop.controlplane.simulation.usage import UsageFunction
@@ -36,7 +37,7 @@ async def test_kubectl_top_shows_simulated_usage(client: Client, bare_server: Se
     simulated = SimulatedNodes([NodeTemplate(node, usage={"cpu": UsageFunction(0.5)})])
     kubectl = Kubectl(Path(bare_server.kubeconfig), tmp_path, client.namespace or "")
     async with Client(Transport(bare_server.config)) as own:
-        async with Manager(own, [simulated, Background(SimulatedMetrics(simulated), name="metrics-server")], grace=10):
+        async with Manager(own, [simulated, Background(MetricsServer(SimulatedUsage(simulated)), name="metrics-server")], grace=10):
             annotations = {CPU_USAGE: "a=250m,b=100m", MEMORY_USAGE: "64Mi"}
             containers = [{"name": name, "image": "x:1"} for name in "ab"]
             metadata = {"name": "p", "annotations": annotations}
@@ -60,7 +61,7 @@ async def test_strangers_are_refused(client: Client, bare_server: ServerUnderTes
     """The extension server is reached only through the API server, which authorizes users."""
     simulated = SimulatedNodes([f"{client.namespace}-metered"])
     async with Client(Transport(bare_server.config)) as own:
-        async with Manager(own, [simulated, Background(SimulatedMetrics(simulated), name="metrics-server")], grace=10):
+        async with Manager(own, [simulated, Background(MetricsServer(SimulatedUsage(simulated)), name="metrics-server")], grace=10):
             service = await client.wait_for(APIService, API_SERVICE, is_available, timeout=60)
             assert service.spec.service is not None
             assert await answer_to_a_stranger(service.spec.service.port or 0) == b""

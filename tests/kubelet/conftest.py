@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kubeloop.api.core.v1 import Namespace, ServiceAccount
+from kubeloop.api.core.v1 import Namespace, Node, ServiceAccount
 from kubeloop.client import Client
+from kubeloop.config import load_config
+from kubeloop.kubelet.kubelet import KubeletOptions, ProcessKubelet
 from kubeloop.meta import ObjectMeta
+from kubeloop.tasks import end_tasks
 
 _NUMBERS = itertools.count(1)
 IMAGES = """
@@ -94,12 +99,52 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
     (folder / "images.yaml").write_text(IMAGES)
     kubeconfig = folder / "kubeconfig"
     with ExitStack() as stack:
-        server = Program("server", "--pods", "process", "--image-map", "images.yaml", "--kubeconfig", str(kubeconfig), folder=folder)
+        server = Program(
+            "server", "--pods", "process", "--metrics", "--image-map", "images.yaml", "--kubeconfig", str(kubeconfig), folder=folder
+        )
         stack.callback(server.stop)
         flags = ("--kubeconfig", str(kubeconfig), "--name", "worker", "--image-map", "images.yaml", "--root-dir", str(folder / "worker"))
         worker = Program("kubelet", *flags, "--sync-frequency", "0.2", folder=folder)
         stack.callback(worker.stop)
         yield ProcessCluster(folder, kubeconfig, server, worker)
+
+
+@asynccontextmanager
+async def inner_kubelet(cluster: ProcessCluster, name: str, folder: Path, **options: Any) -> AsyncIterator[ProcessKubelet]:
+    """Run a further node in the test's own process; afterwards its Node is deleted.
+
+    Args:
+        cluster: The cluster that it joins.
+        name: The node's name.
+        folder: For its state.
+        options: Further fields of ``KubeletOptions``.
+    """
+    settings = KubeletOptions(name, folder / name, cluster.folder / "images.yaml", sync_frequency=0.2, service_proxy=False, **options)
+    node, ready = ProcessKubelet(load_config(cluster.kubeconfig), settings), asyncio.Event()
+    running = asyncio.create_task(node.run(ready.set))
+    started = asyncio.create_task(ready.wait())
+    try:
+        await asyncio.wait((running, started), return_when=asyncio.FIRST_COMPLETED)
+        assert ready.is_set(), running
+        yield node
+    finally:
+        await end_tasks(running, started)
+        async with Client.from_config(cluster.kubeconfig) as administrator:
+            await administrator.delete(Node, name)
+
+
+def processes(mark: str) -> list[int]:
+    """Return the ids of processes whose first word is a mark."""
+    result = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if words[0] == mark.encode():
+                result.append(int(entry.name))
+    return result
 
 
 @pytest.fixture

@@ -105,3 +105,14 @@ def test_the_end_of_a_log_stands_for_a_termination_message(writer: Callable[...,
     log.write("stdout", b"".join(b"line %d\n" % number for number in range(200)))
     assert last_output(log.path, 2, 2048) == "line 198\nline 199\n"
     assert len(last_output(log.path, 80, 100)) == 100
+
+
+def test_output_that_cannot_be_stored_is_dropped_and_said_once(
+    writer: Callable[..., LogWriter], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "0.log").symlink_to("/dev/full")
+    log = writer()
+    for _ in range(3):
+        log.write("stdout", b"lost\n")
+    [message] = [record.getMessage() for record in caplog.records]
+    assert message == f"cannot write the log {tmp_path / '0.log'}: No space left on device; output of the container is lost"

@@ -19,7 +19,6 @@ from kubeloop.api.batch.v1 import Job
 from kubeloop.api.core.v1 import ConfigMap, Event, Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Service
 from kubeloop.client import Client
 from kubeloop.meta import ObjectMeta
-from tests.kubelet.conftest import ProcessCluster
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(90)]
 TIMEOUT = 40.0
@@ -394,32 +393,3 @@ async def test_the_endpoint_of_a_node_refuses_strangers(client: Client, path: st
                 return error.code
 
     assert await asyncio.to_thread(status) == 401
-
-
-async def test_a_killed_kubelet_leaves_nothing_and_its_successor_restarts_the_pods(client: Client, cluster: ProcessCluster) -> None:
-    mark = f"mark-{client.namespace}"
-    await client.create(
-        shell_pod("survivor", f"sleep 1001 & exec -a {mark} sleep 1002", node="worker", container={"command": ["bash", "-c"]})
-    )
-    await wait(client, "survivor", is_ready)
-    assert _processes(mark)
-    cluster.worker.kill()
-    await until(lambda: not _processes(mark), timeout=5)
-    cluster.worker.start()
-    status = await wait(client, "survivor", lambda one: one["containerStatuses"][0]["restartCount"] == 1 and is_ready(one))
-    last = status["containerStatuses"][0]["lastState"]["terminated"]
-    assert (last["reason"], last["exitCode"]) == ("ContainerStatusUnknown", 137)
-    assert len(_processes(mark)) == 1
-
-
-def _processes(mark: str) -> list[int]:
-    result = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if words[0] == mark.encode():
-                result.append(int(entry.name))
-    return result

@@ -155,6 +155,17 @@ async def test_a_command_in_a_container_has_its_files_and_a_terminal(tmp_path: P
     await process.close()
 
 
+async def test_all_output_to_a_terminal_arrives_though_the_program_ends_before_it_is_read(tmp_path: Path) -> None:
+    words = ProcessSpec("short", ["echo", "output"], {"PATH": os.environ["PATH"]}, tmp_path / "t", tty=True)
+    for _ in range(5):
+        process = await ProcessRuntime(Isolation.NONE).start(words)
+        await process.wait()
+        for _ in range(20):  # the terminal's end is seen, too
+            await asyncio.sleep(0)
+        assert await output(process) == "output\r\n"
+        await process.close()
+
+
 @EACH
 async def test_nothing_is_left_of_a_container_that_is_closed(tmp_path: Path, isolation: Isolation) -> None:
     mark = f"10{os.getpid()}1"

@@ -63,7 +63,7 @@ class StubbornSupervisor(Supervisor):
         super().__init__(FakeClock(), logging.getLogger("tests.tasks"))
         self._work = work
 
-    def start(self, work: Work, *, name: str, restart: Backoff | None = None) -> SupervisedTask:
+    def start(self, work: Work, *, name: str, restart: Backoff | None = None, subject: str = "") -> SupervisedTask:
         return super().start(self._work.run, name=name, restart=restart)
 
 

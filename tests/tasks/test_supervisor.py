@@ -274,3 +274,19 @@ async def test_a_wait_with_a_limit_ends_with_its_tasks_or_its_time_and_cancels_n
     await clock.advance(60)
     event.set()
     assert await waiting is True
+
+
+async def test_failures_and_health_of_a_child_count_for_its_parent_and_its_end_ends_its_own_tasks_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, kept, ended = FakeClock(), Work(0), Work(1)
+    async with supervisor(clock) as tasks:
+        tasks.start(kept.run, name="worker")
+        child = tasks.child()
+        child.start(ended.run, name="worker", restart=backoff(clock), subject="pod web")
+        await clock.advance(0)
+        assert (tasks.failures, tasks.healthy("worker")) == ({"worker": 1}, False)
+        await child.stop()
+        assert (tasks.healthy("worker"), kept.cancelled) == (True, False)
+    assert kept.cancelled
+    assert [record.getMessage() for record in caplog.records] == ["worker: pod web failed (ValueError); it is tried again"]

@@ -67,6 +67,12 @@ class KubeletFlags:
         show_default=True,
         help="Isolation of containers from this machine; auto: the strongest that the kernel grants.",
     )
+    dns: str = flag(
+        "auto",
+        type=click.Choice(["auto", "on", "off"]),
+        show_default=True,
+        help="Serve cluster DNS to pods, on port 53 of a loopback address: on requires it; auto uses /etc/hosts instead where it cannot.",
+    )
     anonymous_auth: bool = flag(False, help="Serve logs and commands to everybody who can connect: for tests.")
     logging_format: str = flag("text", type=click.Choice(FORMATS), help="Format of the log on stderr.")
     v: int = flag(0, "-v", "--v", help="Verbosity of the log; 4 shows everything.")
@@ -97,6 +103,7 @@ class KubeletFlags:
             self.sync_frequency,
             None if self.isolation == "auto" else Isolation(self.isolation),
             anonymous=self.anonymous_auth,
+            dns=self.dns,
         )
 
 
@@ -205,6 +212,7 @@ class ProcessPods:
         )
         registered = asyncio.Event()
         node = ProcessKubelet(config, KubeletOptions(NODE_NAME, self._folder, self._image_map))
+        api.add_readiness("process-pods", lambda: node.healthy)
         running = asyncio.create_task(node.run(registered.set), name="process-kubelet")
         reporting = asyncio.create_task(_report(config, registered, works, settled), name="settled")
         try:

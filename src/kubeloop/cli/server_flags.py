@@ -317,7 +317,9 @@ class ServerFlags:
     scheduler_config: Path | None = flag(type=FILE, help="KubeSchedulerConfiguration with the scheduler's profiles. Default: one profile.")
     nodes: str = flag("1", metavar="COUNT|NAMES", show_default=True, help="Simulated nodes: a number, or names with commas between them.")
     simulation: Path | None = flag(type=FILE, help="YAML file with simulated nodes and the behaviour of pods. docs/server.md describes it.")
-    metrics: bool = flag(False, help="Serve the usage of simulated nodes and pods at metrics.k8s.io, for kubectl top and autoscalers.")
+    metrics: bool = flag(
+        False, help="Serve the usage of nodes and pods, simulated or of kubelets, at metrics.k8s.io, for kubectl top and autoscalers."
+    )
     service_cluster_ip_range: str = flag(
         "", metavar="CIDR", help="Cluster IPs of services. Default: 10.0.0.0/24, or 127.96.0.0/16 with --pods process."
     )

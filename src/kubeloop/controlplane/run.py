@@ -103,7 +103,7 @@ def controllers(
         nodes: Names or templates of simulated nodes. Empty: pods wait for real ones.
         rules: The behaviour of simulated pods that their annotations do not state.
         pod_delay: Seconds that a pod takes to start, or a function that returns them.
-        metrics: Serve the usage of simulated nodes and pods at metrics.k8s.io.
+        metrics: Serve the usage of simulated nodes and pods at metrics.k8s.io; without simulated nodes that of kubelets.
         selection: The controllers, as the value of ``--controllers``; see ``select_controllers``. None: only the simulated nodes run.
         scheduler: The profiles of the scheduler; None: the default one.
 
@@ -119,9 +119,15 @@ def controllers(
         kubelets = SimulatedNodes(simulated_nodes, pod_delay, rules)
         simulated.append(kubelets)
         if metrics:
-            from kubeloop.controlplane.simulation.metrics_server import SimulatedMetrics
+            from kubeloop.controlplane.metrics.server import MetricsServer
+            from kubeloop.controlplane.simulation.metrics import SimulatedUsage
 
-            simulated.append(Background(SimulatedMetrics(kubelets), name="metrics-server"))
+            simulated.append(Background(MetricsServer(SimulatedUsage(kubelets)), name="metrics-server"))
+    elif metrics:
+        from kubeloop.controlplane.metrics.kubelet_usage import KubeletUsage
+        from kubeloop.controlplane.metrics.server import MetricsServer
+
+        simulated.append(Background(MetricsServer(KubeletUsage()), name="metrics-server"))
     return create_controllers(_selected(selection), ClusterTrust(authority, keys or ClusterKeys()), simulated, scheduler)
 
 
@@ -159,7 +165,7 @@ async def run(
         nodes: Names or templates of the simulated nodes.
         rules: The behaviour of simulated pods that their annotations do not state.
         pod_delay: Seconds that a pod takes to start.
-        metrics: Serve the usage of simulated nodes and pods at metrics.k8s.io.
+        metrics: Serve the usage of simulated nodes and pods at metrics.k8s.io; without simulated nodes that of kubelets.
         selection: The controllers, as the value of ``--controllers``; see ``select_controllers``. None: only the simulated nodes run.
         scheduler: The profiles of the scheduler; None: the default one.
         leader_election: The Lease that only one replica holds. None: the controllers work without an election.

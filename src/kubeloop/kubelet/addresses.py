@@ -47,6 +47,10 @@ class AddressPool:
                 return address
         raise ConfigError(f"--pod-cidr {self.network}: all {size} addresses are in use")
 
+    def reserve(self, address: str) -> None:
+        """Keep an address from pods, since the node uses it."""
+        self._by_uid[f"reserved:{address}"] = address
+
     def release(self, uid: str) -> None:
         """Free the address of a pod that is gone."""
         self._by_uid.pop(uid, None)

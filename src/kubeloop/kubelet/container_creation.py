@@ -17,9 +17,11 @@ from kubeloop.kubelet.containers import ContainerRun
 from kubeloop.kubelet.environment import ConfigurationError, PodFields, container_environment, references
 from kubeloop.kubelet.images import ImageEntry, ImagePuller
 from kubeloop.kubelet.logs import LogWriter, last_output
+from kubeloop.kubelet.resolver_config import ResolverConfig
 from kubeloop.kubelet.running_container import RunningContainer
 from kubeloop.kubelet.runtime import BindMount, Isolation, ProcessRuntime
 from kubeloop.kubelet.volumes import ObjectReader, PodVolumes, VolumeError, VolumeManager, container_mounts
+from kubeloop.tasks import Supervisor
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
@@ -31,13 +33,14 @@ _MESSAGE, _LOG_MESSAGE, _LOG_LINES = 4096, 2048, 80
 class NodeServices:
     """The parts that the workers of all pods of a node share.
 
-    ``variables`` returns the environment variables of services in a namespace, ``hosts`` lines with their
-    names for /etc/hosts. ``sync_frequency`` is the number of seconds between updates
-    of volumes.
+    ``variables`` returns the environment variables of services in a namespace, ``hosts`` lines with their names for /etc/hosts,
+    ``resolver`` the resolv.conf of a pod and warnings about it. ``sync_frequency`` is the number of seconds between updates of volumes.
+    ``tasks`` counts the failures of all workers.
     """
 
     client: Client
     clock: Clock
+    tasks: Supervisor
     events: EventRecorder
     runtime: ProcessRuntime
     puller: ImagePuller
@@ -50,6 +53,7 @@ class NodeServices:
     allocatable: Mapping[str, str]
     variables: Callable[[str], Mapping[str, str]]
     hosts: Callable[[str], Sequence[str]]
+    resolver: Callable[[JSONObject], tuple[ResolverConfig, list[str]]]
     sync_frequency: float
 
 
@@ -99,8 +103,10 @@ async def create_container(node: NodeServices, facts: ContainerFacts, run: Conta
     mounts = container_mounts(container, facts.volumes, variables)
     folder, isolation = container_folder(node, facts.uid, facts.name), node.runtime.isolation
     isolated = isolation is not Isolation.NONE
-    if isolated and not pod["spec"].get("hostNetwork"):
-        mounts.append(BindMount(node.volumes.pod_folder(facts.uid) / "etc-hosts", "/etc/hosts"))
+    if isolated:
+        if not pod["spec"].get("hostNetwork"):
+            mounts.append(BindMount(node.volumes.pod_folder(facts.uid) / "etc-hosts", "/etc/hosts"))
+        mounts.append(BindMount(node.volumes.pod_folder(facts.uid) / "resolv.conf", "/etc/resolv.conf"))
     environment = process_environment(pod, facts.entry, variables, facts.fields.pod_ip, None if isolated else folder.root)
     spec = process_spec(run.id, pod, container, facts.entry, environment, mounts, folder, isolation)
     try:

@@ -70,6 +70,16 @@ class _FlowControl(asyncio.BaseProtocol):
         self.writable.set()
 
 
+class _Output(asyncio.StreamReader):
+    """Output of a program. A terminal that closes ends with an error (EIO), which is an end here: buffered output is still read."""
+
+    def set_exception(self, exc: Exception) -> None:
+        if isinstance(exc, OSError):
+            self.feed_eof()
+        else:
+            super().set_exception(exc)
+
+
 #: Receives the name of an output ("stdout" or "stderr") and its next bytes.
 OutputWriter = Callable[[str, bytes], Awaitable[None]]
 
@@ -186,7 +196,7 @@ class ContainerProcess:
         """Connect the kubelet's ends of the streams to the event loop."""
         loop = asyncio.get_running_loop()
         for name, number in streams.outputs.items():
-            reader = asyncio.StreamReader()
+            reader = _Output()
             protocol = asyncio.StreamReaderProtocol(reader)
             transport, _ = await loop.connect_read_pipe(partial(_same, protocol), os.fdopen(number, "rb", buffering=0))
             self._readers[name] = reader

@@ -111,13 +111,16 @@ def process_environment(pod: JSONObject, entry: ImageEntry, variables: Mapping[s
         pod_ip: The pod's address.
         root: The folder of its mount paths, without mount namespaces.
     """
-    result = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    result = {name: os.environ[name] for name in _INHERITED if name in os.environ and entry.root is None}
     result.setdefault("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
     result |= {"HOSTNAME": pod_hostname(pod), "HOME": _home(), POD_IP: pod_ip}
     if root is not None:
         result[ROOT] = str(root)
     known = {**result, **variables}
-    result |= {name: expand(value, known) for name, value in entry.environment.items()}
+    if entry.root is not None:
+        result |= entry.environment  # that of an image is literal
+    else:
+        result |= {name: expand(value, known) for name, value in entry.environment.items()}
     return {**result, **variables}
 
 
@@ -151,7 +154,8 @@ def process_user(pod: JSONObject, container: JSONObject, entry: ImageEntry, own_
     """
     shared, own = pod["spec"].get("securityContext") or {}, container.get("securityContext") or {}
     uid = own.get("runAsUser", shared.get("runAsUser", entry.user))
-    gid = own.get("runAsGroup", shared.get("runAsGroup"))
+    image_group = entry.group if uid is not None and uid == entry.user else None
+    gid = own.get("runAsGroup", shared.get("runAsGroup", image_group))
     groups = sorted({*(shared.get("supplementalGroups") or ()), *([shared["fsGroup"]] if shared.get("fsGroup") is not None else [])})
     if own.get("runAsNonRoot", shared.get("runAsNonRoot")) and (uid if uid is not None else own_uid) == 0:
         subject = f'(pod: "{pod_subject(pod)}", container: {container["name"]})'
@@ -190,6 +194,8 @@ def process_spec(
         CreationError: A file cannot be written, or there is no command.
         ConfigurationError: The user is impossible.
     """
+    if entry.root is not None and isolation is Isolation.NONE:
+        raise CreationError(f"image {container.get('image')} is an OCI layout, whose files need mount namespaces; the isolation is none")
     user = process_user(pod, container, entry, os.geteuid())
     command = process_command(container, entry, environment)
     try:
@@ -223,6 +229,7 @@ def process_spec(
         user.groups,
         bool(container.get("tty")),
         bool(container.get("stdin") or container.get("tty")),
+        entry.root,
     )
 
 

@@ -255,6 +255,12 @@ def _restored(attempt: int, tree: JSONObject | None) -> ContainerRun | None:
     )
 
 
+def field_path(pod: JSONObject, container: str) -> str:
+    """Return the path of a container in its pod, as Events name it."""
+    init = any(one["name"] == container for one in pod["spec"].get("initContainers") or ())
+    return f"spec.{'initContainers' if init else 'containers'}{{{container}}}"
+
+
 def deadline_left(pod: JSONObject, start_time: datetime, now: datetime) -> float | None:
     """Return the seconds until ``activeDeadlineSeconds`` is over; negative afterwards, None without a deadline."""
     seconds = pod["spec"].get("activeDeadlineSeconds")

@@ -15,14 +15,16 @@ Source: Kubernetes pkg/kubelet/images (reasons and messages); github.com/distrib
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from kubeloop.codec.yaml import read_yaml
+from kubeloop.kubelet.oci_layout import LayoutError, LayoutImage
 from kubeloop.meta.errors import ConfigError, KubeloopError
 from kubeloop.timing import Clock
 
@@ -41,7 +43,11 @@ class ImageError(Exception):
 
 @dataclass(frozen=True)
 class ImageEntry:
-    """The program of an image. ``pull_error`` lets pulls fail, ``pull_seconds`` lets them take time; ``present`` images need no pull."""
+    """The program of an image. ``pull_error`` lets pulls fail, ``pull_seconds`` lets them take time; ``present`` images need no pull.
+
+    ``layout`` is an OCI image layout, ``reference`` the name of an image in it; ``strip_setuid`` removes set-user-ID bits of files. When it
+    is unpacked, ``root`` has its files, and ``group`` its group.
+    """
 
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
@@ -52,6 +58,11 @@ class ImageEntry:
     present: bool = True
     pull_seconds: float = 0.0
     pull_error: str = ""
+    layout: Path | None = None
+    reference: str = ""
+    strip_setuid: bool = False
+    root: Path | None = None
+    group: int | None = None
 
 
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
@@ -137,7 +148,8 @@ class ImageMap:
             raise ConfigError(f"--image-map {error}") from None
         if len(documents) != 1 or set(documents[0]) != {"images"} or not isinstance(documents[0]["images"], dict):
             raise ConfigError(f"--image-map {path}: it must have the form images: {{NAME: {{command: [...]}}}}")
-        return {str(name): _entry(entry, f"--image-map {path}: {name}") for name, entry in documents[0]["images"].items()}
+        entries = documents[0]["images"].items()
+        return {str(name): _entry(entry, f"--image-map {path}: {name}", path.parent) for name, entry in entries}
 
 
 def _mark(path: Path) -> tuple[int, int]:
@@ -145,7 +157,7 @@ def _mark(path: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_ino
 
 
-def _entry(tree: Any, subject: str) -> ImageEntry:
+def _entry(tree: Any, subject: str, folder: Path) -> ImageEntry:
     if tree is None:
         return ImageEntry()
     if not isinstance(tree, dict):
@@ -158,6 +170,9 @@ def _entry(tree: Any, subject: str) -> ImageEntry:
         if not valid(value):
             raise ConfigError(f"{subject}: {name} must be {form}")
     pull = tree.get("pull") or {}
+    layout = tree.get("layout") or {}
+    if isinstance(layout, str):
+        layout = {"path": layout}
     return ImageEntry(
         command=tuple(map(str, tree.get("command") or ())),
         args=tuple(map(str, tree.get("args") or ())),
@@ -168,6 +183,9 @@ def _entry(tree: Any, subject: str) -> ImageEntry:
         present=tree.get("present", not pull),
         pull_seconds=float(pull.get("seconds") or 0.0),
         pull_error=str(pull.get("error") or ""),
+        layout=folder / layout["path"] if layout else None,
+        reference=layout.get("reference") or "",
+        strip_setuid=layout.get("setuid") == "strip",
     )
 
 
@@ -177,6 +195,15 @@ def _is_words(value: Any) -> bool:
 
 def _is_pull(value: Any) -> bool:
     return isinstance(value, dict) and set(value) <= {"seconds", "error"} and isinstance(value.get("seconds", 0), int | float)
+
+
+def _is_layout(value: Any) -> bool:
+    if isinstance(value, str):
+        return bool(value)
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        return False
+    known = set(value) <= {"path", "reference", "setuid"} and value.get("setuid", "refuse") in ("refuse", "strip")
+    return known and bool(value.get("path"))
 
 
 _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -191,6 +218,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "user": (lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0, "a user's number"),
     "present": (lambda value: isinstance(value, bool), "true or false"),
     "pull": (_is_pull, "{seconds: NUMBER, error: TEXT}"),
+    "layout": (_is_layout, "the path of an OCI image layout, or {path: PATH, reference: NAME, setuid: refuse|strip}"),
 }
 
 
@@ -204,11 +232,29 @@ def image_id(image: str) -> str:
 PullReporter = Callable[[bool, str, str], object]
 
 
+class ImageUnpacker(Protocol):
+    """Unpacks images of OCI layouts."""
+
+    def inspect(self, entry: ImageEntry, image: str) -> LayoutImage:
+        """Return the image of an entry's layout. Raises LayoutError."""
+
+    def is_unpacked(self, entry: ImageEntry, image: LayoutImage) -> bool:
+        """Return whether it is unpacked."""
+
+    async def unpack(self, entry: ImageEntry, image: LayoutImage) -> None:
+        """Unpack it. Raises LayoutError."""
+
+    def resolve(self, entry: ImageEntry, image: LayoutImage) -> ImageEntry:
+        """Return the entry completed by the image's configuration. Raises LayoutError."""
+
+
 class ImagePuller:
     """Makes images available by the pull policy of a container, with kubelet's Events, reasons and back-off."""
 
-    def __init__(self, images: ImageMap, clock: Clock) -> None:
+    def __init__(self, images: ImageMap, clock: Clock, store: ImageUnpacker | None = None) -> None:
         self._images = images
+        self._store = store
+        self._refused: dict[tuple[str, str], tuple[str, str]] = {}
         self._clock = clock
         self._pulled: set[str] = set()
         self._failures: dict[tuple[str, str], tuple[float, float]] = {}
@@ -234,19 +280,45 @@ class ImagePuller:
             report(True, "InspectFailed", error.message)
             raise
         entry = self._images.find(image)
+        content = None
+        if entry is not None and entry.layout is not None:
+            content = await self._inspect(image, entry, report)
         present = entry is not None and (entry.present or image in self._pulled) and not entry.pull_error
+        if present and entry is not None and content is not None and self._store is not None:
+            present = self._store.is_unpacked(entry, content)
         if policy == "Never" and not present:
             message = f'Container image "{image}" is not present with pull policy of Never'
             report(True, "ErrImageNeverPull", message)
             raise ImageError("ErrImageNeverPull", message)
         if entry is not None and present and policy != "Always":
             report(False, "Pulled", f'Container image "{image}" already present on machine and can be accessed by the pod')
-            return entry
-        return await self._pull(image, entry, (pod_uid, image), report)
+            return self._resolved(image, entry, content, report)
+        return await self._pull(image, entry, content, (pod_uid, image), report)
 
-    async def _pull(self, image: str, entry: ImageEntry | None, key: tuple[str, str], report: PullReporter) -> ImageEntry:
+    async def _inspect(self, image: str, entry: ImageEntry, report: PullReporter) -> LayoutImage:
+        try:
+            if self._store is None:
+                raise LayoutError("this kubelet unpacks no image layouts")
+            return await asyncio.to_thread(self._store.inspect, entry, image)
+        except LayoutError as error:
+            raise _uninspected(image, error, report) from None
+
+    def _resolved(self, image: str, entry: ImageEntry, content: LayoutImage | None, report: PullReporter) -> ImageEntry:
+        if content is None or self._store is None:
+            return entry
+        try:
+            return self._store.resolve(entry, content)
+        except LayoutError as error:
+            raise _uninspected(image, error, report) from None
+
+    async def _pull(
+        self, image: str, entry: ImageEntry | None, content: LayoutImage | None, key: tuple[str, str], report: PullReporter
+    ) -> ImageEntry:
         until, seconds = self._failures.get(key, (0.0, 0.0))
         error = self._error(image, entry)
+        refused = self._refused.get(key)
+        if not error and content is not None and refused is not None and refused[0] == content.digest:
+            error = refused[1]
         if error and self._clock.now() < until:
             report(False, "BackOff", f'Back-off pulling image "{image}"')
             raise ImageError("ImagePullBackOff", f'Back-off pulling image "{image}": ErrImagePull: {error}')
@@ -254,6 +326,13 @@ class ImagePuller:
         started = self._clock.now()
         if entry is not None and entry.pull_seconds:
             await self._clock.sleep(entry.pull_seconds)
+        if entry is not None and content is not None and self._store is not None and not entry.pull_error:
+            try:
+                await self._store.unpack(entry, content)
+                error = ""
+            except LayoutError as failure:
+                error = f'failed to pull and unpack image "{image}": {failure}'
+                self._refused[key] = (content.digest, error)
         if entry is None or error:
             report(True, "Failed", f'Failed to pull image "{image}": {error}')
             report(True, "Failed", "Error: ErrImagePull")
@@ -264,7 +343,7 @@ class ImagePuller:
         self._pulled.add(image)
         took = f"{(self._clock.now() - started) * 1000:.0f}ms"
         report(False, "Pulled", f'Successfully pulled image "{image}" in {took} ({took} including waiting). Image size: 0 bytes.')
-        return entry
+        return self._resolved(image, entry, content, report)
 
     def _error(self, image: str, entry: ImageEntry | None) -> str:
         if entry is not None:
@@ -279,3 +358,10 @@ class ImagePuller:
         """Drop the back-off of a pod that is gone."""
         for key in [key for key in self._failures if key[0] == pod_uid]:
             del self._failures[key]
+            self._refused.pop(key, None)
+
+
+def _uninspected(image: str, error: LayoutError, report: PullReporter) -> ImageError:
+    message = f'Failed to inspect image "{image}": {error}'
+    report(True, "InspectFailed", message)
+    return ImageError("ImageInspectError", message)

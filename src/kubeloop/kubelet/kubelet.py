@@ -16,23 +16,26 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
-from kubeloop.api.authorization.v1 import ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec
 from kubeloop.api.core.v1 import Pod, Service
-from kubeloop.api.discovery.v1 import EndpointSlice
-from kubeloop.cache import ByLabel, Informers
+from kubeloop.cache import Informers
 from kubeloop.client import Client
 from kubeloop.client.mapper import ALL_NAMESPACES
-from kubeloop.codec import to_dict
 from kubeloop.config import ClusterConfig
 from kubeloop.controller.events import EventRecorder
 from kubeloop.kubelet.access import EndpointAccessReviewer
 from kubeloop.kubelet.addresses import AddressPool, parse_pod_cidr
+from kubeloop.kubelet.cluster_view import ClusterView
 from kubeloop.kubelet.container_creation import NodeServices
+from kubeloop.kubelet.containers import pod_subject
 from kubeloop.kubelet.credentials import node_config, serving_pair
+from kubeloop.kubelet.dns_server import DnsServer, DnsUnavailable
 from kubeloop.kubelet.environment import service_variables
+from kubeloop.kubelet.health import KubeletHealth
+from kubeloop.kubelet.image_store import ImageStore
 from kubeloop.kubelet.images import ImageMap, ImagePuller
 from kubeloop.kubelet.node import MachineFacts, NodeRegistration, allocatable
 from kubeloop.kubelet.pod_worker import PodWorker
+from kubeloop.kubelet.resolver_config import ResolverConfig, pod_resolver_config, read_machine_config
 from kubeloop.kubelet.runtime import Isolation, ProcessRuntime, detect_isolation, end_leftovers
 from kubeloop.kubelet.server import KubeletEndpoint
 from kubeloop.kubelet.service_proxy import ServicePort, ServiceProxy, service_hosts
@@ -40,6 +43,7 @@ from kubeloop.kubelet.usage import ContainerUsage, ProcessTable, ProcessUsage, m
 from kubeloop.kubelet.volumes import ObjectReader, VolumeManager
 from kubeloop.meta import ConfigError, ObjectMeta, Quantity
 from kubeloop.tasks import Supervisor
+from kubeloop.timing import Clock
 from kubeloop.transport import Transport
 from kubeloop.types import JSONObject
 
@@ -74,7 +78,7 @@ class KubeletOptions:
     """The settings of a kubelet. ``folder`` has its state; ``isolation`` None: the strongest that the kernel grants.
 
     ``self_approval`` lets the user of the configuration approve the serving certificate. ``anonymous`` serves the endpoint to every client.
-    ``api_server`` is where the service ``kubernetes`` leads; None: the server of the configuration.
+    ``dns``: ``on`` requires cluster DNS, ``auto`` serves it where it can, ``off`` does not.
     """
 
     name: str
@@ -89,6 +93,7 @@ class KubeletOptions:
     self_approval: bool = True
     anonymous: bool = False
     service_proxy: bool = True
+    dns: str = "auto"
 
 
 class ProcessKubelet:
@@ -110,6 +115,7 @@ class ProcessKubelet:
         self.options = options
         self._config = config
         self._images = ImageMap(options.image_map)
+        self._store = ImageStore(options.folder)
         self._addresses = AddressPool(parse_pod_cidr(options.pod_cidr, options.name))
         self._workers: dict[str, PodWorker] = {}
         self._pods: Supervisor | None = None
@@ -120,6 +126,14 @@ class ProcessKubelet:
         self._used: dict[str, tuple[float, float]] = {}
         self._rates: dict[str, float] = {}
         self._lock: IO[str] | None = None
+        self._health: KubeletHealth | None = None
+        self._machine_resolver = ResolverConfig()
+        self._dns_address = ""
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the node runs and all of its tasks work, the workers of pods among them."""
+        return self._health is not None and self._health.healthy
 
     async def run(self, ready: Callable[[], object] | None = None) -> None:
         """Run the node until the call is cancelled.
@@ -135,6 +149,7 @@ class ProcessKubelet:
         async with AsyncExitStack() as stack:
             self._acquire_folder()
             stack.callback(self._release_folder)
+            await asyncio.to_thread(self._store.remove_partial)
             prefix = _prefix(options.folder, options.name)
             if ended := await asyncio.to_thread(end_leftovers, prefix):
                 _LOG.warning("ended %d processes that containers of an earlier kubelet left", ended)
@@ -145,20 +160,24 @@ class ProcessKubelet:
             config = await node_config(self._config, options.name, options.folder / "pki")
             client = await stack.enter_async_context(Client(Transport(config)))
             tasks = await stack.enter_async_context(Supervisor(client.clock, _LOG))
-            endpoint = await self._serve(client, ProcessRuntime(isolation), stack)
+            self._health = KubeletHealth(tasks)
+            endpoint = await self._serve(client, ProcessRuntime(isolation), self._health, stack)
             facts = await asyncio.to_thread(MachineFacts.read, options.folder, options.name, options.address)
             events = await stack.enter_async_context(EventRecorder(client, "kubelet"))
-            self._node = self._services_of_node(client, events, ProcessRuntime(isolation), facts, prefix)
+            self._node = self._services_of_node(client, tasks, events, ProcessRuntime(isolation), facts, prefix)
             registration = NodeRegistration(client, options.name, facts, options.address, lambda: endpoint.port, options.labels)
             node = await registration.register()
             informers = await stack.enter_async_context(Informers(client))
-            self._pods = await stack.enter_async_context(Supervisor(client.clock, _LOG))
-            services = informers.of(Service, namespace=ALL_NAMESPACES)
+            self._pods = await stack.enter_async_context(tasks.child())
+            services = ClusterView.watch_services(informers)
+            view = ClusterView(services, lambda: [(worker.tree, worker.ip) for worker in self.workers()])
             pods = informers.of(Pod, namespace=ALL_NAMESPACES, field_selector=f"spec.nodeName={options.name}")
-            self._services = lambda: [to_dict(one) for one in services.lister.each()]
+            self._services = view.services
             await services.wait_synced()
+            await view.open_slices(self._config, stack)
+            await self._start_dns(view, client.clock, stack)
             if options.service_proxy:
-                self._proxy = await self._start_proxy(tasks, events, stack)
+                self._proxy = await self._start_proxy(view, tasks, events, stack)
             services.on_event(added=self._services_changed, updated=self._services_changed, deleted=self._services_changed, name="services")
             await pods.wait_synced()
             await asyncio.to_thread(self._remove_old_pods, {pod.metadata.uid for pod in pods.lister.each()})
@@ -178,27 +197,28 @@ class ProcessKubelet:
 
     # ----------------------------------------------------------------------------------------------------------------------- start
 
-    async def _serve(self, client: Client, runtime: ProcessRuntime, stack: AsyncExitStack) -> KubeletEndpoint:
+    async def _serve(self, client: Client, runtime: ProcessRuntime, health: KubeletHealth, stack: AsyncExitStack) -> KubeletEndpoint:
         options = self.options
         approver = await stack.enter_async_context(Client(Transport(self._config))) if options.self_approval else None
         pair = await serving_pair(client, approver, options.name, [options.address])
         access = None if options.anonymous else EndpointAccessReviewer(client, options.name)
-        endpoint = KubeletEndpoint(self, runtime, client.clock, access)
+        endpoint = KubeletEndpoint(self, runtime, client.clock, access, health)
         authority = self._config.ca.read() if self._config.ca is not None else b""
         stack.push_async_callback(endpoint.close)
         await endpoint.start(pair, authority, options.address, options.port)
         return endpoint
 
     def _services_of_node(
-        self, client: Client, events: EventRecorder, runtime: ProcessRuntime, facts: MachineFacts, prefix: str
+        self, client: Client, tasks: Supervisor, events: EventRecorder, runtime: ProcessRuntime, facts: MachineFacts, prefix: str
     ) -> NodeServices:
         options, reader = self.options, ObjectReader(client)
         return NodeServices(
             client,
             client.clock,
+            tasks,
             events,
             runtime,
-            ImagePuller(self._images, client.clock),
+            ImagePuller(self._images, client.clock, self._store),
             reader,
             VolumeManager(options.folder, reader, client.clock.wall),
             self._addresses,
@@ -208,39 +228,45 @@ class ProcessKubelet:
             allocatable(facts),
             self._variables,
             self._hosts,
+            self._resolver,
             options.sync_frequency,
         )
 
-    async def _start_proxy(self, tasks: Supervisor, events: EventRecorder, stack: AsyncExitStack) -> ServiceProxy:
+    async def _start_proxy(self, view: ClusterView, tasks: Supervisor, events: EventRecorder, stack: AsyncExitStack) -> ServiceProxy:
         def failed(port: ServicePort, text: str) -> None:
             _LOG.warning("service %s: %s", port, text)
             events.warning(Service(metadata=ObjectMeta(name=port.name, namespace=port.namespace)), "FailedToListen", text)
 
-        slices = await self._endpoint_slices(stack)
-        proxy = ServiceProxy(lambda: self._services(), self._workers.values, slices, self.options.address, self._api_server(), failed)
+        proxy = ServiceProxy(view.services, self._workers.values, view.slices, self.options.address, self._api_server(), failed)
         stack.push_async_callback(proxy.close)
         await proxy.synchronise()
         proxy.start(tasks)
         return proxy
 
-    async def _endpoint_slices(self, stack: AsyncExitStack) -> Callable[[str, str], Iterable[JSONObject]]:
-        """Return a function that returns the EndpointSlices of a service.
+    async def _start_dns(self, view: ClusterView, clock: Clock, stack: AsyncExitStack) -> None:
+        """Start the DNS server, if the options and this machine allow it; else the hosts files of pods have the names of services.
 
-        Nodes may not read them; the user of the configuration may be somebody else. Otherwise services lead to pods of this node only.
+        Raises:
+            DnsUnavailable: It is required, and cannot run.
         """
-        client = await stack.enter_async_context(Client(Transport(self._config)))
-        attributes = ResourceAttributes(verb="list", group="discovery.k8s.io", resource="endpointslices")
-        review = await client.create(SelfSubjectAccessReview(spec=SelfSubjectAccessReviewSpec(resource_attributes=attributes)))
-        if not review.status.allowed:
-            return lambda _namespace, _name: ()
-        informers = await stack.enter_async_context(Informers(client))
-        slices = informers.of(EndpointSlice, namespace=ALL_NAMESPACES, indexes={"service": ByLabel("kubernetes.io/service-name")})
-        await slices.wait_synced()
+        self._machine_resolver = await asyncio.to_thread(read_machine_config)
+        if self.options.dns == "off":
+            return
+        try:
+            server = DnsServer(view, self._machine_resolver.resolvers(), clock)
+            stack.push_async_callback(server.close)
+            await server.start(self._addresses.network)
+        except DnsUnavailable as error:
+            if self.options.dns == "on":
+                raise
+            _LOG.warning("%s; /etc/hosts of containers has the names of services instead", error)
+            return
+        self._addresses.reserve(server.address)
+        self._dns_address = server.address
+        _LOG.info("cluster DNS of node %s serves %s", self.options.name, server.address)
 
-        def find(namespace: str, name: str) -> Iterable[JSONObject]:
-            return [to_dict(one) for one in slices.lister.by_index("service", name) if one.metadata.namespace == namespace]
-
-        return find
+    def _resolver(self, pod: JSONObject) -> tuple[ResolverConfig, list[str]]:
+        return pod_resolver_config(pod, self._machine_resolver, self._dns_address)
 
     def _api_server(self) -> tuple[str, int]:
         parts = urlsplit(self._config.server)
@@ -256,6 +282,8 @@ class ProcessKubelet:
         return result
 
     def _hosts(self, namespace: str) -> list[str]:
+        if self._dns_address:
+            return []
         return service_hosts(self._services(), [(worker.tree, worker.ip) for worker in self.workers()], namespace)
 
     async def _write_hosts(self) -> None:
@@ -309,7 +337,7 @@ class ProcessKubelet:
         assert self._node is not None
         assert self._pods is not None
         worker = self._workers[uid] = PodWorker(pod, self._node)
-        self._pods.start(partial(self._run_worker, worker), name=f"pod {pod.metadata.name}")
+        self._pods.start(partial(self._run_worker, worker), name="pod-worker", subject=pod_subject(worker.tree))
 
     async def _run_worker(self, worker: PodWorker) -> None:
         await worker.run()

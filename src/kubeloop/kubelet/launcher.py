@@ -58,11 +58,6 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
     check(result, f"mount {source} at {target}")
 
 
-def unshare(flags: int) -> None:
-    """Move this process into new namespaces."""
-    check(libc.unshare(flags), "create namespaces")
-
-
 def die_with_parent() -> None:
     """Let the kernel kill this process when its parent ends."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -82,21 +77,24 @@ def report(**values: object) -> None:
 def enter_user_namespace() -> None:
     """Become the same user in a new user namespace, where mounts are allowed."""
     uid, gid = os.getuid(), os.getgid()
-    unshare(CLONE_NEWUSER)
+    check(libc.unshare(CLONE_NEWUSER), "create namespaces")
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
 
 
 def build_root(spec: dict[str, Any]) -> None:
-    """Make a root that shows this machine's files, stores writes in memory, and has the container's mounts; then enter it."""
+    """Make a root that shows this machine's files or an image's, stores writes in memory, and has the container's mounts; then enter it."""
     base = spec["scratch"]
     mount("none", "/", flags=MS_REC | MS_PRIVATE)
     mount("tmpfs", base, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
     upper, work, root = (os.path.join(base, name) for name in ("upper", "work", "root"))
     for path in (upper, work, root):
         os.mkdir(path, 0o755)
-    if not spec.get("user_namespace"):
+    if spec.get("root"):
+        overlay(spec["root"], root, upper, work, ",userxattr" if spec.get("user_namespace") else "")
+        prepare_image(root, spec.get("cwd") or "/")
+    elif not spec.get("user_namespace"):
         overlay("/", root, upper, work)
         show_submounts(base, root)
     else:
@@ -128,6 +126,17 @@ def overlay(lower: str, target: str, upper: str, work: str, options: str = "") -
         options: Further options, each behind a comma.
     """
     mount("overlay", target, "overlay", 0, f"lowerdir={lower},upperdir={upper},workdir={work}{options}")
+
+
+def prepare_image(root: str, cwd: str) -> None:
+    """Make the folders that every container has in the root of an image, and its working directory."""
+    for name in ("proc", "sys", "dev", "etc"):
+        path = os.path.join(root, name)
+        # A link would lead to this machine's files until the root is entered.
+        if os.path.islink(path) or (os.path.exists(path) and not os.path.isdir(path)):
+            raise LaunchError(f"/{name} of the image is no folder")
+        os.makedirs(path, exist_ok=True)
+    os.makedirs(inside(root, os.path.normpath(cwd)), exist_ok=True)
 
 
 def show_submounts(base: str, root: str) -> None:
@@ -193,21 +202,15 @@ def make_devices(root: str) -> None:
     mount("tmpfs", folder, "tmpfs", MS_NOSUID, "mode=0755")
     for name in DEVICES:
         if os.path.exists("/dev/" + name):
-            with open(os.path.join(folder, name), "w"):
-                pass
+            open(os.path.join(folder, name), "w").close()
             mount("/dev/" + name, os.path.join(folder, name), flags=MS_BIND)
     for name in ("pts", "shm"):
         os.mkdir(os.path.join(folder, name))
     # This machine's terminals, because the kubelet opens the terminals of containers.
     mount("/dev/pts", folder + "/pts", flags=MS_BIND)
     mount("tmpfs", folder + "/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
-    for name, target in (
-        ("fd", "/proc/self/fd"),
-        ("stdin", "/proc/self/fd/0"),
-        ("stdout", "/proc/self/fd/1"),
-        ("stderr", "/proc/self/fd/2"),
-    ):
-        os.symlink(target, os.path.join(folder, name))
+    for name, end in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+        os.symlink("/proc/self/fd" + end, os.path.join(folder, name))
 
 
 def bind(root: str, source: str, target: str, readonly: bool) -> None:
@@ -220,13 +223,10 @@ def bind(root: str, source: str, target: str, readonly: bool) -> None:
         readonly: The container cannot write to it.
     """
     place = inside(root, target)
-    if stat.S_ISDIR(os.stat(source).st_mode):
-        os.makedirs(place, exist_ok=True)
-    else:
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        if not os.path.exists(place):
-            with open(place, "w"):
-                pass
+    folder = stat.S_ISDIR(os.stat(source).st_mode)
+    os.makedirs(place if folder else os.path.dirname(place), exist_ok=True)
+    if not folder and not os.path.exists(place):
+        open(place, "w").close()
     mount(source, place, flags=MS_BIND | MS_REC)
     if readonly:
         mount(source, place, flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
@@ -448,6 +448,9 @@ def main() -> int:
             return 1
         line += part
     spec = json.loads(line)
+    if spec.get("tty"):  # before the root changes: an image does not have the modules
+        import fcntl  # noqa: F401
+        import termios  # noqa: F401
     try:
         if spec.get("join"):
             join(spec["join"])
@@ -455,7 +458,7 @@ def main() -> int:
             if spec.get("user_namespace"):
                 enter_user_namespace()
             if spec.get("namespaces"):
-                unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID)
+                check(libc.unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID), "create namespaces")
         if not spec.get("namespaces"):
             libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
             report(init=os.getpid())

@@ -8,6 +8,8 @@ Source: Kubernetes pkg/kubelet/kuberuntime/logs, pkg/kubelet/logs (rotation); CR
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO
 
+_LOG = logging.getLogger("kubeloop.kubelet")
 #: Bytes of a line; a longer one is written in parts.
 _PART = 16 * 1024
 #: Bytes of a file and number of files of a container, as kubelet's containerLogMaxSize and containerLogMaxFiles.
@@ -47,6 +50,7 @@ class LogWriter:
         self._now = now
         self._max_size = max_size
         self._max_files = max_files
+        self._failing = False
         self._rest: dict[str, bytes] = {}
         self._waiters: set[asyncio.Future[None]] = set()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,16 +99,26 @@ class LogWriter:
         self._append(f"{format_moment(self._now())} {stream} {tag} ".encode() + line + b"\n")
 
     def _append(self, line: bytes) -> None:
-        if self._file.tell() + len(line) > self._max_size and self._file.tell():
-            self._rotate()
-        self._file.write(line)
+        try:
+            if self._file.tell() + len(line) > self._max_size and self._file.tell():
+                self._rotate()
+            self._file.write(line)
+        except OSError as error:
+            # What cannot be stored is dropped, so that the program does not block (containerd internal/cri/io/logger.go).
+            if not self._failing:
+                _LOG.warning("cannot write the log %s: %s; output of the container is lost", self.path, error.strerror or error)
+            self._failing = True
+        else:
+            self._failing = False
 
     def _rotate(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self.path.rename(self.path.with_name(f"{self.path.name}.{self._now():%Y%m%d-%H%M%S-%f}"))
+        present = self.path.open("ab", buffering=0)
         self._file.close()
-        self.path.rename(self.path.with_name(f"{self.path.name}.{self._now():%Y%m%d-%H%M%S-%f}"))
+        self._file = present
         for old in sorted(self.path.parent.glob(f"{self.path.name}.*"))[: -(self._max_files - 1) or None]:
             old.unlink(missing_ok=True)
-        self._file = self.path.open("ab", buffering=0)
 
     def _wake(self) -> None:
         for waiter in self._waiters:

@@ -30,6 +30,7 @@ from kubeloop.kubelet.containers import (
     backoff_message,
     deadline_left,
     decide,
+    field_path,
     is_sidecar,
     pod_subject,
     restarts,
@@ -42,7 +43,7 @@ from kubeloop.kubelet.probes import ProbeFailure, ProbeTarget, execute
 from kubeloop.kubelet.running_container import RunningContainer
 from kubeloop.kubelet.volumes import PodVolumes, VolumeError
 from kubeloop.meta import Conflict, Invalid, KubeloopError, NotFound
-from kubeloop.tasks import Supervisor, end_tasks, result_of, wait_all
+from kubeloop.tasks import end_tasks, result_of, wait_all
 from kubeloop.types import JSONObject
 
 _LOG = logging.getLogger("kubeloop.kubelet")
@@ -76,7 +77,7 @@ class PodWorker:
         self.ip = node.host_ip if pod.spec.host_network else node.addresses.allocate(pod.metadata.uid, status.pod_ip or "")
         self._wake = asyncio.Event()
         self._deletion = asyncio.Event()
-        self._tasks = Supervisor(node.clock, _LOG)
+        self._tasks = node.tasks.child()
         self._containers: set[asyncio.Task[None]] = set()
         self._ready_volumes = False
         self._next_mount = 0.0
@@ -222,6 +223,10 @@ class PodWorker:
         folder.mkdir(parents=True, exist_ok=True)
         self._hosts = ""
         self.write_hosts()
+        resolver, warnings = self._node.resolver(self._tree)
+        (folder / "resolv.conf").write_text(resolver.text)
+        for warning in warnings:
+            self._event("DNSConfigForming", warning, "", warning=True)
 
     def write_hosts(self) -> None:
         """Write the pod's hosts file if it changed: in place, because containers have it mounted."""
@@ -281,6 +286,7 @@ class PodWorker:
             return
         started.start_probes(
             self._tasks,
+            self._subject(container),
             target,
             self._wake.set,
             lambda probe, text: self._event("Unhealthy", f"{probe} probe failed: {text}", record.name, warning=True),
@@ -338,6 +344,9 @@ class PodWorker:
         finally:
             await end_tasks(task if not task.done() else None, deletion)
 
+    def _subject(self, container: JSONObject) -> str:
+        return f"{container['name']} of {pod_subject(self._tree)}"
+
     def _target(self, started: RunningContainer) -> ProbeTarget:
         run = partial(started.collect, self._node.runtime)
         return ProbeTarget.of(started.container, self.ip, run, self._node.clock)
@@ -354,6 +363,7 @@ class PodWorker:
         except Exception as error:  # noqa: BLE001  # else the container would seem to run for ever
             _LOG.exception("pod %s: the end of %s could not be read", pod_subject(self._tree), record.name)
             run.exit_code, run.reason, run.message = 137, "ContainerStatusUnknown", str(error)
+            await started.kill()
         self.running.pop(record.name, None)
         run.ready = run.started = False
         run.finished_at = self._node.clock.wall()
@@ -371,7 +381,7 @@ class PodWorker:
         deadline = self._node.clock.now() + grace
         failed = partial(self._event, "FailedPreStopHook", "PreStopHook failed", started.container["name"], warning=True)
         work = partial(started.stop, self._node.clock, target, lambda: deadline - self._node.clock.now(), failed)
-        self._tasks.start(work, name=f"stop {started.container['name']}")
+        self._tasks.start(work, name="container-stop", subject=self._subject(started.container))
 
     def _grace_of(self, override: int | None) -> float:
         seconds = override if override is not None else self._pod.spec.termination_grace_period_seconds
@@ -484,12 +494,4 @@ class PodWorker:
 
     def _event(self, reason: str, message: str, container: str, *, warning: bool = False) -> None:
         record = self._node.events.warning if warning else self._node.events.normal
-        path = ""
-        if container:
-            kind = (
-                "initContainers"
-                if any(one["name"] == container for one in self._tree["spec"].get("initContainers") or ())
-                else "containers"
-            )
-            path = f"spec.{kind}{{{container}}}"
-        record(self._pod, reason, message, field_path=path)
+        record(self._pod, reason, message, field_path=field_path(self._tree, container) if container else "")

@@ -135,6 +135,7 @@ class RunningContainer:
     def start_probes(
         self,
         tasks: Supervisor,
+        subject: str,
         target: ProbeTarget,
         changed: Callable[[], object],
         unhealthy: Callable[[str, str], object],
@@ -144,6 +145,7 @@ class RunningContainer:
 
         Args:
             tasks: Owns them.
+            subject: The container, for the log.
             target: Where they go.
             changed: Called when readiness or startup changes.
             unhealthy: Called with the name of a probe and the output of its failure.
@@ -159,7 +161,7 @@ class RunningContainer:
                 if probe := container.get(name):
                     report = partial(unhealthy, name.removesuffix("Probe").capitalize())
                     work = partial(probe_repeatedly, probe, target, on_result, report)
-                    tasks.start(work, name=f"{name} {container['name']}")
+                    tasks.start(work, name=f"{name.removesuffix('Probe')}-probe", subject=subject)
 
         def set_ready(success: bool) -> bool:
             if run.ready != success:
@@ -181,7 +183,7 @@ class RunningContainer:
 
         if probe := container.get("startupProbe"):
             work = partial(probe_repeatedly, probe, target, check_started, partial(unhealthy, "Startup"))
-            tasks.start(work, name=f"startupProbe {container['name']}")
+            tasks.start(work, name="startup-probe", subject=subject)
         else:
             start_others()
 

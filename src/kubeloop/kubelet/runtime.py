@@ -58,7 +58,10 @@ class BindMount:
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """A program to run. ``scratch`` is a folder for the mounts of this run; ``tty`` gives the program a terminal."""
+    """A program to run. ``scratch`` is a folder for the mounts of this run; ``tty`` gives the program a terminal.
+
+    ``root`` has the files of an unpacked image, which are not changed; None: the container sees this machine's files.
+    """
 
     id: str
     command: Sequence[str]
@@ -73,6 +76,7 @@ class ProcessSpec:
     groups: Sequence[int] | None = None
     tty: bool = False
     stdin: bool = False
+    root: Path | None = None
 
 
 class ProcessRuntime:
@@ -110,6 +114,7 @@ class ProcessRuntime:
             "gid": spec.group,
             "groups": list(spec.groups) if spec.groups is not None else None,
             "scratch": str(spec.scratch),
+            "root": str(spec.root) if spec.root is not None else "",
             "mounts": [{"source": str(one.source), "target": one.target, "readonly": one.readonly} for one in spec.mounts],
         }
         if join is not None and namespaces:

@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Protocol
 
+from kubeloop.endpoints.metrics_text import CONTENT_TYPE
 from kubeloop.kubelet.access import EndpointAccessReviewer
 from kubeloop.kubelet.credentials import KeyPair
+from kubeloop.kubelet.health import KubeletHealth
 from kubeloop.kubelet.logs import LogSelection, read_log
 from kubeloop.kubelet.pod_worker import PodWorker
 from kubeloop.kubelet.running_container import RunningContainer
@@ -55,13 +57,22 @@ class KubeletEndpoint:
         runtime: Runs commands in containers.
         clock: For times of logs.
         access: Decides about requests; None: every client may do everything.
+        health: The state of the node's tasks.
     """
 
-    def __init__(self, source: EndpointSource, runtime: ProcessRuntime, clock: Clock, access: EndpointAccessReviewer | None) -> None:
+    def __init__(
+        self,
+        source: EndpointSource,
+        runtime: ProcessRuntime,
+        clock: Clock,
+        access: EndpointAccessReviewer | None,
+        health: KubeletHealth,
+    ) -> None:
         self._source = source
         self._runtime = runtime
         self._clock = clock
         self._access = access
+        self._health = health
         self._listener: Listener | None = None
 
     @property
@@ -95,6 +106,8 @@ class KubeletEndpoint:
     async def _serve(self, request: Request) -> Reply:
         if request.path == "/healthz":
             return _text(200, "ok")
+        if request.path == "/readyz":
+            return _text(200 if self._health.healthy else 500, self._health.report(verbose="verbose" in request.query))
         if self._access is not None and (refusal := await self._access.admit(request)) is not None:
             return refusal
         try:
@@ -119,9 +132,15 @@ class KubeletEndpoint:
             return _json({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
         if request.path in ("/stats/summary", "/stats/summary/"):
             return _json(self._source.summary())
+        if request.path == "/metrics":
+            return Answer(200, body=self._metrics().encode(), content_type=CONTENT_TYPE, verbatim=True)
         if request.path == "/metrics/resource":
             return Answer(200, body=self._source.metrics().encode(), content_type="text/plain; version=0.0.4", verbatim=True)
         return _text(404, "404 page not found")
+
+    def _metrics(self) -> str:
+        workers = list(self._source.workers())
+        return self._health.metrics(len(workers), sum(len(worker.running) for worker in workers))
 
     # ---------------------------------------------------------------------------------------------------------------------- pods
 

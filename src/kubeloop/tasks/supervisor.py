@@ -22,7 +22,7 @@ _CAP: Final = 30.0
 class SupervisedTask:
     """One background task. Its work reports failures of single objects, after which it continues, with ``failed`` and ``recovered``."""
 
-    def __init__(self, supervisor: Supervisor, name: str, work: Work, restart: Backoff) -> None:
+    def __init__(self, supervisor: Supervisor, name: str, work: Work, restart: Backoff, subject: str = "") -> None:
         """Create an instance. Programs call ``Supervisor.start`` instead.
 
         Args:
@@ -30,8 +30,10 @@ class SupervisedTask:
             name: For the log, the metric and the health check.
             work: Returns the coroutine to run.
             restart: Delays before restarts.
+            subject: The object that the task works on, for the log.
         """
         self.name = name
+        self.subject = subject
         self._supervisor = supervisor
         self._work = work
         self._restart = restart
@@ -61,7 +63,7 @@ class SupervisedTask:
             part: The name of the object that could not be processed; empty: the task itself failed.
         """
         self._faults.add(part)
-        self._supervisor.count_failure(self.name, part, error)
+        self._supervisor.count_failure(self.name, part or self.subject, error)
 
     def recovered(self, part: str = "") -> None:
         """Record that a part, or the task itself, works again."""
@@ -123,6 +125,8 @@ class Supervisor:
         self.clock = clock
         self._logger = logger
         self._tasks: dict[SupervisedTask, None] = {}
+        #: The tasks of this supervisor and of its children.
+        self._family: dict[SupervisedTask, None] = {}
         #: How often tasks failed, by name; a name stands here from the first start on.
         self.failures: Counter[str] = Counter()
         #: How often tasks were started again after a failure, by name.
@@ -134,24 +138,34 @@ class Supervisor:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.stop()
 
-    def start(self, work: Work, *, name: str, restart: Backoff | None = None) -> SupervisedTask:
+    def child(self) -> Supervisor:
+        """Return a supervisor that ends only its own tasks, whose failures and health count here as well.
+
+        It is for objects that come and go and have tasks of the same names each.
+        """
+        result = Supervisor(self.clock, self._logger)
+        result._family, result.failures, result.restarts = self._family, self.failures, self.restarts
+        return result
+
+    def start(self, work: Work, *, name: str, restart: Backoff | None = None, subject: str = "") -> SupervisedTask:
         """Start a task.
 
         Args:
             work: Returns the coroutine to run. It is called once more for each restart, and must then begin from the start.
             name: For the log, the metric and the health check. Tasks that do the same may share a name.
             restart: Delays before restarts. Default: 0.1 s, doubling up to 30 s.
+            subject: The object that the task works on, for the log.
         """
         self.failures[name] += 0
         self.restarts[name] += 0
         backoff = restart if restart is not None else Backoff(initial=_INITIAL, cap=_CAP, clock=self.clock)
-        task = SupervisedTask(self, name, work, backoff)
-        self._tasks[task] = None
+        task = SupervisedTask(self, name, work, backoff, subject)
+        self._tasks[task] = self._family[task] = None
         return task
 
     def healthy(self, name: str) -> bool:
         """Return whether all tasks of this name work."""
-        return all(task.healthy for task in self._tasks if task.name == name)
+        return all(task.healthy for task in self._family if task.name == name)
 
     def count_failure(self, name: str, part: str, error: BaseException) -> None:
         """Count and log a failure; see ``SupervisedTask.failed``."""
@@ -162,6 +176,7 @@ class Supervisor:
     def remove(self, task: SupervisedTask) -> None:
         """Forget a task that has ended."""
         self._tasks.pop(task, None)
+        self._family.pop(task, None)
 
     async def stop(self) -> None:
         """Cancel all tasks and return when they have ended.

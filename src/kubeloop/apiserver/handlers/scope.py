@@ -51,7 +51,8 @@ class ServerServices:
     """The parts of the server that handlers use.
 
     ``default_timeout`` returns the timeout in seconds for a watch without one. ``components`` maps the name of a component that runs in the
-    same process to a function that returns its error, or "" if it is healthy.
+    same process to a function that returns its error, or "" if it is healthy. ``process_pods``: pods and kubelets may have
+    loopback addresses.
     """
 
     schemas: Schemas
@@ -69,6 +70,7 @@ class ServerServices:
     default_timeout: Callable[[], float]
     kubelets: KubeletCredentials
     components: dict[str, Callable[[], str]] = field(default_factory=dict)
+    process_pods: bool = False
 
 
 class AuditEvents(Protocol):

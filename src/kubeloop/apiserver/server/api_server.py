@@ -93,7 +93,7 @@ class ServerOptions:
         listen: False: requests reach the server through ``ApiServer.handler`` only.
         provision: Create the objects of Kubernetes' own components (``builtin.bootstrap``).
         notices: Create the ConfigMaps of kube-system that describe the server (extension-apiserver-authentication ...).
-        loopback_endpoints: Endpoints may have loopback addresses, as process pods do; Kubernetes refuses them.
+        loopback_endpoints: Endpoints may have loopback addresses, as process pods do, and ``/proxy`` reaches them; Kubernetes refuses them.
         remote_backends: Webhooks and aggregated API servers may have other addresses than loopback.
         authorization: kube-apiserver's --authorization-mode.
         operation: Audit log, flow control and time limits.
@@ -217,6 +217,7 @@ class ApiServer:
             default_timeout=lambda: self.options.min_request_timeout * (1 + random.random()),
             kubelets=self.options.kubelets,
             components=self.components,
+            process_pods=self.options.loopback_endpoints,
         )
         self.operation = Operation(clock, self.options.operation)
         counted = self.operation.metrics, self.operation.flow, self.operation.in_flight

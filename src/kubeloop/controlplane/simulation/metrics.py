@@ -1,4 +1,4 @@
-"""The usage of simulated nodes and pods as objects of metrics.k8s.io/v1beta1. No I/O.
+"""The usage of simulated nodes and pods as objects of metrics.k8s.io/v1beta1: a function of time, which is computed at each request.
 
 Source: k8s.io/metrics pkg/apis/metrics/v1beta1; kubernetes-sigs/metrics-server pkg/api (pod.go, node.go).
 """
@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
 
+from kubeloop.api.core.v1 import Node, Pod
+from kubeloop.client import Client
+from kubeloop.codec import to_dict
+from kubeloop.controlplane.metrics.documents import measured_metadata, quantities
 from kubeloop.controlplane.simulation.annotations import Simulation
+from kubeloop.controlplane.simulation.nodes import SimulatedNodes
 from kubeloop.controlplane.simulation.usage import UsageFunction
-from kubeloop.meta import format_time
+from kubeloop.endpoints.request_info import RequestInfo
+from kubeloop.meta import Selector, format_time
 from kubeloop.meta.time import parse_time
 from kubeloop.types import JSONObject
 
-GROUP: Final = "metrics.k8s.io"
-VERSION: Final = "v1beta1"
-_API = f"{GROUP}/{VERSION}"
 #: The usage is a function of time, so that a measurement covers no more than a moment.
 _WINDOW = "1s"
 #: The usage of a container without annotations: one thousandth of a core, and 16 MiB.
 _IDLE: Mapping[str, UsageFunction] = {"cpu": UsageFunction(0.001), "memory": UsageFunction(16.0 * 1024 * 1024)}
-#: Resources of the API: name, kind, whether namespaced.
-RESOURCES: Final = (("nodes", "NodeMetrics", False), ("pods", "PodMetrics", True))
 
 
 def pod_metrics(pod: JSONObject, simulation: Simulation, now: datetime) -> JSONObject | None:
@@ -42,12 +42,12 @@ def pod_metrics(pod: JSONObject, simulation: Simulation, now: datetime) -> JSONO
             continue
         seconds = max((now - parse_time(started)).total_seconds(), 0.0)
         usage = {name: (simulation.usage(name, one["name"]) or idle).at(seconds) for name, idle in _IDLE.items()}
-        containers.append({"name": one["name"], "usage": _quantities(usage)})
+        containers.append({"name": one["name"], "usage": quantities(usage)})
     if not containers:
         return None
     metadata = pod["metadata"]
     return {
-        "metadata": _metadata(metadata, now) | {"namespace": metadata.get("namespace", "")},
+        "metadata": measured_metadata(metadata, now) | {"namespace": metadata.get("namespace", "")},
         "timestamp": format_time(now.replace(microsecond=0)),
         "window": _WINDOW,
         "containers": containers,
@@ -71,54 +71,60 @@ def node_metrics(node: JSONObject, pods: list[JSONObject], system: Mapping[str, 
             usage["cpu"] += int(container["usage"]["cpu"].removesuffix("n")) / 1e9
             usage["memory"] += int(container["usage"]["memory"].removesuffix("Ki")) * 1024
     return {
-        "metadata": _metadata(node["metadata"], now),
+        "metadata": measured_metadata(node["metadata"], now),
         "timestamp": format_time(now.replace(microsecond=0)),
         "window": _WINDOW,
-        "usage": _quantities(usage),
+        "usage": quantities(usage),
     }
 
 
-def _metadata(metadata: JSONObject, now: datetime) -> JSONObject:
-    result: JSONObject = {"name": metadata["name"], "creationTimestamp": format_time(now.replace(microsecond=0))}
-    return result | ({"labels": metadata["labels"]} if metadata.get("labels") else {})
+class SimulatedUsage:
+    """A source of the metrics server.
 
+    Args:
+        simulated: The nodes, whose caches are read.
+    """
 
-def _quantities(usage: Mapping[str, float]) -> dict[str, str]:
-    return {"cpu": f"{round(usage['cpu'] * 1e9)}n", "memory": f"{round(usage['memory'] / 1024)}Ki"}
+    def __init__(self, simulated: SimulatedNodes) -> None:
+        self._simulated = simulated
 
+    async def measure(self, client: Client) -> None:
+        """Return at once, since nothing is measured."""
 
-def metrics_object(kind: str, metrics: JSONObject) -> JSONObject:
-    return {"kind": kind, "apiVersion": _API} | metrics
+    async def pods(self, info: RequestInfo, labels: Selector) -> list[JSONObject]:
+        """Return the PodMetrics for a request.
 
+        Args:
+            info: The request.
+            labels: Selects pods if it names none.
+        """
+        lister = self._simulated.lister(Pod)
+        if info.verb == "get":
+            pods = [pod for pod in [lister.get(info.name, info.namespace)] if pod is not None]
+        else:
+            pods = [pod for pod in lister.each(info.namespace or None) if labels.matches(pod.metadata.labels)]
+        return [metrics for pod in pods if (metrics := self._of_pod(to_dict(pod))) is not None]
 
-def metrics_list(kind: str, items: list[JSONObject]) -> JSONObject:
-    return {"kind": f"{kind}List", "apiVersion": _API, "metadata": {}, "items": items}
+    def _of_pod(self, pod: JSONObject) -> JSONObject | None:
+        if (pod.get("spec") or {}).get("nodeName") not in self._simulated.nodes:
+            return None
+        return pod_metrics(pod, self._simulated.rules.simulation_of(pod), self._simulated.clock.wall())
 
+    async def nodes(self, info: RequestInfo, labels: Selector) -> list[JSONObject]:
+        """Return the NodeMetrics for a request.
 
-# ------------------------------------------------------------------------------------------------------------------- discovery
-
-
-def api_group_list() -> JSONObject:
-    """Return the aggregated discovery document of the API (apidiscovery.k8s.io/v2)."""
-    resources = [
-        {
-            "resource": name,
-            "responseKind": {"group": GROUP, "version": VERSION, "kind": kind},
-            "scope": "Namespaced" if namespaced else "Cluster",
-            "singularResource": name.removesuffix("s"),
-            "verbs": ["get", "list"],
-        }
-        for name, kind, namespaced in RESOURCES
-    ]
-    versions = [{"version": VERSION, "resources": resources, "freshness": "Current"}]
-    group = {"metadata": {"name": GROUP, "creationTimestamp": None}, "versions": versions}
-    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": [group]}
-
-
-def api_resource_list() -> JSONObject:
-    """Return the resources of the version, for discovery without aggregation."""
-    resources = [
-        {"name": name, "singularName": name.removesuffix("s"), "namespaced": namespaced, "kind": kind, "verbs": ["get", "list"]}
-        for name, kind, namespaced in RESOURCES
-    ]
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": _API, "resources": resources}
+        Args:
+            info: The request.
+            labels: Selects nodes if it names none.
+        """
+        names = [info.name] if info.verb == "get" else list(self._simulated.nodes)
+        result = []
+        for name in names:
+            node = self._simulated.lister(Node).get(name)
+            if node is None or name not in self._simulated.nodes or self._simulated.is_down(name):
+                continue
+            if info.verb == "list" and not labels.matches(node.metadata.labels):
+                continue
+            pods = [metrics for pod in self._simulated.pods_of(name) if (metrics := self._of_pod(to_dict(pod))) is not None]
+            result.append(node_metrics(to_dict(node), pods, self._simulated.templates[name].usage, self._simulated.clock.wall()))
+        return result

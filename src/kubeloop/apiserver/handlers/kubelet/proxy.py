@@ -1,7 +1,7 @@
 """The subresource ``/proxy`` of pods, services and nodes, which forwards any request to their address.
 
 Source: Kubernetes documentation, "Access Services Running on Clusters"; k8s.io/kubernetes pkg/registry/core (ResourceLocation).
-Loopback and link-local addresses are forbidden.
+Loopback and link-local addresses are forbidden, but for process pods and their kubelets where a server has these.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ from kubeloop.types import JSONObject
 PODS = GroupVersionResource("", "v1", "pods")
 SERVICES = GroupVersionResource("", "v1", "services")
 ENDPOINTS = GroupVersionResource("", "v1", "endpoints")
+
+#: Addresses of process pods that ``kubeloop kubelet`` chooses without ``--pod-cidr``. Programs of this machine answer there only if they
+#: listen on all addresses.
+PROCESS_PODS = ipaddress.ip_network("127.64.0.0/10")
 
 _SINGULAR = {"pods": "pod", "services": "service", "nodes": "node"}
 
@@ -94,8 +98,10 @@ def _escaped(path: str) -> str:
 
 async def _node(scope: RequestScope, scheme: str, name: str, port: str) -> Backend:
     kubelet = await kubelet_of(scope, name)
-    await _check_host(kubelet.host)
-    if port in ("", str(kubelet.port)):
+    own_port = port in ("", str(kubelet.port))
+    if not (scope.services.process_pods and own_port and kubelet.host == "127.0.0.1"):
+        await _check_host(kubelet.host)
+    if own_port:
         return Backend(kubelet.host, kubelet.port, scope.services.kubelets.context)
     return _end(scope, scheme, kubelet.host, _number(port))
 
@@ -107,7 +113,7 @@ async def _pod(scope: RequestScope, scheme: str, name: str, port: str) -> Backen
         port = next((str(one["ports"][0]["containerPort"]) for one in containers if one.get("ports")), "")
     status = pod.get("status") or {}
     address = next((one.get("ip", "") for one in status.get("podIPs") or []), status.get("podIP", ""))
-    if not _is_reachable(address):
+    if not _is_reachable(address) and not (scope.services.process_pods and _is_process_pod(address)):
         raise api_errors.bad_request("address not allowed")
     return _end(scope, scheme, address, _number(port) if port else None)
 
@@ -183,6 +189,13 @@ def _is_reachable(address: str) -> bool:
     mapped = getattr(ip, "ipv4_mapped", None)
     ip = mapped if mapped is not None else ip
     return not (ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_unspecified or str(ip) == "255.255.255.255")
+
+
+def _is_process_pod(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address) in PROCESS_PODS
+    except ValueError:
+        return False
 
 
 def _from_random(items: list[Any]) -> Iterator[Any]:

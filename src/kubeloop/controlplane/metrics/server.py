@@ -1,4 +1,4 @@
-"""An extension API server for metrics.k8s.io: the usage of simulated nodes and pods, registered with the API server as an APIService.
+"""An extension API server for metrics.k8s.io: the usage of nodes and pods, registered with the API server as an APIService.
 
 It listens on loopback over TLS, and answers only the API server, which proves itself with the certificate of a front proxy. The API server
 authenticates and authorizes users before it forwards their requests.
@@ -13,12 +13,13 @@ import contextlib
 import json
 import logging
 import ssl
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any, Protocol
 
-from kubeloop.api.core.v1 import ConfigMap, Node, Pod
-from kubeloop.codec import to_dict
+from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.client import Client
 from kubeloop.controller import RunnableContext
-from kubeloop.controlplane.simulation.metrics import (
+from kubeloop.controlplane.metrics.documents import (
     GROUP,
     RESOURCES,
     VERSION,
@@ -26,21 +27,26 @@ from kubeloop.controlplane.simulation.metrics import (
     api_resource_list,
     metrics_list,
     metrics_object,
-    node_metrics,
-    pod_metrics,
 )
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.request_info import RequestInfo, request_info
 from kubeloop.endpoints.responses import finish, status_answer
-from kubeloop.meta import ApiError, GroupResource, KubeloopError, NotFound, Unstructured, parse_field_selector, parse_label_selector
+from kubeloop.meta import (
+    ApiError,
+    GroupResource,
+    KubeloopError,
+    NotFound,
+    Selector,
+    Unstructured,
+    parse_field_selector,
+    parse_label_selector,
+)
 from kubeloop.pki import CertificateAuthority
 from kubeloop.serving.answer import Answer, Reply
 from kubeloop.serving.listener import Listener, server_context
 from kubeloop.serving.request import Request
+from kubeloop.tasks import Supervisor
 from kubeloop.types import JSONObject
-
-if TYPE_CHECKING:
-    from kubeloop.controlplane.simulation.nodes import SimulatedNodes
 
 _LOG = logging.getLogger("kubeloop.controlplane.metrics")
 _NAMESPACE, _NAME = "kube-system", "kubeloop-metrics"
@@ -49,15 +55,28 @@ _MANAGER = "kubeloop-metrics"
 _KINDS = {name: kind for name, kind, _ in RESOURCES}
 
 
-class SimulatedMetrics:
-    """Serves the usage of simulated nodes and of their pods until the manager stops; then the APIService is deleted.
+class UsageSource(Protocol):
+    """The measurements that a metrics server serves."""
+
+    async def measure(self, client: Client) -> None:
+        """Measure until the call is cancelled."""
+
+    async def pods(self, info: RequestInfo, labels: Selector) -> list[JSONObject]:
+        """Return the PodMetrics for a request: of the pod that it names, or of the pods of its namespace that labels select."""
+
+    async def nodes(self, info: RequestInfo, labels: Selector) -> list[JSONObject]:
+        """Return the NodeMetrics for a request: of the node that it names, or of the nodes that labels select."""
+
+
+class MetricsServer:
+    """Serves the usage of nodes and of their pods until the manager stops; then the APIService is deleted.
 
     Args:
-        simulated: The nodes; the server reads their caches.
+        source: The measurements.
     """
 
-    def __init__(self, simulated: SimulatedNodes) -> None:
-        self._simulated = simulated
+    def __init__(self, source: UsageSource) -> None:
+        self._source = source
         self._allowed: frozenset[str] = frozenset()
 
     async def run(self, context: RunnableContext) -> None:
@@ -80,7 +99,9 @@ class SimulatedMetrics:
             await listener.serve()
             for document in _registration(listener.port, authority):
                 await client.apply(Unstructured.from_dict(document), field_manager=_MANAGER, force=True)
-            await context.client.clock.sleep(float("inf"))
+            async with Supervisor(client.clock, _LOG) as tasks:
+                tasks.start(partial(self._source.measure, client), name="usage")
+                await client.clock.sleep(float("inf"))
         finally:
             with contextlib.suppress(KubeloopError):
                 await client.delete(Unstructured.from_dict(_api_service(listener.port, authority)))
@@ -88,13 +109,13 @@ class SimulatedMetrics:
 
     async def _handle(self, request: Request) -> Reply:
         try:
-            answer = self._answer(request)
+            answer = await self._answer(request)
         except ApiError as error:
             answer = status_answer(error.status)
         finish(request, answer)
         return answer
 
-    def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: Request) -> Answer:
         subject = (request.peer_certificate or {}).get("subject", ())
         names = {value for part in subject for key, value in part if key == "commonName"}
         if self._allowed and not names & self._allowed:
@@ -110,42 +131,18 @@ class SimulatedMetrics:
             raise api_errors.no_such_resource()
         if info.verb not in ("get", "list"):
             raise api_errors.verb_not_supported(info.group_resource, info.verb)
-        kind, items = _KINDS[info.resource], self._nodes(info) if info.resource == "nodes" else self._pods(info)
+        kind, read = _KINDS[info.resource], self._source.nodes if info.resource == "nodes" else self._source.pods
+        labels, fields = parse_label_selector(request.parameter("labelSelector")), request.parameter("fieldSelector")
+        chosen = await read(info, labels)
         if info.verb == "get":
-            if not items:
+            if not chosen:
                 name = f"{info.namespace}/{info.name}" if info.namespace else info.name
                 raise api_errors.not_found(GroupResource(GROUP, kind.lower()), name)
-            return Answer(object=metrics_object(kind, items[0]))
-        labels, fields = parse_label_selector(request.parameter("labelSelector")), request.parameter("fieldSelector")
-        chosen = [one for one in items if labels.matches(one["metadata"].get("labels") or {})]
+            return Answer(object=metrics_object(kind, chosen[0]))
         if fields:
             selector = parse_field_selector(fields)
             chosen = [one for one in chosen if selector.matches(_selectable(one["metadata"]))]
         return Answer(object=metrics_list(kind, chosen))
-
-    def _pods(self, info: RequestInfo) -> list[JSONObject]:
-        lister = self._simulated.lister(Pod)
-        if info.verb == "get":
-            pods = [one for one in [lister.get(info.name, info.namespace)] if one is not None]
-        else:
-            pods = list(lister.each(info.namespace or None))
-        return [metrics for pod in pods if (metrics := self._of_pod(to_dict(pod))) is not None]
-
-    def _of_pod(self, pod: JSONObject) -> JSONObject | None:
-        if (pod.get("spec") or {}).get("nodeName") not in self._simulated.nodes:
-            return None
-        return pod_metrics(pod, self._simulated.rules.simulation_of(pod), self._simulated.clock.wall())
-
-    def _nodes(self, info: RequestInfo) -> list[JSONObject]:
-        names = [info.name] if info.verb == "get" else list(self._simulated.nodes)
-        result = []
-        for name in names:
-            node = self._simulated.lister(Node).get(name)
-            if node is None or name not in self._simulated.nodes or self._simulated.is_down(name):
-                continue
-            pods = [metrics for pod in self._simulated.pods_of(name) if (metrics := self._of_pod(to_dict(pod))) is not None]
-            result.append(node_metrics(to_dict(node), pods, self._simulated.templates[name].usage, self._simulated.clock.wall()))
-        return result
 
 
 def _selectable(metadata: JSONObject) -> dict[str, str]:
