@@ -1,5 +1,5 @@
 #!/bin/sh
-# The first process of a node's namespaces: gives them mounts and a network of their own, says so, and waits until it is ended.
+# The first process of a node's namespaces: makes their mounts and their network, prints "ready", and waits until it is ended.
 # Programs find their usual paths (/var/lib/kubelet, /run/containerd, /etc/cni); nothing of it is the machine's.
 # Usage: setup.sh DEBIAN_FILES HOME ADDRESS...
 set -e
