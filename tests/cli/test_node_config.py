@@ -15,9 +15,11 @@ from kubeloop.api.core.v1 import Node, Secret
 from kubeloop.api.discovery.v1 import EndpointSlice
 from kubeloop.api.storage.v1 import CSIDriver
 from kubeloop.cli import main
+from kubeloop.cli.kubelet import server_credentials
 from kubeloop.client import Client
 from kubeloop.codec import read_yaml
 from kubeloop.meta import Forbidden, ObjectMeta
+from kubeloop.pki import CertificateAuthority
 from kubeloop.testing import LocalCluster
 
 pytestmark = pytest.mark.embedded
@@ -145,6 +147,18 @@ def test_a_mistake_is_named_and_nothing_is_written(
     assert result.exit_code == 1
     assert message in result.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_server_has_a_certificate_for_kubelets_of_the_authority_that_they_trust(tmp_path: Path) -> None:
+    authority = CertificateAuthority.create("test")
+    credentials = server_credentials(authority, tmp_path / "pki")
+    assert credentials.certificate is not None
+    assert credentials.key is not None
+    certificate = x509.load_pem_x509_certificate(credentials.certificate.read_bytes())
+    certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.certificate))
+    assert certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)[0].value == "system:masters"
+    assert stat.S_IMODE(credentials.key.stat().st_mode) == 0o600
+    credentials.check()
 
 
 def test_the_address_is_required() -> None:
