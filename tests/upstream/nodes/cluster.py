@@ -20,7 +20,7 @@ from tests.upstream.nodes.programs import SOURCES, debian_files, programs
 NODE = "node-1"
 _ADDRESS = "192.168.77.10"
 _POD_RANGE = "10.250.0.0/24"
-_SOCKET = "/run/containerd/containerd.sock"
+_KEYS = "https://kubernetes.default.svc.cluster.local/openid/v1/jwks"
 #: Seconds until a program must have started; machines that build at the same time are slow.
 _PATIENCE = 300.0
 _COREDNS = Path(__file__).with_name("coredns.yaml")
@@ -108,7 +108,7 @@ def real_cluster(home: Path, *, server_flags: Sequence[str] = ()) -> Iterator[Re
     built, debian = programs(), debian_files()
     stand_ins = archives(directory().absolute(), built, debian, _kubernetes_sources())
     with contextlib.ExitStack() as stack:
-        group = stack.enter_context(cgroup(f"kubeloop-{home.name}"))
+        group = stack.enter_context(cgroup())
         spaces = stack.enter_context(namespaces(debian, home, [_ADDRESS]))
         _write_settings(spaces, home, group)
         cluster = RealCluster(spaces, home / "kubeconfig", home)
@@ -124,7 +124,8 @@ def real_cluster(home: Path, *, server_flags: Sequence[str] = ()) -> Iterator[Re
 
         kubeloop = [sys.executable, "-m", "kubeloop", "server"]
         flags = ["--nodes=0", "--cert-dir=pki", "--kubelet-certificate-authority=pki/ca.crt", "--allow-remote-backends"]
-        flags.append("--enable-admission-plugins=NodeRestriction")
+        # Pods do not reach the loopback address at which the server would say that its keys are.
+        flags += ["--enable-admission-plugins=NodeRestriction", f"--service-account-jwks-uri={_KEYS}"]
         alive = start("server", *kubeloop, *flags, f"--kubeconfig={cluster.kubeconfig}", *server_flags)
         _await("server", alive, lambda: "ready http" in (home / "server.log").read_text(), home)
         alive = start("containerd", str(built / "containerd"), "--config=/etc/containerd.toml")

@@ -16,6 +16,8 @@ from tests.realserver.building import CannotBuild
 
 _SETUP = Path(__file__).with_name("setup.sh")
 _CGROUPS = Path("/sys/fs/cgroup")
+#: Of the names of cgroups; the number of the program follows.
+_PREFIX = "kubeloop-node-"
 
 
 @dataclass(frozen=True)
@@ -64,17 +66,21 @@ def namespaces(debian: Path, home: Path, addresses: Sequence[str]) -> Iterator[N
 
 
 @contextlib.contextmanager
-def cgroup(name: str) -> Iterator[str]:
+def cgroup() -> Iterator[str]:
     """Make a cgroup below which a kubelet makes those of its pods, and remove all of it at the exit. Yields its path.
 
-    The processes in it must have ended by the exit.
+    The processes in it must have ended by the exit. Cgroups of programs that were killed are removed first.
     """
+    name = f"{_PREFIX}{os.getpid()}"
     folders = [root / name for root in _hierarchies()]
+    for root in _hierarchies():
+        for folder in root.glob(f"{_PREFIX}*"):
+            if not Path("/proc", folder.name.removeprefix(_PREFIX)).exists() or folder.name == name:
+                _remove(folder)
     for folder in folders:
-        _remove(folder)  # of a run that was killed
         folder.mkdir()
         for setting in ("cpuset.cpus", "cpuset.mems"):  # of version 1: empty at first, and then no process may enter
-            if (folder.parent.name == "cpuset") and (folder.parent / setting).exists():
+            if folder.parent.name == "cpuset" and (folder.parent / setting).exists():
                 (folder / setting).write_text((folder.parent / setting).read_text())
     try:
         yield f"/{name}"
