@@ -1,6 +1,6 @@
 """Stand-ins for the images of the conformance suite: OCI archives of this machine's programs, since no registry is reached.
 
-They hold what the specs call: a shell, busybox' tools, curl, nc and the suite's own agnhost. They are no replacement for the images.
+They hold what the specs call: a shell, busybox' tools, curl, nc, dig and the suite's own agnhost. They are no replacement for the images.
 """
 
 from __future__ import annotations
@@ -152,6 +152,7 @@ def _layer(image: Image, debian: Path) -> bytes:
             _add(tar, folder, tarfile.DIRTYPE, mode=0o1777 if folder == "tmp" else 0o755)
         _add(tar, "etc/passwd", content=_PASSWD.encode())
         _add(tar, "etc/group", content=_GROUP.encode())
+        _add(tar, "etc/nsswitch.conf", content=b"hosts: files dns\n")
         if image.shell:
             _add_shell(tar, debian)
         written: dict[Path, str] = {}
@@ -172,7 +173,8 @@ def _add_shell(tar: tarfile.TarFile, debian: Path) -> None:
     # bash hands variables with dots and dashes in their names on, as the shell of the real images does and busybox' does not.
     _add(tar, "bin/bash", content=(debian / "bin/bash-static").read_bytes(), mode=0o755)
     _add(tar, "bin/sh", tarfile.SYMTYPE, link="bash")
-    tools = {"curl": shutil.which("curl"), "nc": str(debian / "bin/nc.openbsd")}
+    tools = {name: shutil.which(name) for name in ("curl", "getent")}
+    tools |= {"nc": str(debian / "bin/nc.openbsd"), "dig": str(debian / "usr/bin/dig"), "host": str(debian / "usr/bin/host")}
     names = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
     for name in names:
         if name not in ("busybox", "sh", "bash", *tools):

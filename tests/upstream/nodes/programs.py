@@ -26,7 +26,8 @@ _PROGRAMS: dict[str, tuple[str, list[str], str]] = {
 #: Debian packages whose files a node needs, with the libraries that a small system may lack.
 _PACKAGES = (
     "runc", "containernetworking-plugins", "iptables", "conntrack", "busybox-static", "bash-static", "netcat-openbsd",
-    "libseccomp2", "libbsd0", "libmd0",
+    "libseccomp2", "libbsd0", "libmd0", "bind9-dnsutils", "bind9-host", "bind9-libs", "libjemalloc2", "libmaxminddb0", "liblmdb0",
+    "libprotobuf-c1", "libfstrm0", "libuv1", "libjson-c5",
     "libip4tc2", "libip6tc2", "libxtables12", "libmnl0", "libnetfilter-conntrack3", "libnfnetlink0", "libnftnl11",
 )  # fmt: skip
 
