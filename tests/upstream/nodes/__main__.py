@@ -23,6 +23,7 @@ def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.upstream.nodes", description=__doc__)
     parser.add_argument("--output", type=Path, help="empty folder for logs and containers; default: a temporary one")
+    parser.add_argument("--nodes", type=int, default=1, help="number of nodes")
     parser.add_argument("--shell", action="store_true", help="open a shell in the node's namespaces instead, with KUBECONFIG set")
     parser.add_argument("--conformance", action="store_true", help="run Kubernetes' conformance suite instead of the checks")
     parser.add_argument("--focus", action="append", default=[], metavar="REGEX", help="with --conformance: only matching specs; repeatable")
@@ -38,7 +39,7 @@ def main() -> int:
     try:
         if options.conformance:
             suite_programs(real=False)  # a build may take long: before the cluster starts
-        with real_cluster(home) as cluster:
+        with real_cluster(home, nodes=options.nodes) as cluster:
             return _run(cluster, options)
     except CannotBuild as error:
         print(error, file=sys.stderr)

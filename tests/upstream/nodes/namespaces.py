@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,29 +16,31 @@ from tests.realserver.building import CannotBuild
 
 _SETUP = Path(__file__).with_name("setup.sh")
 _CGROUPS = Path("/sys/fs/cgroup")
-#: Of the names of cgroups; the number of the program follows.
+#: Of the names of cgroups; the numbers of the program and of the node follow.
 _PREFIX = "kubeloop-node-"
 
 
 @dataclass(frozen=True)
 class Namespaces:
-    """Namespaces that exist. ``holder`` is their first process."""
+    """Namespaces that exist. ``holder`` is their first process, ``home`` the working directory of programs inside."""
 
     holder: int
+    home: Path
 
     def command(self, *words: str) -> list[str]:
         """Return the command that runs ``words`` inside."""
-        return ["nsenter", f"--target={self.holder}", "--net", "--mount", "--pid", f"--wdns={Path.cwd()}", *words]
+        return ["nsenter", f"--target={self.holder}", "--net", "--mount", "--pid", f"--wdns={self.home}", *words]
 
 
 @contextlib.contextmanager
-def namespaces(debian: Path, home: Path, addresses: Sequence[str]) -> Iterator[Namespaces]:
+def namespaces(debian: Path, home: Path, address: str, network: Namespaces | None = None) -> Iterator[Namespaces]:
     """Make namespaces, and end everything in them at the exit, also when this program is killed.
 
     Args:
         debian: Files of Debian packages, which lie over /usr there.
         home: A folder for what they hold in /etc and /var.
-        addresses: IPv4 addresses of the interface eth0.
+        address: IPv4 address of the interface eth0.
+        network: Namespaces whose network is shared; eth0 gets the address too.
 
     Raises:
         CannotBuild: The user is not root, or the kernel refuses.
@@ -48,9 +50,11 @@ def namespaces(debian: Path, home: Path, addresses: Sequence[str]) -> Iterator[N
     for program in ("unshare", "nsenter", "setpriv", "ip", "gcc", "ldd"):
         if shutil.which(program) is None:
             raise CannotBuild(f"a real node needs {program}; Debian has it in util-linux, iproute2, gcc or libc-bin")
+    shared = [] if network is None else ["nsenter", f"--target={network.holder}", "--net"]
+    made = [] if shared else ["--net"]
     command = [
-        "setpriv", "--pdeathsig=KILL", "unshare", "--kill-child=KILL", "--net", "--mount", "--pid", "--fork", "--mount-proc",
-        "--propagation=private", "sh", str(_SETUP), str(debian), str(home), *addresses,
+        "setpriv", "--pdeathsig=KILL", *shared, "unshare", "--kill-child=KILL", *made, "--mount", "--pid", "--fork", "--mount-proc",
+        "--propagation=private", "sh", str(_SETUP), str(debian), str(home), address, "shared" if shared else "own",
     ]  # fmt: skip
     with (home / "setup.log").open("w") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True, start_new_session=True)
@@ -59,23 +63,26 @@ def namespaces(debian: Path, home: Path, addresses: Sequence[str]) -> Iterator[N
         if process.stdout.readline() != "ready\n":
             raise CannotBuild(f"the namespaces were not made; see {home / 'setup.log'}")
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-        yield Namespaces(int(children.split()[0]))
+        yield Namespaces(int(children.split()[0]), home)
     finally:
         process.send_signal(signal.SIGKILL)  # the kernel ends its child by --kill-child, and with the first process all others
         process.wait()
 
 
 @contextlib.contextmanager
-def cgroup() -> Iterator[str]:
+def cgroup(number: int) -> Iterator[str]:
     """Make a cgroup below which a kubelet makes those of its pods, and remove all of it at the exit. Yields its path.
 
     The processes in it must have ended by the exit. Cgroups of programs that were killed are removed first.
+
+    Args:
+        number: The number of the node.
     """
-    name = f"{_PREFIX}{os.getpid()}"
+    name = f"{_PREFIX}{os.getpid()}-{number}"
     folders = [root / name for root in _hierarchies()]
     for root in _hierarchies():
         for folder in root.glob(f"{_PREFIX}*"):
-            if not Path("/proc", folder.name.removeprefix(_PREFIX)).exists() or folder.name == name:
+            if not Path("/proc", folder.name.removeprefix(_PREFIX).partition("-")[0]).exists() or folder.name == name:
                 _remove(folder)
     for folder in folders:
         folder.mkdir()
