@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.realserver.building import directory
+from tests.realserver.building import binaries, directory
 from tests.upstream.nodes.images import archives
 from tests.upstream.nodes.namespaces import Namespaces, cgroup, namespaces
 from tests.upstream.nodes.node import RealNode, check, node_address, node_name
@@ -53,7 +53,7 @@ def real_cluster(home: Path, *, nodes: int = 1) -> Iterator[RealCluster]:
         CannotBuild: A program cannot be built, ended or was not ready in time; the message names its log.
     """
     built, debian = programs(), debian_files()
-    images = archives(directory().absolute(), built, debian, _kubernetes_sources())
+    images = archives(directory().absolute(), built, debian, _kubernetes_sources(), binaries(["etcd"]).absolute() / "etcd")
     environment = _environment(built, home)
     kubeconfig = home / "kubeconfig"
     with contextlib.ExitStack() as stack:

@@ -68,7 +68,7 @@ class Image:
     setuid: Sequence[str] = ()
 
 
-def archives(folder: Path, programs: Path, debian: Path, kubernetes: Path) -> list[Path]:
+def archives(folder: Path, programs: Path, debian: Path, kubernetes: Path, etcd: Path) -> list[Path]:
     """Return the archives, written now if they are not there.
 
     Args:
@@ -76,6 +76,7 @@ def archives(folder: Path, programs: Path, debian: Path, kubernetes: Path) -> li
         programs: Built programs, agnhost and coredns among them.
         debian: Files of Debian packages.
         kubernetes: The sources of Kubernetes, for the pages of two images.
+        etcd: The program.
     """
     version = hashlib.sha256(Path(__file__).read_bytes() + programs.name.encode()).hexdigest()[:12]
     target = folder / f"nodes-images-{version}"
@@ -84,7 +85,7 @@ def archives(folder: Path, programs: Path, debian: Path, kubernetes: Path) -> li
     if not pause.exists():
         subprocess.run(["gcc", "-Os", "-static", "-x", "c", "-o", str(pause), "-"], input=_PAUSE_SOURCE, text=True, check=True)
     result = []
-    for image in _images(programs, kubernetes / "test/images", pause):
+    for image in _images(programs, kubernetes / "test/images", pause, etcd):
         archive = target / f"{image.names[0].rpartition('/')[2].replace(':', '-')}.tar"
         if not archive.exists():
             unfinished = archive.with_suffix(".part")
@@ -94,7 +95,7 @@ def archives(folder: Path, programs: Path, debian: Path, kubernetes: Path) -> li
     return result
 
 
-def _images(programs: Path, sources: Path, pause: Path) -> Iterable[Image]:
+def _images(programs: Path, sources: Path, pause: Path, etcd: Path) -> Iterable[Image]:
     agnhost = {"/agnhost": programs / "agnhost", "/agnhost-2": programs / "agnhost"}
     agnhost |= {f"/{name}": sources / "agnhost/porter" / name for name in ("localhost.crt", "localhost.key")}
     yield Image(
@@ -109,6 +110,9 @@ def _images(programs: Path, sources: Path, pause: Path) -> Iterable[Image]:
         yield Image([f"{_E2E}/{name}:1.8"], agnhost | pages, ["/agnhost"], ["test-webserver"])
     yield Image([f"{_E2E}/nonroot:1.5"], {}, (), ["sh"], user="1234")
     yield Image([f"{_E2E}/nonewprivs:1.4"], {"/usr/local/bin/nnp": programs / "nnp"}, (), ["nnp"], setuid=("/usr/local/bin/nnp",))
+    # An aggregated API server of Kubernetes, and the store that it runs beside.
+    yield Image([f"{_E2E}/sample-apiserver:1.29.2"], {"/sample-apiserver": programs / "sample-apiserver"}, ["/sample-apiserver"])
+    yield Image([f"{_REGISTRY}/etcd:3.6.8-0"], {"/usr/local/bin/etcd": etcd}, ["/usr/local/bin/etcd"])
     yield Image([COREDNS], {"/coredns": programs / "coredns"}, ["/coredns"], shell=False)
 
 

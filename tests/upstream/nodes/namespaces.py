@@ -103,7 +103,7 @@ def _hierarchies() -> list[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a cgroup with those below it. Processes that end are in it for a moment; what is left after 10 s, the next run removes."""
+    """Remove a cgroup with those below it. Processes that end are in it for a moment; after 10 s the rest is left to the next run."""
     deadline = time.monotonic() + 10
     while folder.is_dir() and time.monotonic() < deadline:
         for path, _, _ in os.walk(folder, topdown=False):

@@ -17,6 +17,7 @@ _PROGRAMS: dict[str, tuple[str, list[str], str]] = {
     "kube-proxy": ("kubernetes", ["build"], "k8s.io/kubernetes/cmd/kube-proxy"),
     "agnhost": ("kubernetes", ["build"], "k8s.io/kubernetes/test/images/agnhost"),
     "nnp": ("kubernetes", ["build"], "k8s.io/kubernetes/test/images/nonewprivs"),
+    "sample-apiserver": ("kubernetes", ["build"], "k8s.io/sample-apiserver"),
     **{
         name: ("containerd", ["build", "-tags", "no_btrfs no_zfs no_devmapper"], f"github.com/containerd/containerd/v2/cmd/{name}")
         for name in ("containerd", "containerd-shim-runc-v2", "ctr")

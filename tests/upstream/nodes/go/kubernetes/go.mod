@@ -1,11 +1,14 @@
-// Builds kubelet, kube-proxy and the test image agnhost. k8s.io/kubernetes names its staging modules v0.0.0: they are replaced by what was published.
+// Builds kubelet, kube-proxy and programs of test images. k8s.io/kubernetes names its staging modules v0.0.0: they are replaced by what was published.
 module kubeloop.invalid/nodes/kubernetes
 
 go 1.26.0
 
 godebug default=go1.26
 
-require k8s.io/kubernetes v1.36.3
+require (
+	k8s.io/kubernetes v1.36.3
+	k8s.io/sample-apiserver v0.0.0
+)
 
 require (
 	cel.dev/expr v0.25.1 // indirect
