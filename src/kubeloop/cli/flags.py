@@ -68,7 +68,7 @@ def flag(default: Any = None, *names: str, help: str, **settings: Any) -> Any:  
         default: The value without the flag. ``False`` makes a flag without a value, ``()`` a flag that may be repeated.
         names: Further names, and for a first name that differs from the field's that one too, with dashes.
         help: Text of ``--help``.
-        settings: Further settings of ``click.option``: ``type``, ``metavar``, ``show_default``, ``hidden``.
+        settings: Further settings of ``click.option``: ``type``, ``metavar``, ``show_default``, ``hidden``, ``required``.
 
     Returns:
         A field for a class that is passed to ``with_flags``.
@@ -77,7 +77,7 @@ def flag(default: Any = None, *names: str, help: str, **settings: Any) -> Any:  
         settings["is_flag"] = True
     if default == () and default is not None:
         settings["multiple"] = True
-    else:
+    elif not settings.get("required"):
         settings["default"] = default
     return dataclasses.field(default=default, metadata={_OPTION: (names, {"help": help, **settings})})
 

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from kubeloop.cli.group import Command
 from kubeloop.cli.server_logging import EVERYTHING, FORMATS, configure
 from kubeloop.meta.errors import ConfigError, KubeloopError
 from kubeloop.meta.signals import on_signal
+from kubeloop.pki.files import write_secret
 from kubeloop.tasks import end_tasks
 
 if TYPE_CHECKING:
@@ -154,6 +155,22 @@ async def _run(flags: KubeletFlags) -> None:
         await end_tasks(running)
 
 
+def server_credentials(authority: CertificateAuthority, folder: Path) -> KubeletCredentials:
+    """Write the certificate by which the server connects to kubelets into a folder, and return the server's setting.
+
+    Its group may do everything: each kubelet asks the server what the certificate's user may do.
+    """
+    from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
+    from kubeloop.endpoints.access import MASTERS
+
+    issued = authority.issue("kube-apiserver-kubelet-client", (MASTERS,), client=True)
+    folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+    certificate, key = (folder / f"apiserver-kubelet-client.{end}" for end in ("crt", "key"))
+    write_secret(certificate, issued.certificate)
+    write_secret(key, issued.key)
+    return KubeletCredentials(certificate, key)
+
+
 class ProcessPods:
     """The kubelet beside an embedded server.
 
@@ -177,18 +194,10 @@ class ProcessPods:
 
     def server_credentials(self, authority: CertificateAuthority) -> KubeletCredentials:
         """Write the certificate by which the server connects to kubelets, and return the server's setting."""
-        from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
-        from kubeloop.endpoints.access import MASTERS
-        from kubeloop.pki.files import write_secret
-
-        issued = authority.issue("kube-apiserver-kubelet-client", (MASTERS,), client=True)
-        self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
-        paths = [self._folder / f"apiserver-kubelet-client.{end}" for end in ("crt", "key")]
-        write_secret(paths[0], issued.certificate)
-        write_secret(paths[1], issued.key)
+        credentials = server_credentials(authority, self._folder)
         trusted = self._folder / "ca.crt"
         write_secret(trusted, authority.certificate)
-        return KubeletCredentials(paths[0], paths[1], trusted)
+        return replace(credentials, authority=trusted)
 
     async def run(self, api: ApiServer, works: asyncio.Event, settled: asyncio.Event) -> None:
         """Run the node until the call is cancelled.

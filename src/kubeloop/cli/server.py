@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ import click
 
 from kubeloop.cli.flags import with_flags
 from kubeloop.cli.group import CommandGroup
+from kubeloop.cli.node_config import node_config
 from kubeloop.cli.server_commands import compact, snapshot
 from kubeloop.cli.server_flags import AdmissionFlags, AuthenticationFlags, OperationFlags, ServerFlags
 from kubeloop.cli.server_logging import EVERYTHING, configure
@@ -86,6 +88,7 @@ def server(
 
 
 server.add_command(compact)
+server.add_command(node_config)
 server.add_command(snapshot)
 
 
@@ -135,6 +138,10 @@ async def _run(
     certificates = flags.cert_dir or (flags.data / "pki" if flags.data else None)
     authority = kept_authority(certificates, "kubeloop-ca") if certificates else None
     kubelets = KubeletCredentials(flags.kubelet_client_certificate, flags.kubelet_client_key, flags.kubelet_certificate_authority)
+    if certificates is not None and authority is not None and pods is None and kubelets.certificate is kubelets.key is None:
+        from kubeloop.cli.kubelet import server_credentials
+
+        kubelets = replace(server_credentials(authority, certificates), authority=kubelets.authority)
     async with AsyncExitStack() as stack:
         if pods is not None:
             stack.callback(pods.clean_up)

@@ -29,8 +29,8 @@ from kubeloop.pki.files import write_secret
 from kubeloop.transport import Transport
 
 _LOG = logging.getLogger("kubeloop.kubelet")
-_CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
-_SERVING_SIGNER = "kubernetes.io/kubelet-serving"
+CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
+SERVING_SIGNER = "kubernetes.io/kubelet-serving"
 #: Seconds to wait for a certificate, and between two reads of the request.
 _PATIENCE, _PAUSE = 60.0, 0.05
 #: A stored certificate is renewed at the start when less than this part of its lifetime is left.
@@ -79,19 +79,19 @@ async def node_config(config: ClusterConfig, node: str, folder: Path) -> Cluster
         path = folder / "kubelet-client-current.pem"
         stored = _stored(path)
         if stored is not None:
-            known = _with(config, stored)
+            known = with_key_pair(config, stored)
             try:
                 async with Client(Transport(known)) as own:
                     if await _user(own) == user_name(node):
                         return known
             except KubeloopError as error:
                 _LOG.info("the stored certificate of node %s is not accepted: %s", node, error)
-        pair = await request_certificate(client, node, _CLIENT_SIGNER, "client auth")
+        pair = await request_certificate(client, node, CLIENT_SIGNER, "client auth")
     try:
         _store(path, pair)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}; name another folder with --root-dir") from None
-    return _with(config, pair)
+    return with_key_pair(config, pair)
 
 
 async def serving_pair(client: Client, approver: Client | None, node: str, addresses: Sequence[str]) -> KeyPair:
@@ -104,7 +104,7 @@ async def serving_pair(client: Client, approver: Client | None, node: str, addre
         addresses: IP addresses of the endpoint.
     """
     try:
-        return await request_certificate(client, node, _SERVING_SIGNER, "server auth", names=[node], addresses=addresses, approver=approver)
+        return await request_certificate(client, node, SERVING_SIGNER, "server auth", names=[node], addresses=addresses, approver=approver)
     except (CertificateDenied, Forbidden) as error:
         _LOG.warning("node %s serves logs and commands with a self-signed certificate: %s", node, error)
         authority = CertificateAuthority.create(f"{node}-ca")
@@ -121,6 +121,7 @@ async def request_certificate(
     names: Sequence[str] = (),
     addresses: Sequence[str] = (),
     approver: Client | None = None,
+    subject: x509.Name | None = None,
 ) -> KeyPair:
     """Request a certificate and wait until it is issued.
 
@@ -132,6 +133,7 @@ async def request_certificate(
         names: DNS names of a server.
         addresses: IP addresses of a server.
         approver: Approves the request; None: a controller does.
+        subject: Of the certificate; None: the node.
 
     Returns:
         The certificate with its key.
@@ -141,10 +143,7 @@ async def request_certificate(
         Forbidden: A user may not create or approve it.
     """
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name(
-        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"), x509.NameAttribute(NameOID.COMMON_NAME, user_name(node))]
-    )
-    builder = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    builder = x509.CertificateSigningRequestBuilder().subject_name(subject or _node_subject(node))
     alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
     alternatives += [x509.IPAddress(ip_address(address)) for address in addresses]
     if alternatives:
@@ -165,9 +164,19 @@ async def request_certificate(
             if condition.type in ("Denied", "Failed"):
                 raise CertificateDenied(f"certificate signing request {name} was {condition.type.lower()}: {condition.message}")
         await client.clock.sleep(_PAUSE)
+    if approver is not None:
+        raise CertificateDenied(
+            f"certificate signing request {name} is approved, and no controller signed it within {_PATIENCE:g} s; run a controller that signs: "
+            "kubeloop server without --no-controllers, or a kube-controller-manager with --cluster-signing-cert-file"
+        )
     raise CertificateDenied(
         f"certificate signing request {name} was not decided within {_PATIENCE:g} s; approve it: kubectl certificate approve {name}"
     )
+
+
+def _node_subject(node: str) -> x509.Name:
+    organization = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes")
+    return x509.Name([organization, x509.NameAttribute(NameOID.COMMON_NAME, user_name(node))])
 
 
 async def _user(client: Client) -> str:
@@ -175,7 +184,8 @@ async def _user(client: Client) -> str:
     return review.status.user_info.username or ""
 
 
-def _with(config: ClusterConfig, pair: KeyPair) -> ClusterConfig:
+def with_key_pair(config: ClusterConfig, pair: KeyPair) -> ClusterConfig:
+    """Return the configuration with a client certificate as its credentials."""
     credentials = Credentials(client_certificate=Pem(data=pair.certificate), client_key=Pem(data=pair.key), owner="kubelet")
     return msgspec.structs.replace(config, credentials=credentials)
 
