@@ -16,6 +16,7 @@ STORED = Path(__file__).parent / "results"
 CLUSTERS = {
     "simulated": "kubeloop's API server, controllers, scheduler and simulated nodes",
     "real-control-plane": "kubeloop's API server and simulated nodes, with the real kube-controller-manager and kube-scheduler",
+    "real-kubelet": "kubeloop's API server, controllers and scheduler, with a real kubelet, containerd, kube-proxy and CoreDNS",
 }
 #: The suite's own tag for specs that wait for five minutes and more.
 SLOW = "[Slow]"
