@@ -21,7 +21,7 @@ import click
 
 from kubeloop.cli.flags import with_flags
 from kubeloop.cli.group import CommandGroup
-from kubeloop.cli.node_config import node_config
+from kubeloop.cli.kubelet import ProcessPods, check_system, node_config, server_credentials
 from kubeloop.cli.server_commands import compact, snapshot
 from kubeloop.cli.server_flags import AdmissionFlags, AuthenticationFlags, OperationFlags, ServerFlags
 from kubeloop.cli.server_logging import EVERYTHING, configure
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from kubeloop.apiserver.server import ApiServer
     from kubeloop.apiserver.storage import Storage
-    from kubeloop.cli.kubelet import ProcessPods
     from kubeloop.controlplane.scheduling.configuration import SchedulerConfiguration
     from kubeloop.controlplane.simulation.node_templates import NodeTemplate
     from kubeloop.controlplane.simulation.rules import SimulationRules
@@ -139,8 +138,6 @@ async def _run(
     authority = kept_authority(certificates, "kubeloop-ca") if certificates else None
     kubelets = KubeletCredentials(flags.kubelet_client_certificate, flags.kubelet_client_key, flags.kubelet_certificate_authority)
     if certificates is not None and authority is not None and pods is None and kubelets.certificate is kubelets.key is None:
-        from kubeloop.cli.kubelet import server_credentials
-
         kubelets = replace(server_credentials(authority, certificates), authority=kubelets.authority)
     async with AsyncExitStack() as stack:
         if pods is not None:
@@ -207,7 +204,8 @@ async def _descriptions(source: str) -> Texts:
     from kubeloop.schema.descriptions import cache_file, load
 
     if source:
-        from kubeloop.cli.server_commands import import_descriptions
+        from kubeloop.cli.kubelet import ProcessPods, check_system, node_config, server_credentials
+from kubeloop.cli.server_commands import import_descriptions
 
         return await import_descriptions((source,), None)
     return load(cache_file())
@@ -258,8 +256,6 @@ def _process_pods(flags: ServerFlags) -> ProcessPods | None:
         return None
     if flags.no_controllers:
         raise ConfigError("--pods process needs the controllers, which sign the node's certificates; leave out --no-controllers")
-    from kubeloop.cli.kubelet import ProcessPods, check_system
-
     check_system()
     return ProcessPods(flags.image_map, (flags.data / "kubelet").absolute() if flags.data else None)
 

@@ -166,8 +166,9 @@ async def request_certificate(
         await client.clock.sleep(_PAUSE)
     if approver is not None:
         raise CertificateDenied(
-            f"certificate signing request {name} is approved, and no controller signed it within {_PATIENCE:g} s; run a controller that signs: "
-            "kubeloop server without --no-controllers, or a kube-controller-manager with --cluster-signing-cert-file"
+            f"certificate signing request {name} is approved, and no controller signed it within {_PATIENCE:g} s; "
+            "run a controller that signs: kubeloop server without --no-controllers, "
+            "or a kube-controller-manager with --cluster-signing-cert-file"
         )
     raise CertificateDenied(
         f"certificate signing request {name} was not decided within {_PATIENCE:g} s; approve it: kubectl certificate approve {name}"
