@@ -32,6 +32,7 @@ from kubeloop.tasks import end_tasks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kubeloop.apiserver.admission.plugins import AdmissionOptions
     from kubeloop.apiserver.server import ApiServer
     from kubeloop.apiserver.storage import Storage
     from kubeloop.controlplane.scheduling.configuration import SchedulerConfiguration
@@ -165,7 +166,7 @@ async def _run(
             kubelets=kubelets,
             authentication=authentication.options(certificates),
             operation=operation.options(),
-            admission=admission.options(),
+            admission=_admission(admission, pods),
             descriptions=await _descriptions(flags.descriptions),
         )
         api = ApiServer(options, storage)
@@ -204,7 +205,8 @@ async def _descriptions(source: str) -> Texts:
     from kubeloop.schema.descriptions import cache_file, load
 
     if source:
-        from kubeloop.cli.server_commands import import_descriptions
+        from kubeloop.cli.kubelet import ProcessPods, check_system, node_config, server_credentials
+from kubeloop.cli.server_commands import import_descriptions
 
         return await import_descriptions((source,), None)
     return load(cache_file())
@@ -257,6 +259,14 @@ def _process_pods(flags: ServerFlags) -> ProcessPods | None:
         raise ConfigError("--pods process needs the controllers, which sign the node's certificates; leave out --no-controllers")
     check_system()
     return ProcessPods(flags.image_map, (flags.data / "kubelet").absolute() if flags.data else None)
+
+
+def _admission(flags: AdmissionFlags, pods: ProcessPods | None) -> AdmissionOptions:
+    """Return the admission plug-ins; with process pods NodeRestriction is one unless it is disabled, so that a node changes only itself."""
+    options = flags.options()
+    if pods is None or "NodeRestriction" in (*options.enable, *options.disable):
+        return options
+    return replace(options, enable=(*options.enable, "NodeRestriction"))
 
 
 def _simulation(flags: ServerFlags) -> tuple[Sequence[str | NodeTemplate], SimulationRules | None]:
