@@ -29,6 +29,13 @@ def test_more_than_a_hundred_fields_have_a_short_description() -> None:
     assert all(re.fullmatch(r"[A-Z$].{5,120}\.", text) for text in texts), [text for text in texts if not text.endswith(".")]
 
 
+def test_custom_resources_have_our_texts_of_metadata_or_those_that_are_imported_of_a_config_map() -> None:
+    imported = {"io.k8s.api.core.v1.ConfigMap": {"kind": "Imported."}}
+    ours = Descriptions().of_every_kind()
+    assert sorted(ours) == ["apiVersion", "kind", "metadata"]
+    assert Descriptions(imported).of_every_kind() == {**ours, "kind": "Imported."}
+
+
 @pytest.mark.parametrize(
     ("document", "found"),
     [

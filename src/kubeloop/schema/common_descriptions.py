@@ -16,7 +16,7 @@ ObjectMeta: What every stored object has besides its content: its name, its owne
     uid: Identifies this object for ever, also after another one takes its name. The server sets it.
     resourceVersion: Changes with each write. An update that names an old one is refused with a conflict.
     generation: Counts changes of the desired state, so that a controller knows which state it has seen.
-    creationTimestamp: When the server stored the object first.
+    creationTimestamp: CreationTimestamp is a timestamp of the moment when the server stored the object first.
     deletionTimestamp: When the deletion was asked for. The object stays until its finalizers are gone.
     deletionGracePeriodSeconds: Seconds that the object has to end, once its deletion was asked for.
     finalizers: Names of cleanups that must finish before the object goes.
@@ -189,11 +189,11 @@ CustomResourceDefinitionSpec: The names, versions and schemas of a custom kind.
     versions: The versions, each with its schema. Exactly one of them is stored.
     conversion: How objects change from one version to another: None or Webhook.
 """
-#: Fields of every kind.
+#: Fields of every kind. The conformance suite expects the first words of apiVersion, metadata and creationTimestamp.
 OF_KINDS: Final = {
-    "apiVersion": "The API group and version in which the object is written, such as apps/v1.",
+    "apiVersion": "APIVersion defines the API group and version in which the object is written, such as apps/v1.",
     "kind": "The type of the object, such as Deployment.",
-    "metadata": "The object's name, namespace, labels and the like.",
+    "metadata": "Standard object's metadata: its name, namespace, labels and the like.",
     "spec": "The desired state.",
     "status": "The observed state, as controllers report it.",
 }

@@ -25,6 +25,8 @@ Texts = dict[str, dict[str, str]]
 
 HINT: Final = "(This server has no more to say here. `kubeloop descriptions import CONTEXT` takes Kubernetes' descriptions from a cluster.)"
 _KINDS: Final = "x-kubernetes-group-version-kind"
+#: A definition whose apiVersion, kind and metadata have the texts that upstream gives to custom resources.
+_ANY_KIND: Final = "io.k8s.api.core.v1.ConfigMap"
 _LONGEST: Final = 10_000
 _SAVE: Final = "save one with: kubectl get --raw /openapi/v2"
 
@@ -51,6 +53,11 @@ class Descriptions:
     def digest(self) -> str:
         """A hash that identifies the texts."""
         return hashlib.sha256(msgspec.json.encode(self._texts, order="sorted")).hexdigest()
+
+    def of_every_kind(self) -> dict[str, str]:
+        """Return the texts of apiVersion, kind and metadata: custom resources have them too."""
+        imported = self._imported.get(_ANY_KIND, {})
+        return {field: imported.get(field, OF_KINDS[field]) for field in ("apiVersion", "kind", "metadata")}
 
     def describe(self, name: str, tree: JSONObject) -> JSONObject:
         """Set the descriptions of a definition, OpenAPI version 2 or 3, in place. A lone reference stays as it is."""

@@ -14,6 +14,7 @@ from kubeloop.apiserver.openapi import OpenAPI
 from kubeloop.apiserver.openapi.documents import OpenAPIDocuments
 from kubeloop.apiserver.openapi.swagger import swagger
 from kubeloop.apiserver.registry.registry import Registry
+from kubeloop.schema.descriptions import Descriptions
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.timing import FakeClock
@@ -69,6 +70,19 @@ def test_schemas_of_a_custom_resource_are_those_of_a_real_server(registry: Regis
     schemas = json.loads(OpenAPIDocuments(registry, FakeClock()).body("apis/kl.example.com/v1"))["components"]["schemas"]
     for name, expected in RECORDED["schemas"].items():
         assert bare(schemas[name]) == expected
+
+
+def test_custom_resources_and_embedded_ones_have_the_texts_of_apiversion_kind_and_metadata(registry: Registry) -> None:
+    embedded = {"type": "object", "x-kubernetes-embedded-resource": True}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"template": embedded}}}
+    registry.replace(served_resources(definition(schema=schema))[0])
+    document = json.loads(OpenAPIDocuments(registry, FakeClock(), Descriptions()).body("apis/kl.example.com/v1"))
+    texts = Descriptions().of_every_kind()
+    for schemas in (document["components"]["schemas"], swagger(registry, Descriptions())["definitions"]):
+        published = schemas["com.example.kl.v1.Obj"]
+        for described in (published, published["properties"]["template"], schemas["com.example.kl.v1.ObjList"]):
+            assert {name: described["properties"][name]["description"] for name in texts} == texts
+        assert "description" not in published
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kubeloop.apiserver.openapi.schemas import COMPONENTS
@@ -34,19 +35,25 @@ def list_name(resource: ServedResource) -> str:
     return definition_name(resource).removesuffix(resource.kind) + resource.list_kind
 
 
-def definitions(resource: ServedResource, published: JSONObject | None) -> dict[str, JSONObject]:
-    """Return the schemas of the object (a copy of ``published`` with metadata added) and of its list, by name."""
+def definitions(resource: ServedResource, published: JSONObject | None, texts: Mapping[str, str]) -> dict[str, JSONObject]:
+    """Return the schemas of the object (a copy of ``published`` with metadata added) and of its list, by name.
+
+    Args:
+        resource: The custom resource, in one version.
+        published: The schema of its definition; None if it has none.
+        texts: Descriptions of apiVersion, kind and metadata; empty leaves them out.
+    """
     name = definition_name(resource)
     schema = copy.deepcopy(published or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
-    _fill_metadata(schema)
-    _publish(schema)
+    _fill_metadata(schema, texts)
+    _publish(schema, texts)
     schema["x-kubernetes-group-version-kind"] = [_kind(resource, resource.kind)]
     items = {"type": "array", "items": {"$ref": COMPONENTS + name}}
-    metadata = {"allOf": [{"$ref": f"{COMPONENTS}{_META}.ListMeta"}]}
+    fields: JSONObject = {"apiVersion": {"type": "string"}, "items": items, "kind": {"type": "string"}, "metadata": _reference("ListMeta")}
     listed = {
         "type": "object",
         "required": ["items"],
-        "properties": {"apiVersion": {"type": "string"}, "items": items, "kind": {"type": "string"}, "metadata": metadata},
+        "properties": {name: _described(field, texts.get(name)) for name, field in fields.items()},
         "x-kubernetes-group-version-kind": [_kind(resource, resource.list_kind)],
     }
     selectable = resource.extra.get("version", {}).get("selectableFields")
@@ -60,20 +67,27 @@ def _kind(resource: ServedResource, kind: str) -> JSONObject:
     return {"group": resource.gvr.group, "kind": kind, "version": resource.gvr.version}
 
 
-def _fill_metadata(schema: JSONObject) -> None:
-    properties = schema.setdefault("properties", {})
-    properties |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
-    properties["metadata"] = {"allOf": [{"$ref": f"{COMPONENTS}{_META}.ObjectMeta"}]}
+def _reference(name: str) -> JSONObject:
+    return {"allOf": [{"$ref": f"{COMPONENTS}{_META}.{name}"}]}
 
 
-def _publish(schema: Any) -> None:
+def _described(schema: JSONObject, text: str | None) -> JSONObject:
+    return {"description": text, **schema} if text else schema
+
+
+def _fill_metadata(schema: JSONObject, texts: Mapping[str, str]) -> None:
+    fields = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": _reference("ObjectMeta")}
+    schema.setdefault("properties", {}).update({name: _described(field, texts.get(name)) for name, field in fields.items()})
+
+
+def _publish(schema: Any, texts: Mapping[str, str]) -> None:
     """Show metadata in embedded resources, and both types of int-or-string, in place."""
     if not isinstance(schema, dict):
         return
     for below in [*(schema.get("properties") or {}).values(), schema.get("items"), schema.get("additionalProperties")]:
-        _publish(below)
+        _publish(below, texts)
     if schema.get("x-kubernetes-embedded-resource"):
-        _fill_metadata(schema)
+        _fill_metadata(schema, texts)
         schema["required"] = list(dict.fromkeys([*(schema.get("required") or ()), "kind", "apiVersion"]))
     if schema.get("x-kubernetes-int-or-string") and "anyOf" not in schema and "type" not in schema:
         schema["anyOf"] = [{"type": "integer"}, {"type": "string"}]

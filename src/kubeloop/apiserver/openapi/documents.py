@@ -92,8 +92,9 @@ class OpenAPIDocuments:
         known = name in openapi_paths()
         paths = _described(openapi_paths_of(name)) if known else {}
         own: dict[str, JSONObject] = {}
+        texts = {} if self._descriptions is None else self._descriptions.of_every_kind()
         for one in resources:
-            own |= custom.definitions(one, schema_of(one.extra.get("version", {})))
+            own |= custom.definitions(one, schema_of(one.extra.get("version", {})), texts)
             paths |= custom.paths(one)
         encoded = msgspec.json.encode([paths, own])
         schemas = dict(sorted({**self._components(encoded), **own}.items()))

@@ -170,10 +170,11 @@ def swagger(registry: Registry, descriptions: Descriptions | None = None) -> JSO
     if descriptions is not None:
         for name, definition in definitions.items():
             descriptions.describe(name, definition)
+    texts = {} if descriptions is None else descriptions.of_every_kind()
     for one in registry.resources():
         if one.custom:
             paths |= {path: _of_custom(_path(path, item)) for path, item in custom.paths(one).items()}
-            made = custom.definitions(one, schema_of(one.extra.get("version", {})))
+            made = custom.definitions(one, schema_of(one.extra.get("version", {})), texts)
             definitions |= {name: _definition(schema) for name, schema in made.items()}
     parameters = share_parameters(paths)
     bearer = {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}}
@@ -269,7 +270,7 @@ def _published(schema: JSONObject) -> JSONObject:
     """Return the schema of a custom resource reduced to version 2, as a new tree."""
     reference = next((one["$ref"] for one in schema.get("allOf", []) if "$ref" in one), schema.get("$ref"))
     if reference is not None:
-        return {"$ref": _target(reference)}
+        return {"$ref": _target(reference)} | ({"description": schema["description"]} if "description" in schema else {})
     made = {name: value for name, value in schema.items() if name not in _NOT_IN_V2}
     if schema.get("nullable") or schema.get("x-kubernetes-preserve-unknown-fields"):
         # Clients of version 2 would reject null and unknown fields.
