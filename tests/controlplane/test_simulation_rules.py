@@ -33,6 +33,8 @@ pods:
 - annotations: {team: a}
   nodes: [small-0]
   simulate: {exit-code: 9, run-seconds: 5}
+- programs: ["*/tool:* [a-z]un --fast"]
+  simulate: {exit-code: 4}
 """
 
 
@@ -46,6 +48,16 @@ def rules(tmp_path: Path) -> SimulationRules:
 def pod(node: str = "", annotations: dict[str, str] | None = None, **labels: str) -> JSONObject:
     metadata = {"name": "p", "namespace": "shop", "labels": labels, "annotations": annotations or {}}
     return {"metadata": metadata, "spec": {"nodeName": node, "restartPolicy": "Never"}}
+
+
+def programs(*texts: str, kind: str = "containers") -> JSONObject:
+    names = ["main", "helper"]
+    containers = [
+        {"name": name, "image": text.split()[0], "command": text.split()[1:2], "args": text.split()[2:]}
+        for name, text in zip(names, texts, strict=False)
+    ]
+    tree = pod()
+    return {**tree, "spec": {**tree["spec"], kind: containers}}
 
 
 def test_a_file_describes_nodes(rules: SimulationRules) -> None:
@@ -65,6 +77,10 @@ def test_a_file_describes_nodes(rules: SimulationRules) -> None:
         pytest.param(pod("small-0", {"team": "a"}), [9, 9, 9, 9], 5.0, id="a rule by annotations and node"),
         pytest.param(pod("small-0", {"team": "a"}, app="web"), [1, 1, 0, 0], 5.0, id="the first rule counts, for each annotation"),
         pytest.param(pod("small-1", {"team": "a"}), [0, 0, 0, 0], 1.0, id="no rule matches"),
+        pytest.param(programs("a/tool:1 run --fast"), [4, 4, 4, 4], 1.0, id="a rule by image, command and arguments"),
+        pytest.param(programs("x:1", "a/tool:1 run --fast"), [0, 0, 0, 0], 1.0, id="another container's program"),
+        pytest.param(programs("a/tool:1 run --fast", kind="initContainers"), [4, 4, 4, 4], 1.0, id="an init container's program"),
+        pytest.param(programs("a/tool:1 run --fast --far"), [0, 0, 0, 0], 1.0, id="a pattern matches the whole program"),
         pytest.param(pod(annotations={f"{PREFIX}exit-code": "3"}, app="web"), [3, 3, 3, 3], 1.0, id="the pod's own annotation comes first"),
     ],
 )
@@ -86,6 +102,7 @@ def test_rules_select_pods(rules: SimulationRules, document: JSONObject, codes: 
         pytest.param({"nodes": [{"usage": {"cpu": "x"}}]}, 'nodes[0].usage.cpu: "x" is no amount', id="no usage"),
         pytest.param({"pods": [{"labels": "a in"}]}, "pods[0].labels: ", id="no selector"),
         pytest.param({"pods": [{"simulate": {"exit-code": 300}}]}, 'exit-code: "300" is neither', id="no exit code"),
+        pytest.param({"pods": [{"programs": ["a"], "simulate": {"jitter": 1}}]}, "jitter: a rule with programs", id="no container's"),
         pytest.param({"pods": [{"simulate": {"exits": 3}}]}, "exits is not known", id="no such behaviour"),
     ],
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from kubeloop.controlplane.simulation.annotations import LOG, PREFIX, Simulation
+from kubeloop.controlplane.simulation.annotations import JITTER, LOG, PREFIX, START_SECONDS, Simulation
 from kubeloop.controlplane.simulation.node_templates import NodeFailure, NodeTemplate, node_names
 from kubeloop.controlplane.simulation.usage import UsageFunction
 from kubeloop.meta import ConfigError, DecodeError, Quantity, Selector, parse_label_selector
@@ -20,6 +21,8 @@ class PodRule:
     """The behaviour of the pods that match: annotations of ``kubeloop.controlplane.simulation.annotations``.
 
     A pod matches if it is in one of ``namespaces``, on one of ``nodes``, and has the labels and annotations; an empty field matches all.
+    A rule with ``programs`` is for the containers and init containers whose image, command and arguments, separated by spaces, match
+    one of these shell patterns (``*``, ``?``, ``[...]``).
     """
 
     simulate: Mapping[str, str]
@@ -27,8 +30,18 @@ class PodRule:
     nodes: frozenset[str] = frozenset()
     labels: Selector | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
+    programs: tuple[str, ...] = ()
 
-    def matches(self, pod: JSONObject) -> bool:
+    def values_of(self, pod: JSONObject) -> Mapping[str, str]:
+        """Return the annotations that the rule gives a pod; empty if it does not match."""
+        if not self._matches(pod):
+            return {}
+        if not self.programs:
+            return self.simulate
+        names = [name for name, program in _programs(pod) if any(fnmatchcase(program, pattern) for pattern in self.programs)]
+        return {key: ",".join(f"{name}={value}" for name in names) for key, value in self.simulate.items()} if names else {}
+
+    def _matches(self, pod: JSONObject) -> bool:
         metadata = pod["metadata"]
         if self.namespaces and metadata.get("namespace") not in self.namespaces:
             return False
@@ -37,6 +50,13 @@ class PodRule:
         if self.labels is not None and not self.labels.matches(metadata.get("labels") or {}):
             return False
         return self.annotations.items() <= (metadata.get("annotations") or {}).items()
+
+
+def _programs(pod: JSONObject) -> Iterator[tuple[str, str]]:
+    spec = pod.get("spec") or {}
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        program = [container.get("image") or "", *(container.get("command") or ()), *(container.get("args") or ())]
+        yield container["name"], " ".join(program)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +112,7 @@ class SimulationRules:
         """Return the behaviour of a pod: its annotations, and what the rules add."""
         defaults: dict[str, str] = {}
         for rule in self.pods:
-            if rule.matches(pod):
-                defaults = {**rule.simulate, **defaults}
+            defaults = {**rule.values_of(pod), **defaults}
         return Simulation.of(pod, defaults, self.seed)
 
 
@@ -106,7 +125,7 @@ _NODE_FIELDS: dict[str, Any] = {
     "usage": dict,
     "failures": list,
 }
-_RULE_FIELDS: dict[str, Any] = {"namespaces": list, "nodes": list, "labels": str, "annotations": dict, "simulate": dict}
+_RULE_FIELDS: dict[str, Any] = {"namespaces": list, "nodes": list, "labels": str, "annotations": dict, "programs": list, "simulate": dict}
 
 
 def _nodes(entry: Any, place: str) -> list[NodeTemplate]:
@@ -138,6 +157,8 @@ def _rule(entry: Any, place: str) -> PodRule:
     fields = _fields(entry, place, _RULE_FIELDS)
     simulate = {}
     for name, value in fields.get("simulate", {}).items():
+        if "programs" in fields and (isinstance(value, dict) or f"{PREFIX}{name}" in (START_SECONDS, JITTER)):
+            raise ConfigError(f"{place}.simulate.{name}: a rule with programs has one value, for the containers that match")
         pairs = ",".join(f"{container}={_text(one)}" for container, one in value.items()) if isinstance(value, dict) else _text(value)
         simulate[f"{PREFIX}{name}"] = pairs
     if LOG in simulate:
@@ -151,7 +172,8 @@ def _rule(entry: Any, place: str) -> PodRule:
         except ValueError as fault:
             raise ConfigError(f"{place}.labels: {fault}") from None
     annotations = {str(key): str(value) for key, value in fields.get("annotations", {}).items()}
-    return PodRule(simulate, frozenset(fields.get("namespaces", ())), frozenset(fields.get("nodes", ())), labels, annotations)
+    namespaces, nodes, programs = (tuple(map(str, fields.get(name, ()))) for name in ("namespaces", "nodes", "programs"))
+    return PodRule(simulate, frozenset(namespaces), frozenset(nodes), labels, annotations, programs)
 
 
 def _text(value: Any) -> str:
