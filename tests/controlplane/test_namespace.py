@@ -2,7 +2,7 @@
 
 import pytest
 
-from kubeloop.api.core.v1 import ConfigMap, Namespace, Secret, ServiceAccount
+from kubeloop.api.core.v1 import ConfigMap, Container, Namespace, Pod, PodSpec, Secret, ServiceAccount
 from kubeloop.client import Client
 from kubeloop.meta import ObjectMeta
 from tests.controlplane.workloads import deployment, is_rolled_out
@@ -60,4 +60,20 @@ async def test_one_whose_content_has_a_finalizer_stays_and_says_why_until_it_is_
         ),
     ]
     await client.patch(ConfigMap, "held", {"metadata": {"finalizers": None}}, namespace=name)
+    await client.wait_gone(Namespace, name, timeout=60)
+
+
+async def test_other_objects_stay_until_the_last_pod_is_gone(client: Client) -> None:
+    name = f"{client.namespace}-ordered"
+    await client.create(Namespace(metadata=ObjectMeta(name=name)))
+    await client.wait_for(ServiceAccount, "default", bool, timeout=60, namespace=name)
+    await client.create(ConfigMap(metadata=ObjectMeta(name="settings", namespace=name)))
+    spec = PodSpec(containers=[Container(name="main", image="main")], node_selector={"no": "node"})
+    await client.create(Pod(metadata=ObjectMeta(name="held", namespace=name, finalizers=["example.com/hold"]), spec=spec))
+    await client.delete(Namespace, name)
+    held = await client.wait_for(Namespace, name, lambda one: len(one.status.conditions) == 5, timeout=60)
+    assert held.status.conditions[3].message == "Some resources are remaining: pods. has 1 resource instances"
+    assert (await client.get(Pod, "held", namespace=name)).metadata.deletion_timestamp is not None
+    assert (await client.get(ConfigMap, "settings", namespace=name)).metadata.deletion_timestamp is None
+    await client.patch(Pod, "held", {"metadata": {"finalizers": None}}, namespace=name)
     await client.wait_gone(Namespace, name, timeout=60)

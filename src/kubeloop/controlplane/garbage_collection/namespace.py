@@ -24,6 +24,7 @@ from kubeloop.meta import KubeloopError, MethodNotAllowed, NotFound, PartialObje
 FINALIZER = "kubernetes"
 #: Number of concurrent requests for resources. A namespace has some forty of them.
 _AT_ONCE = 8
+_PODS = ("", "pods")
 #: Seconds until remaining objects are checked again; each time longer, because no event reports the removal of the last finalizer.
 _FIRST_LOOK, _LONGEST_LOOK = 0.2, 15.0
 
@@ -54,8 +55,8 @@ class _State(NamedTuple):
 class NamespaceController(Controller[Namespace], workers=10, name="namespace-controller"):
     """Deletes all objects of a Terminating namespace, in the background; removes the finalizer when none is left.
 
-    The namespace's conditions list remaining objects and reasons. A resource that cannot be listed blocks the deletion: it might have
-    objects.
+    Pods are deleted first; the other objects follow when no pod is left. The namespace's conditions list remaining objects and reasons.
+    A resource that cannot be listed blocks the deletion: it might have objects.
     """
 
     async def start(self) -> None:
@@ -96,11 +97,14 @@ class NamespaceController(Controller[Namespace], workers=10, name="namespace-con
         seen: set[tuple[str, str]] = set()
         desired: list[ApiResource] = []
         for resource in resources:
-            identity = (resource.gvr.group, resource.gvr.resource)
+            identity = _identity(resource)
             if resource.namespaced and {"list", "delete"} <= set(resource.verbs) and identity not in seen:
                 seen.add(identity)
                 desired.append(resource)
-        await asyncio.gather(*(one(resource) for resource in desired))
+        # Pods go first, as upstream's (OrderedNamespaceDeletion): their programs may need the Secrets, ConfigMaps and policies until they end.
+        await asyncio.gather(*(one(resource) for resource in desired if _identity(resource) == _PODS))
+        if not remains.objects:
+            await asyncio.gather(*(one(resource) for resource in desired if _identity(resource) != _PODS))
         return remains
 
     async def _empty_one(self, name: str, resource: ApiResource, remains: _Remains) -> None:
@@ -187,6 +191,10 @@ def conditions_of(before: list[NamespaceCondition], states: list[_State], now: d
         since = old.last_transition_time if old is not None and old.status == text else now
         fresh.append(NamespaceCondition(type=kind, status=text, reason=reason, message=message, last_transition_time=since))
     return [*known.values(), *fresh]
+
+
+def _identity(resource: ApiResource) -> tuple[str, str]:
+    return resource.gvr.group, resource.gvr.resource
 
 
 def _label(resource: ApiResource) -> str:
