@@ -67,3 +67,9 @@ def test_frames_of_a_watch_carry_type_and_object() -> None:
     stream = b"".join(protobuf.encode_event("MODIFIED", data) for data in objects)
     frames = list(protobuf.split_frames(stream + b"\0\0"))
     assert [protobuf.decode_event(frame) for frame in frames] == [{"type": "MODIFIED", "object": protobuf.decode(data)} for data in objects]
+
+
+def test_raw_json_has_the_bytes_that_go_writes() -> None:
+    revision = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": "r"}, "data": {"b": "<&>\u2028", "a": "ü"}}
+    assert b'{"b":"\\u003c\\u0026\\u003e\\u2028","a":"\xc3\xbc"}' in protobuf.encode(revision)
+    assert protobuf.decode(protobuf.encode(revision))["data"] == revision["data"]

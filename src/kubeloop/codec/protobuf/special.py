@@ -152,8 +152,14 @@ def _write_int_or_string(value: Any) -> bytes:
     return b"\x08\x00\x10" + varint(value) + b"\x1a\x00"
 
 
+#: Go's encoding/json escapes these. Controllers compare raw bytes with what they wrote: the DaemonSet controller finds its revisions so.
+_ESCAPED = {character.encode(): f"\\u{ord(character):04x}".encode() for character in "<>&\u2028\u2029"}
+
+
 def _write_raw(value: Any) -> bytes:
     raw = msgspec.json.encode(value)
+    for character, escape in _ESCAPED.items():  # none of them stands outside of strings
+        raw = raw.replace(character, escape)
     return b"\x0a" + varint(len(raw)) + raw
 
 

@@ -8,7 +8,6 @@ statefulset/stateful_set_utils.go and daemon/update.go.
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -36,11 +35,12 @@ _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 
 def template_patch(owner: StatefulSet | DaemonSet) -> JSONObject:
-    """Return the patch that restores the present template of ``owner``."""
-    template: JSONObject = copy.deepcopy(to_dict(owner)["spec"]["template"])
+    """Return the patch that restores the present template of ``owner``, with sorted keys: upstream's controller compares bytes."""
+    template: JSONObject = to_dict(owner)["spec"]["template"]
     if isinstance(owner, StatefulSet):
         template = _as_floats(template)
-    return {"spec": {"template": {**template, "$patch": "replace"}}}
+    patch: JSONObject = _sorted({"spec": {"template": {**template, "$patch": "replace"}}})
+    return patch
 
 
 def template_of(revision: ControllerRevision) -> JSONObject:
@@ -53,6 +53,13 @@ def template_of(revision: ControllerRevision) -> JSONObject:
 def encode_data(data: JSONObject) -> bytes:
     """Encode the data of a revision as Go's encoding/json encodes a map."""
     return go_json(data, sort_keys=True).encode()
+
+
+def _sorted(node: Any) -> Any:
+    """Return a copy of a JSON tree with the keys of all maps sorted."""
+    if isinstance(node, dict):
+        return {key: _sorted(node[key]) for key in sorted(node)}
+    return [_sorted(value) for value in node] if isinstance(node, list) else node
 
 
 def _as_floats(node: Any) -> Any:
