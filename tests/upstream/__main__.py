@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.conformance.counted import DOCUMENT, document
 from tests.realserver.building import NO_GO, CannotBuild, binaries, build, directory
 from tests.upstream import results
 from tests.upstream.clusters import cluster
+from tests.upstream.containers import patterns
 
 SOURCES = Path(__file__).parent / "go"
 #: Program, go's verb, package.
@@ -25,18 +30,26 @@ _PROGRAMS = {
     "kubectl": (["build"], "k8s.io/kubernetes/cmd/kubectl"),
     "e2e.test": (["test", "-c", "-vet=off"], "k8s.io/kubernetes/test/e2e"),
 }
-#: The suite's own words for specs that wait for minutes or disturb all others.
-_LONG = r"\[Serial\]|\[Disruptive\]|\[Slow\]"
+#: Runs of the suite, by the groups of specs that each has. They run at once, each against its own cluster: most specs wait, and [Serial]
+#: specs wait one after the other. Results are stored after each run.
+_RUNS = {
+    "api": "api-machinery|architecture|auth|cli|instrumentation",
+    "workloads": "apps|scheduling",
+    "nodes": "network|node|storage",
+}
 
 
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.upstream", description=__doc__)
     parser.add_argument("--cluster", choices=results.CLUSTERS, default="simulated", help="the cluster to test")
+    parser.add_argument("--run", action="append", choices=_RUNS, help="only these groups of specs; may be repeated")
     parser.add_argument("--focus", action="append", default=[], metavar="REGEX", help="run matching specs only; may be repeated")
-    parser.add_argument("--skip", default=_LONG, metavar="REGEX", help=f"leave out matching specs; default: {_LONG}")
-    parser.add_argument("--processes", type=int, default=4, help="specs that run at once; most of them wait")
-    parser.add_argument("--output", type=Path, help="folder for logs and ginkgo's report; default: a temporary one")
+    parser.add_argument("--slow", action="store_true", help="also run specs that wait for more than five minutes")
+    parser.add_argument("--containers", action="store_true", help="also run specs that need containers: they wait for minutes, and fail")
+    parser.add_argument("--processes", type=int, default=3, help="specs of a run that run at once; most of them wait")
+    parser.add_argument("--minutes", type=int, default=20, help="limit of each run; specs that have not ended then have failed")
+    parser.add_argument("--output", type=Path, help="folder for logs and ginkgo's reports; default: a temporary one")
     parser.add_argument("--store", action="store_true", help="store the results, and write docs/conformance.md")
     options = parser.parse_args()
     try:
@@ -45,12 +58,14 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster's processes are ended
-    home = options.output or Path(tempfile.mkdtemp(prefix="kubeloop-conformance-"))
-    home.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
-    with cluster(options.cluster, programs, home.absolute()) as kubeconfig:
-        _run_suite(programs, kubeconfig, home.absolute(), options)
-    return _judge(home, options, time.monotonic() - started)
+    home = (options.output or Path(tempfile.mkdtemp(prefix="kubeloop-conformance-"))).absolute()
+    statuses = []
+    with contextlib.ExitStack() as running:
+        runs = [running.enter_context(_run(run, programs, home / run, options)) for run in options.run or _RUNS]
+        for run in runs:
+            run.process.wait()
+            statuses.append(_judge(run, options))
+    return max(statuses)
 
 
 def _programs(*, real: bool) -> Path:
@@ -71,40 +86,58 @@ def _programs(*, real: bool) -> Path:
     return target
 
 
-def _run_suite(programs: Path, kubeconfig: Path, home: Path, options: argparse.Namespace) -> None:
-    command = [
-        str(programs / "ginkgo"), f"--procs={options.processes}", "--label-filter=Conformance", f"--skip={options.skip}",
-        *(f"--focus={focus}" for focus in options.focus), "--no-color", "--silence-skips", "--timeout=3h", f"--output-dir={home}",
-        "--json-report=report.json", "--keep-going", str(programs / "e2e.test"), "--",
-        f"--kubeconfig={kubeconfig}", "--provider=skeleton", "--allowed-not-ready-nodes=-1", "--minStartupPods=-1",
-        f"--kubectl-path={programs / 'kubectl'}", "--dump-logs-on-failure=false",
-    ]  # fmt: skip
-    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
-    print(f"running the conformance suite; its log is {home / 'suite.log'}", flush=True)
-    with (home / "suite.log").open("w") as log:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run of ginkgo against a cluster of its own, with its folder for logs and the report."""
+
+    process: subprocess.Popen[bytes]
+    home: Path
+    started: float
+
+
+@contextlib.contextmanager
+def _run(name: str, programs: Path, home: Path, options: argparse.Namespace) -> Iterator[_Run]:
+    """Start a cluster and one run of the suite; both end with the context."""
+    home.mkdir(parents=True, exist_ok=True)
+    with cluster(options.cluster, programs, home) as kubeconfig, (home / "suite.log").open("w") as log:
+        print(f"running the conformance suite ({name}); its log is {home / 'suite.log'}", flush=True)
+        environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+        command = _command(name, programs, kubeconfig, home, options)
         suite = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=home, env=environment)
         try:
-            suite.wait()
+            yield _Run(suite, home, time.monotonic())
         finally:
             suite.terminate()  # ginkgo ends its processes
             suite.wait()
 
 
-def _judge(home: Path, options: argparse.Namespace, seconds: float) -> int:
-    report = home / "report.json"
+def _command(name: str, programs: Path, kubeconfig: Path, home: Path, options: argparse.Namespace) -> list[str]:
+    focus = [rf"\[sig-({_RUNS[name]})\].*({regex})" for regex in options.focus or [""]]
+    skipped = [*([] if options.containers else patterns()), *([] if options.slow else [re.escape(results.SLOW)])]
+    return [
+        str(programs / "ginkgo"), f"--procs={options.processes}", "--label-filter=Conformance", *(f"--skip={regex}" for regex in skipped),
+        *(f"--focus={regex}" for regex in focus), "--no-color", "--silence-skips", f"--timeout={options.minutes}m",
+        f"--output-dir={home}", "--json-report=report.json", "--keep-going", str(programs / "e2e.test"), "--",
+        f"--kubeconfig={kubeconfig}", "--provider=skeleton", "--allowed-not-ready-nodes=-1", "--minStartupPods=-1",
+        f"--kubectl-path={programs / 'kubectl'}", "--dump-logs-on-failure=false",
+    ]  # fmt: skip
+
+
+def _judge(run: _Run, options: argparse.Namespace) -> int:
+    report = run.home / "report.json"
     if not report.exists():
-        print(f"the suite made no report; see {home / 'suite.log'}", file=sys.stderr)
+        print(f"the suite made no report; see {run.home / 'suite.log'}", file=sys.stderr)
         return 1
     found = results.read_report(report)
     passed = sum(result.state == "passed" for result in found.values())
     for group, (good, ran) in results.summary(found).items():
         print(f"{group:20} {good:4} of {ran}")
-    print(f"{'all':20} {passed:4} of {len(found)} in {seconds:.0f} s")
+    print(f"{'all':20} {passed:4} of {len(found)} in {time.monotonic() - run.started:.0f} s")
     worse = results.regressions(results.load(options.cluster), found)
     for name in worse:
         print(f"failed, and passed before: {name}\n    {found[name].message}", file=sys.stderr)
     if options.store:
-        results.store(options.cluster, found)
+        results.store(options.cluster, found | results.left_out(report))
         DOCUMENT.write_text(document())
     return 1 if worse or not found else 0
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from tests.realserver.building import CannotBuild
 from tests.realserver.serving import free_ports
 
-#: Simulated nodes, as the suite wants several.
-NODES = 3
+#: Nodes, and how the programs of specs behave.
+SIMULATION = Path(__file__).with_name("simulation.yaml")
 
 
 @contextlib.contextmanager
@@ -29,7 +29,7 @@ def cluster(name: str, programs: Path, home: Path) -> Iterator[Path]:
     """
     kubeconfig, keys = home / "kubeconfig", home / "pki"
     with contextlib.ExitStack() as running:
-        flags = ["--kubeconfig", str(kubeconfig), "--cert-dir", str(keys), "--nodes", str(NODES)]
+        flags = ["--kubeconfig", str(kubeconfig), "--cert-dir", str(keys), "--simulation", str(SIMULATION)]
         if name == "real-control-plane":
             flags.append("--no-controllers")
         server = running.enter_context(_process("server", [sys.executable, "-m", "kubeloop", "server", *flags], home))

@@ -1,13 +1,15 @@
-"""Results of the conformance suite: what ginkgo reports, what is stored, and the table in docs/conformance.md."""
+"""Results of the conformance suite: ginkgo's reports, stored results, and the tables in docs/conformance.md."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.upstream.containers import need_of
 
 STORED = Path(__file__).parent / "results"
 #: Clusters by name, with the words that docs/conformance.md has for them.
@@ -15,12 +17,19 @@ CLUSTERS = {
     "simulated": "kubeloop's API server, controllers, scheduler and simulated nodes",
     "real-control-plane": "kubeloop's API server and simulated nodes, with the real kube-controller-manager and kube-scheduler",
 }
+#: The suite's own tag for specs that wait for five minutes and more.
+SLOW = "[Slow]"
+LEFT_OUT = "left out"
+_DID_NOT_RUN = ("skipped", "pending")
 _TAGS = re.compile(r" ?\[(sig-[a-z-]+|[A-Za-z]+(:[^]]*)?)\]")
 
 
 @dataclass(frozen=True, slots=True)
 class SpecResult:
-    """The outcome of one spec: ``passed``, ``failed``, ``timedout``...; ``seconds`` that it took, and the first line of the failure."""
+    """The outcome of one spec: ``passed``, ``failed``, ``timedout``...; ``seconds`` that it took, and the first line of the failure.
+
+    ``left out`` is a spec that did not run because it needs containers (``containers.yaml``) or because of its tags.
+    """
 
     state: str
     seconds: float = 0.0
@@ -30,14 +39,24 @@ class SpecResult:
 def read_report(file: Path) -> dict[str, SpecResult]:
     """Return the specs of ginkgo's JSON report that ran, by their full names."""
     results = {}
-    for suite in json.loads(file.read_bytes()):
-        for spec in suite["SpecReports"] or ():
-            if spec["LeafNodeType"] != "It" or spec["State"] in ("skipped", "pending"):
-                continue
-            name = " ".join([*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]])
+    for name, spec in _specs(file):
+        if spec["State"] not in _DID_NOT_RUN:
             message = str((spec.get("Failure") or {}).get("Message", "")).strip()
             results[name] = SpecResult(spec["State"], round(spec["RunTime"] / 1e9, 1), message.split("\n")[0][:300])
     return results
+
+
+def left_out(file: Path) -> dict[str, SpecResult]:
+    """Return the conformance specs of ginkgo's JSON report that did not run because they need containers, or are slow."""
+    names = [name for name, spec in _specs(file) if spec["State"] in _DID_NOT_RUN and "[Conformance]" in name]
+    return {name: SpecResult(LEFT_OUT) for name in names if need_of(name) or SLOW in name}
+
+
+def _specs(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for suite in json.loads(file.read_bytes()):
+        for spec in suite["SpecReports"] or ():
+            if spec["LeafNodeType"] == "It":
+                yield " ".join([*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]]), spec
 
 
 def load(cluster: str) -> dict[str, SpecResult]:
@@ -49,8 +68,9 @@ def load(cluster: str) -> dict[str, SpecResult]:
 
 
 def store(cluster: str, results: Mapping[str, SpecResult]) -> None:
-    """Add results to those stored for a cluster: a run may have been of some specs only."""
-    merged = load(cluster) | dict(results)
+    """Add results to those stored for a cluster: a run may have been of some specs only. Specs that are left out keep older results."""
+    before = load(cluster)
+    merged = before | {name: result for name, result in results.items() if result.state != LEFT_OUT or name not in before}
     rows: dict[str, Any] = {name: [result.state, _first_words(result.message)] for name, result in sorted(merged.items())}
     STORED.mkdir(exist_ok=True)
     (STORED / f"{cluster}.json").write_text("{\n" + ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in rows.items()) + "\n}\n")
@@ -62,12 +82,13 @@ def regressions(before: Mapping[str, SpecResult], after: Mapping[str, SpecResult
 
 
 def summary(results: Mapping[str, SpecResult]) -> dict[str, tuple[int, int]]:
-    """Return how many specs of each group passed, and how many ran."""
+    """Return how many specs of each group passed, and how many there are that simulated nodes can pass."""
     groups: dict[str, tuple[int, int]] = {}
     for name, result in results.items():
-        group = group_of(name)
-        passed, ran = groups.get(group, (0, 0))
-        groups[group] = (passed + (result.state == "passed"), ran + 1)
+        if _needs_more(name, result) is None:
+            group = group_of(name)
+            passed, ran = groups.get(group, (0, 0))
+            groups[group] = (passed + (result.state == "passed"), ran + 1)
     return dict(sorted(groups.items()))
 
 
@@ -91,15 +112,16 @@ def section() -> list[str]:
         "",
         "## Kubernetes' conformance suite",
         "",
-        "`make conformance-upstream` builds the conformance suite of Kubernetes 1.36.3 from source and runs it. Left out are specs that",
-        "wait for minutes or disturb others (`[Serial]`, `[Disruptive]`, `[Slow]`). `python -m tests.upstream --cluster NAME --store`",
-        "renews a column:",
+        "`make conformance-upstream` builds the conformance suite of Kubernetes 1.36.3 from source and runs it against a cluster:",
         "",
         *(f"- **{cluster}**: {CLUSTERS[cluster]}." for cluster in stored),
         "",
+        "Passed of the specs that simulated nodes can pass. Other specs need containers that run, and are left out; so are those that wait",
+        "for more than five minutes (`[Slow]`). `python -m tests.upstream --cluster NAME --store` renews a column.",
+        "",
         *_table(["group", *stored], [*rows, ["**all**", *totals]]),
         "",
-        *_table(["spec", *stored], [[_title(name), *(_cell(results.get(name)) for results in stored.values())] for name in specs]),
+        *_table(["spec", *stored], [[_title(name), *(_cell(name, results.get(name)) for results in stored.values())] for name in specs]),
     ]
 
 
@@ -112,14 +134,26 @@ def _share(counts: tuple[int, int] | None) -> str:
 
 
 def _title(name: str) -> str:
-    """Return a spec's name without its tags."""
-    return _escaped(_TAGS.sub("", name).strip())
+    """Return a spec's name without its tags, after its group."""
+    return _escaped(f"{group_of(name)}: {_TAGS.sub('', name).strip()}")
 
 
-def _cell(result: SpecResult | None) -> str:
+def _needs_more(name: str, result: SpecResult) -> str | None:
+    """Return what a spec that did not pass needs; None if it passed, or if simulated nodes suffice."""
+    if result.state == "passed":
+        return None
+    need = need_of(name)
+    if need is not None:
+        return f"needs {need}"
+    return "left out: slow" if result.state == LEFT_OUT else None
+
+
+def _cell(name: str, result: SpecResult | None) -> str:
     if result is None:
         return "not run"
-    return "passed" if result.state == "passed" else f"failed: {_escaped(_first_words(result.message))}"
+    if result.state == "passed":
+        return "passed"
+    return _needs_more(name, result) or f"failed: {_escaped(_first_words(result.message))}"
 
 
 def _first_words(message: str) -> str:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.upstream import results
-from tests.upstream.results import SpecResult, read_report, regressions, section, store, summary
+from kubeloop.controlplane.simulation.rules import SimulationRules
+from tests.conformance.counted import DOCUMENT
+from tests.upstream import containers, results
+from tests.upstream.clusters import SIMULATION
+from tests.upstream.results import LEFT_OUT, SpecResult, left_out, load, read_report, regressions, section, store, summary
 
 
 def spec(name: str, state: str, kind: str = "It", failure: str = "") -> dict[str, object]:
@@ -43,6 +48,35 @@ def test_a_regression_is_a_spec_that_passed_before() -> None:
     assert regressions(before, after) == ["a"]
 
 
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    file = tmp_path / "containers.yaml"
+    file.write_text("a shell:\n- 'Job (runs|ends)'\n")
+    monkeypatch.setattr(containers, "TABLE", file)
+    containers.needs.cache_clear()
+    yield
+    containers.needs.cache_clear()
+
+
+@pytest.mark.usefixtures("table")
+def test_specs_that_need_containers_and_slow_ones_are_left_out_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = tmp_path / "report.json"
+    names = ["[sig-apps] Job runs", "[sig-apps] Job ends", "[sig-apps] Job waits [Slow]", "[sig-apps] Job of another focus"]
+    report.write_text(json.dumps([{"SpecReports": [spec(name, "skipped") for name in names]}]))
+    found = left_out(report)
+    assert list(found) == [f"{name} works [Conformance]" for name in names[:3]]
+    assert set(found.values()) == {SpecResult(LEFT_OUT)}
+    monkeypatch.setattr(results, "STORED", tmp_path)
+    store("simulated", {"[sig-apps] Job runs works [Conformance]": SpecResult("passed")})
+    store("simulated", found)
+    assert section()[-3:] == [
+        "| apps: Job ends works | needs a shell |",
+        "| apps: Job runs works | passed |",
+        "| apps: Job waits works | left out: slow |",
+    ]
+    assert "| apps | 1 of 1 |" in section()
+
+
 def test_the_summary_counts_by_group() -> None:
     found = {"[sig-apps] x": SpecResult("passed"), "[sig-apps] y": SpecResult("failed"), "[sig-api-machinery] z": SpecResult("passed")}
     assert summary(found) == {"api-machinery": (1, 1), "apps": (1, 2)}
@@ -56,4 +90,22 @@ def test_the_page_lists_each_spec_without_its_tags(tmp_path: Path, monkeypatch: 
     lines = section()
     assert "| apps | 1 of 2 |" in lines
     assert "| **all** | 1 of 2 |" in lines
-    assert lines[-2:] == ["| Job fails | failed: no endpoint ... \\| after ... |", "| Job works | passed |"]
+    assert lines[-2:] == ["| apps: Job fails | failed: no endpoint ... \\| after ... |", "| apps: Job works | passed |"]
+
+
+def test_docs_conformance_md_shows_the_stored_results() -> None:
+    assert "\n".join(section()) in DOCUMENT.read_text()
+
+
+def test_whatever_the_real_control_plane_passes_with_simulated_nodes_ours_passes() -> None:
+    real, ours = load("real-control-plane"), load("simulated")
+    assert [name for name, result in real.items() if result.state == "passed" and ours[name].state != "passed"] == []
+
+
+@pytest.mark.parametrize("pattern", [pytest.param(pattern, id=f"some spec matches {pattern}") for pattern in containers.patterns()])
+def test_the_table_of_specs_that_need_containers_is_of_specs_that_exist(pattern: str) -> None:
+    assert any(re.search(pattern, name) for name in load("simulated"))
+
+
+def test_the_simulation_file_of_the_clusters_makes_sense() -> None:
+    assert len(SimulationRules.read(SIMULATION).nodes or ()) == 3
