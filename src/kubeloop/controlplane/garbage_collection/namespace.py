@@ -101,7 +101,7 @@ class NamespaceController(Controller[Namespace], workers=10, name="namespace-con
             if resource.namespaced and {"list", "delete"} <= set(resource.verbs) and identity not in seen:
                 seen.add(identity)
                 desired.append(resource)
-        # Pods go first, as upstream's (OrderedNamespaceDeletion): their programs may need the Secrets, ConfigMaps and policies until they end.
+        # Pods go first, as with upstream's OrderedNamespaceDeletion: network policies and Secrets must not go before their programs end.
         await asyncio.gather(*(one(resource) for resource in desired if _identity(resource) == _PODS))
         if not remains.objects:
             await asyncio.gather(*(one(resource) for resource in desired if _identity(resource) != _PODS))
