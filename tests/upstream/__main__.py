@@ -30,8 +30,8 @@ _PROGRAMS = {
     "kubectl": (["build"], "k8s.io/kubernetes/cmd/kubectl"),
     "e2e.test": (["test", "-c", "-vet=off"], "k8s.io/kubernetes/test/e2e"),
 }
-#: Runs of the suite, by the groups of specs that each has. They run at once, each against its own cluster: most specs wait, and [Serial]
-#: specs wait one after the other. Results are stored after each run.
+#: Runs of the suite, by the groups of specs that each has. The runs work at once, each against its own cluster: most specs wait, and
+#: [Serial] specs wait one after the other. Results are stored after each run.
 _RUNS = {
     "api": "api-machinery|architecture|auth|cli|instrumentation",
     "workloads": "apps|scheduling",
@@ -88,7 +88,7 @@ def _programs(*, real: bool) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run of ginkgo against a cluster of its own, with its folder for logs and the report."""
+    """A run of ginkgo, with its folder for logs and the report."""
 
     process: subprocess.Popen[bytes]
     home: Path
