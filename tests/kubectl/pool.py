@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
+from kubeloop.controlplane.simulation.metrics_server import SimulatedMetrics
+
 from kubeloop.api.core.v1 import Namespace, Node, ServiceAccount
 from kubeloop.client import Client
 from kubeloop.controller import Background, Manager
-from kubeloop.controlplane.simulation.metrics_server import SimulatedMetrics
 from kubeloop.controlplane.simulation.node_templates import NodeTemplate
 from kubeloop.controlplane.simulation.nodes import SimulatedNodes
 from kubeloop.controlplane.simulation.usage import UsageFunction

@@ -205,8 +205,7 @@ async def _descriptions(source: str) -> Texts:
     from kubeloop.schema.descriptions import cache_file, load
 
     if source:
-        from kubeloop.cli.kubelet import ProcessPods, check_system, node_config, server_credentials
-from kubeloop.cli.server_commands import import_descriptions
+        from kubeloop.cli.server_commands import import_descriptions
 
         return await import_descriptions((source,), None)
     return load(cache_file())
