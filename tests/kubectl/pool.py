@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from kubeloop.controlplane.simulation.metrics_server import SimulatedMetrics
-
 from kubeloop.api.core.v1 import Namespace, Node, ServiceAccount
 from kubeloop.client import Client
 from kubeloop.controller import Background, Manager
+from kubeloop.controlplane.metrics.server import MetricsServer
+from kubeloop.controlplane.simulation.metrics import SimulatedUsage
 from kubeloop.controlplane.simulation.node_templates import NodeTemplate
 from kubeloop.controlplane.simulation.nodes import SimulatedNodes
 from kubeloop.controlplane.simulation.usage import UsageFunction
@@ -30,7 +30,7 @@ async def namespace_with_nodes(client: Client, name: str, *others: str) -> Async
     nodes = [NodeTemplate(f"{name}-{letter}", {"pool": name}, capacity=capacity, usage=usage) for letter in "ab"]
     nodes += [NodeTemplate(other) for other in others]
     simulated = SimulatedNodes(nodes)
-    async with Manager(client, [simulated, Background(SimulatedMetrics(simulated), name="metrics-server")], grace=10):
+    async with Manager(client, [simulated, Background(MetricsServer(SimulatedUsage(simulated)), name="metrics-server")], grace=10):
         await client.create(Namespace(metadata=ObjectMeta(name=name)))
         await client.wait_for(ServiceAccount, "default", bool, timeout=60, namespace=name)
         for node in nodes:
