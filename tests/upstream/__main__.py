@@ -139,7 +139,7 @@ def _judge(run: _Run, options: argparse.Namespace) -> int:
     if options.store:
         results.store(options.cluster, found | results.left_out(report))
         DOCUMENT.write_text(document())
-    return 1 if worse or not found else 0
+    return 1 if worse or not (found or options.focus) else 0
 
 
 if __name__ == "__main__":
