@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.conformance.counted import DOCUMENT, document
 from tests.realserver.building import NO_GO, CannotBuild, binaries, build, directory
 from tests.upstream import results
-from tests.upstream.clusters import cluster
+from tests.upstream.clusters import CLUSTERS, cluster
 from tests.upstream.containers import patterns
 
 SOURCES = Path(__file__).parent / "go"
@@ -42,7 +42,7 @@ _RUNS = {
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.upstream", description=__doc__)
-    parser.add_argument("--cluster", choices=results.CLUSTERS, default="simulated", help="the cluster to test")
+    parser.add_argument("--cluster", choices=CLUSTERS, default="simulated", help="the cluster to test")
     parser.add_argument("--run", action="append", choices=_RUNS, help="only these groups of specs; may be repeated")
     parser.add_argument("--focus", action="append", default=[], metavar="REGEX", help="run matching specs only; may be repeated")
     parser.add_argument("--slow", action="store_true", help="also run specs that wait for more than five minutes")

@@ -14,21 +14,22 @@ from tests.realserver.serving import free_ports
 #: Nodes, and how the programs of specs behave.
 SIMULATION = Path(__file__).with_name("simulation.yaml")
 
+#: Clusters that this module starts. ``python -m tests.upstream.nodes --conformance`` runs the suite inside the namespaces of a real node.
+CLUSTERS = ("simulated", "real-control-plane")
+
 
 @contextlib.contextmanager
 def cluster(name: str, programs: Path, home: Path) -> Iterator[Path]:
     """Run a cluster, and return the path of an administrator's kubeconfig. The logs are in ``home``.
 
     Args:
-        name: One of ``results.CLUSTERS``.
+        name: One of ``CLUSTERS``.
         programs: The folder with kube-controller-manager and kube-scheduler.
         home: A folder for keys, logs and the kubeconfig.
 
     Raises:
         CannotBuild: A program ended, or was not ready in time; the message names its log.
     """
-    if name == "real-kubelet":
-        raise CannotBuild("the suite runs inside the node's namespaces: python -m tests.upstream.nodes --conformance")
     kubeconfig, keys = home / "kubeconfig", home / "pki"
     with contextlib.ExitStack() as running:
         flags = ["--kubeconfig", str(kubeconfig), "--cert-dir", str(keys), "--simulation", str(SIMULATION)]

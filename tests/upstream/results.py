@@ -18,6 +18,8 @@ CLUSTERS = {
     "real-control-plane": "kubeloop's API server and simulated nodes, with the real kube-controller-manager and kube-scheduler",
     "real-kubelet": "kubeloop's API server, controllers and scheduler, with a real kubelet, containerd, kube-proxy and CoreDNS",
 }
+#: Clusters whose nodes run containers.
+WITH_CONTAINERS = ("real-kubelet",)
 #: The suite's own tag for specs that wait for five minutes and more.
 SLOW = "[Slow]"
 LEFT_OUT = "left out"
@@ -82,11 +84,16 @@ def regressions(before: Mapping[str, SpecResult], after: Mapping[str, SpecResult
     return sorted(name for name, result in after.items() if result.state != "passed" and name in before and before[name].state == "passed")
 
 
-def summary(results: Mapping[str, SpecResult]) -> dict[str, tuple[int, int]]:
-    """Return how many specs of each group passed, and how many there are that simulated nodes can pass."""
+def summary(results: Mapping[str, SpecResult], *, containers: bool = False) -> dict[str, tuple[int, int]]:
+    """Return how many specs of each group passed, and how many there are that the cluster can pass.
+
+    Args:
+        results: The specs.
+        containers: The cluster has containers; else specs that need them do not count.
+    """
     groups: dict[str, tuple[int, int]] = {}
     for name, result in results.items():
-        if _needs_more(name, result) is None:
+        if _needs_more(name, result, containers) is None:
             group = group_of(name)
             passed, ran = groups.get(group, (0, 0))
             groups[group] = (passed + (result.state == "passed"), ran + 1)
@@ -104,7 +111,7 @@ def section() -> list[str]:
     stored = {cluster: results for cluster in CLUSTERS if (results := load(cluster))}
     if not stored:
         return []
-    groups = [summary(results) for results in stored.values()]
+    groups = [summary(results, containers=cluster in WITH_CONTAINERS) for cluster, results in stored.items()]
     names = sorted({group for counts in groups for group in counts})
     rows = [[group, *(_share(counts.get(group)) for counts in groups)] for group in names]
     totals = [_share((sum(passed for passed, _ in counts.values()), sum(ran for _, ran in counts.values()))) for counts in groups]
@@ -117,12 +124,19 @@ def section() -> list[str]:
         "",
         *(f"- **{cluster}**: {CLUSTERS[cluster]}." for cluster in stored),
         "",
-        "The first table counts the specs that simulated nodes can pass. Specs that need containers are left out, and `[Slow]` specs,",
-        "which wait for more than five minutes. `python -m tests.upstream --cluster NAME --store` renews a column.",
+        "The first table counts the specs that a cluster can pass. With simulated nodes, specs that need containers are left out, and",
+        "`[Slow]` specs, which wait for more than five minutes. `python -m tests.upstream --cluster NAME --store` renews a column, and",
+        "`python -m tests.upstream.nodes --conformance --store` that of the real node ([real nodes](real-nodes.md)).",
         "",
         *_table(["group", *stored], [*rows, ["**all**", *totals]]),
         "",
-        *_table(["spec", *stored], [[_title(name), *(_cell(name, results.get(name)) for results in stored.values())] for name in specs]),
+        *_table(
+            ["spec", *stored],
+            [
+                [_title(name), *(_cell(name, results.get(name), cluster in WITH_CONTAINERS) for cluster, results in stored.items())]
+                for name in specs
+            ],
+        ),
     ]
 
 
@@ -139,22 +153,22 @@ def _title(name: str) -> str:
     return _escaped(f"{group_of(name)}: {_TAGS.sub('', name).strip()}")
 
 
-def _needs_more(name: str, result: SpecResult) -> str | None:
-    """Return what a spec that did not pass needs; None if it passed, or if simulated nodes suffice."""
+def _needs_more(name: str, result: SpecResult, containers: bool) -> str | None:
+    """Return what a spec that did not pass needs; None if it passed, or if the cluster suffices."""
     if result.state == "passed":
         return None
     need = need_of(name)
-    if need is not None:
+    if need is not None and not containers:
         return f"needs {need}"
     return "left out: slow" if result.state == LEFT_OUT else None
 
 
-def _cell(name: str, result: SpecResult | None) -> str:
+def _cell(name: str, result: SpecResult | None, containers: bool) -> str:
     if result is None:
         return "not run"
     if result.state == "passed":
         return "passed"
-    return _needs_more(name, result) or f"failed: {_escaped(_first_words(result.message))}"
+    return _needs_more(name, result, containers) or f"failed: {_escaped(_first_words(result.message))}"
 
 
 def _first_words(message: str) -> str:

@@ -82,6 +82,13 @@ def test_the_summary_counts_by_group() -> None:
     assert summary(found) == {"api-machinery": (1, 1), "apps": (1, 2)}
 
 
+def test_a_failure_counts_where_nodes_run_containers() -> None:
+    name = "[sig-node] Kubelet when scheduling a read only busybox container should not write to root filesystem [Conformance]"
+    failed = {name: SpecResult("failed")}
+    assert summary(failed) == {}
+    assert summary(failed, containers=True) == {"node": (0, 1)}
+
+
 def test_the_page_lists_each_spec_without_its_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "STORED", tmp_path)
     assert section() == []

@@ -138,7 +138,8 @@ async def _run(
     certificates = flags.cert_dir or (flags.data / "pki" if flags.data else None)
     authority = kept_authority(certificates, "kubeloop-ca") if certificates else None
     kubelets = KubeletCredentials(flags.kubelet_client_certificate, flags.kubelet_client_key, flags.kubelet_certificate_authority)
-    if certificates is not None and authority is not None and pods is None and kubelets.certificate is kubelets.key is None:
+    # Only with the kubelets' authority: OpenSSL presents a certificate also to a server that names other authorities, and that refuses it.
+    if certificates and authority and kubelets.authority and pods is None and kubelets.certificate is kubelets.key is None:
         kubelets = replace(server_credentials(authority, certificates), authority=kubelets.authority)
     async with AsyncExitStack() as stack:
         if pods is not None:

@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument("--skip", default=_LONG, metavar="REGEX", help=f"with --conformance: leave out matching specs; default: {_LONG}")
     parser.add_argument("--processes", type=int, default=4, help="with --conformance: specs that run at once; most of them wait")
     parser.add_argument("--minutes", type=int, default=180, help="with --conformance: limit of the run")
-    parser.add_argument("--store", action="store_true", help="with --conformance: store the results in tests/upstream/results")
+    parser.add_argument("--store", action="store_true", help="with --conformance: store the results, and write docs/conformance.md")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is ended
     home = (options.output or Path(tempfile.mkdtemp(prefix="kubeloop-nodes-"))).absolute()

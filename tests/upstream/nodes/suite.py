@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.conformance.counted import DOCUMENT, document
 from tests.upstream import results
 from tests.upstream.nodes.cluster import RealCluster
 
@@ -46,7 +47,7 @@ def judge(report: Path, *, store: bool) -> int:
         print(f"the suite made no report; see {report.with_name('suite.log')}", file=sys.stderr)
         return 1
     specs = results.read_report(report)
-    for group, (passed, ran) in results.summary(specs).items():
+    for group, (passed, ran) in results.summary(specs, containers=True).items():
         print(f"{group:20} {passed:4} of {ran}")
     worse = results.regressions(results.load(CLUSTER), specs)
     for name, result in specs.items():
@@ -54,4 +55,5 @@ def judge(report: Path, *, store: bool) -> int:
             print(f"failed{', and passed before' if name in worse else ''}: {name}\n    {result.message}")
     if store:
         results.store(CLUSTER, specs)
+        DOCUMENT.write_text(document())
     return 1 if worse or not specs else 0
