@@ -65,11 +65,18 @@ class Accepting:
             writer.transport.abort()
 
 
-@pytest.fixture
-async def accepting() -> AsyncIterator[Accepting]:
+@pytest.fixture(params=[pytest.param(True, id="readers"), pytest.param(False, id="a loop without readers")])
+async def accepting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Accepting]:
+    if not request.param:
+        monkeypatch.setattr(asyncio.get_running_loop(), "add_reader", _no_readers)
     made = Accepting()
     yield made
     await made.end()
+
+
+def _no_readers(*_: object) -> None:
+    """Refuse as the loop of Windows."""
+    raise NotImplementedError
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -173,7 +180,7 @@ async def test_without_free_files_it_accepts_again_after_a_pause(accepting: Acce
     acceptor._sockets = [Exhausted(listening) for listening in acceptor._sockets]  # type: ignore[misc]
     acceptor.start()
     greeting = asyncio.create_task(accepting.greeting())
-    await until(lambda: acceptor._out_of_resources)
+    await until(lambda: acceptor._suspended)
     await accepting.clock.advance(1)
     async with asyncio.timeout(60):
         assert await greeting == b"hello"

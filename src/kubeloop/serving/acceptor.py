@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import socket
 import ssl
@@ -27,9 +26,8 @@ SLOW_HANDSHAKE = 2.0
 MAX_WAITING = 4096
 #: Length of the accept queue of each socket.
 _BACKLOG = 1024
-#: Seconds without accepting after the process ran out of files or memory, as in asyncio.
+#: Seconds without accepting after an error, such as a process that is out of files or memory; as in asyncio.
 _PAUSE = 1.0
-_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Acceptor:
@@ -64,8 +62,10 @@ class Acceptor:
         self._tasks: set[asyncio.Task[None]] = set()
         self._counted: set[asyncio.Task[None]] = set()
         self._waiting: deque[socket.socket] = deque()
+        #: Instead of readers, for loops without them.
+        self._acceptances: set[asyncio.Task[None]] = set()
         self._accepting = False
-        self._out_of_resources = False
+        self._suspended = False
         self._ended = False
 
     @property
@@ -88,7 +88,8 @@ class Acceptor:
         """Accept no further connections, and close the waiting ones. Handshakes go on."""
         self._pause()
         self._ended = True
-        for unused in (*self._sockets, *self._waiting):
+        # A loop without readers must not see a closed socket: it is closed when its task has ended.
+        for unused in (*(() if self._acceptances else self._sockets), *self._waiting):
             unused.close()
         self._waiting.clear()
 
@@ -102,8 +103,8 @@ class Acceptor:
         """End all handshakes, and wait until their sockets are closed. Call ``stop`` before."""
         await asyncio.sleep(0)  # as in abort
         self._cancel()
-        if self._tasks:
-            await wait_all(*self._tasks)
+        if self._tasks or self._acceptances:
+            await wait_all(*self._tasks, *self._acceptances)
             await asyncio.sleep(0)  # closes their sockets
 
     def _cancel(self) -> None:
@@ -111,20 +112,36 @@ class Acceptor:
             task.cancel()
 
     def _resume(self) -> None:
-        if not self._accepting and not self._out_of_resources and not self._ended:
+        if not self._accepting and not self._suspended and not self._ended:
             self._accepting = True
             for listening in self._sockets:
-                asyncio.get_running_loop().add_reader(listening.fileno(), self._accept, listening)
+                self._watch(listening)
+
+    def _watch(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            loop.add_reader(listening.fileno(), self._accept, listening)
+        except NotImplementedError:  # asyncio documentation, "Platform Support": the loop of Windows has no readers.
+            task = loop.create_task(self._accept_each(listening), name="accept")
+            self._acceptances.add(task)
+            task.add_done_callback(partial(self._forget, listening))
+
+    def _forget(self, listening: socket.socket, task: asyncio.Task[None]) -> None:
+        self._acceptances.discard(task)
+        if self._ended:
+            listening.close()
 
     def _retry(self) -> None:
-        self._out_of_resources = False
+        self._suspended = False
         self._resume()
 
     def _pause(self) -> None:
         if self._accepting:
             self._accepting = False
-            for listening in self._sockets:
+            for listening in self._sockets if not self._acceptances else ():
                 asyncio.get_running_loop().remove_reader(listening.fileno())
+            for task in self._acceptances:
+                task.cancel()
 
     def _accept(self, listening: socket.socket) -> None:
         while self._accepting:
@@ -133,18 +150,34 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as fault:
-                if fault.errno not in _OUT_OF_RESOURCES:
-                    raise
-                _LOG.error("no connection can be accepted for %g s: %s", _PAUSE, fault)
-                self._pause()
-                self._out_of_resources = True
-                self._clock.call_later(_PAUSE, self._retry)
-                return
-            connection.setblocking(False)
-            self._waiting.append(connection)
-            self._begin()
-            if len(self._waiting) >= MAX_WAITING:
-                self._pause()
+                self._suspend(fault)
+            else:
+                self._add(connection)
+
+    async def _accept_each(self, listening: socket.socket) -> None:
+        while self._accepting:
+            try:
+                connection, _ = await asyncio.get_running_loop().sock_accept(listening)
+            except ConnectionAbortedError:
+                continue
+            except OSError as fault:
+                self._suspend(fault)
+            else:
+                self._add(connection)
+
+    def _suspend(self, fault: OSError) -> None:
+        """Accept nothing for a while: the process is out of files or memory, or the system refuses for another reason."""
+        _LOG.error("no connection can be accepted for %g s: %s", _PAUSE, fault)
+        self._pause()
+        self._suspended = True
+        self._clock.call_later(_PAUSE, self._retry)
+
+    def _add(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self._waiting.append(connection)
+        self._begin()
+        if len(self._waiting) >= MAX_WAITING:
+            self._pause()
 
     def _begin(self) -> None:
         """Begin the handshakes of waiting connections, up to the limit."""
