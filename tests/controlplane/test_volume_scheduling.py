@@ -51,7 +51,7 @@ async def test_a_pod_waits_until_its_claim_is_bound() -> None:
         assert await place(cluster) == f"Unschedulable: {UNBOUND}"
         # Without any event it is tried again after five minutes.
         assert ("FailedScheduling", UNBOUND, 2) in {
-            (one.reason, one.message, one.count) for one in await cluster.client.list(Event, namespace=ALL_NAMESPACES)
+            (one.reason, one.message, one.series and one.series.count) for one in await cluster.client.list(Event, namespace=ALL_NAMESPACES)
         }
         await create(cluster, volume("v"))
         await cluster.pass_time(5)

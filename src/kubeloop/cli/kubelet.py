@@ -19,7 +19,6 @@ from kubeloop.cli.group import Command
 from kubeloop.cli.server_logging import EVERYTHING, FORMATS, configure
 from kubeloop.meta.errors import ConfigError, KubeloopError
 from kubeloop.meta.signals import on_signal
-from kubeloop.pki.files import write_secret
 from kubeloop.tasks import end_tasks
 
 if TYPE_CHECKING:
@@ -162,6 +161,7 @@ def server_credentials(authority: CertificateAuthority, folder: Path) -> Kubelet
     """
     from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
     from kubeloop.endpoints.access import MASTERS
+    from kubeloop.pki.files import write_secret
 
     issued = authority.issue("kube-apiserver-kubelet-client", (MASTERS,), client=True)
     folder.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -194,6 +194,8 @@ class ProcessPods:
 
     def server_credentials(self, authority: CertificateAuthority) -> KubeletCredentials:
         """Write the certificate by which the server connects to kubelets, and return the server's setting."""
+        from kubeloop.pki.files import write_secret
+
         credentials = server_credentials(authority, self._folder)
         trusted = self._folder / "ca.crt"
         write_secret(trusted, authority.certificate)

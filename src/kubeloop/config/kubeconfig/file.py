@@ -176,6 +176,11 @@ def read_file(path: Path) -> KubeconfigFile:
     return KubeconfigFile(path, tree, exists=True)
 
 
+# msgspec completes what it knows of these structs at their first use, which two threads must not do at once (see ``codec.decoding``): it is
+# here, where the import lock holds.
+msgspec.convert({}, KubeconfigDocument)
+
+
 def _document(tree: JSONObject, path: Path) -> KubeconfigDocument:
     try:
         document = msgspec.convert(_without_nulls(tree), KubeconfigDocument)
