@@ -52,19 +52,19 @@ def main() -> int:
     parser.add_argument("--output", type=Path, help="folder for logs and ginkgo's reports; default: a temporary one")
     parser.add_argument("--store", action="store_true", help="store the results, and write docs/conformance.md")
     options = parser.parse_args()
-    try:
-        programs = _programs(real=options.cluster == "real-control-plane")
-    except CannotBuild as error:
-        print(error, file=sys.stderr)
-        return 1
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster's processes are ended
     home = (options.output or Path(tempfile.mkdtemp(prefix="kubeloop-conformance-"))).absolute()
     statuses = []
-    with contextlib.ExitStack() as running:
-        runs = [running.enter_context(_run(run, programs, home / run, options)) for run in options.run or _RUNS]
-        for run in runs:
-            run.process.wait()
-            statuses.append(_judge(run, options))
+    try:
+        programs = _programs(real=options.cluster == "real-control-plane")
+        with contextlib.ExitStack() as running:
+            runs = [running.enter_context(_run(run, programs, home / run, options)) for run in options.run or _RUNS]
+            for run in runs:
+                run.process.wait()
+                statuses.append(_judge(run, options))
+    except CannotBuild as error:
+        print(error, file=sys.stderr)
+        return 1
     return max(statuses)
 
 
@@ -99,10 +99,10 @@ class _Run:
 def _run(name: str, programs: Path, home: Path, options: argparse.Namespace) -> Iterator[_Run]:
     """Start a cluster and one run of the suite; both end with the context."""
     home.mkdir(parents=True, exist_ok=True)
-    with cluster(options.cluster, programs, home) as kubeconfig, (home / "suite.log").open("w") as log:
+    with cluster(options.cluster, programs, home) as running, (home / "suite.log").open("w") as log:
         print(f"running the conformance suite ({name}); its log is {home / 'suite.log'}", flush=True)
         environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
-        command = _command(name, programs, kubeconfig, home, options)
+        command = [*running.prefix, *_command(name, programs, running.kubeconfig, home, options)]
         suite = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=home, env=environment)
         try:
             yield _Run(suite, home, time.monotonic())
@@ -113,7 +113,8 @@ def _run(name: str, programs: Path, home: Path, options: argparse.Namespace) -> 
 
 def _command(name: str, programs: Path, kubeconfig: Path, home: Path, options: argparse.Namespace) -> list[str]:
     focus = [rf"\[sig-({_RUNS[name]})\].*({regex})" for regex in options.focus or [""]]
-    skipped = [*([] if options.containers else patterns()), *([] if options.slow else [re.escape(results.SLOW)])]
+    containers = options.containers or options.cluster in results.WITH_CONTAINERS
+    skipped = [*([] if containers else patterns()), *([] if options.slow else [re.escape(results.SLOW)])]
     return [
         str(programs / "ginkgo"), f"--procs={options.processes}", "--label-filter=Conformance", *(f"--skip={regex}" for regex in skipped),
         *(f"--focus={regex}" for regex in focus), "--no-color", "--silence-skips", f"--timeout={options.minutes}m",
@@ -130,7 +131,7 @@ def _judge(run: _Run, options: argparse.Namespace) -> int:
         return 1
     found = results.read_report(report)
     passed = sum(result.state == "passed" for result in found.values())
-    for group, (good, ran) in results.summary(found).items():
+    for group, (good, ran) in results.summary(found, containers=options.cluster in results.WITH_CONTAINERS).items():
         print(f"{group:20} {good:4} of {ran}")
     print(f"{'all':20} {passed:4} of {len(found)} in {time.monotonic() - run.started:.0f} s")
     worse = results.regressions(results.load(options.cluster), found)

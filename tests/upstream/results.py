@@ -17,9 +17,10 @@ CLUSTERS = {
     "simulated": "kubeloop's API server, controllers, scheduler and simulated nodes",
     "real-control-plane": "kubeloop's API server and simulated nodes, with the real kube-controller-manager and kube-scheduler",
     "real-kubelet": "kubeloop's API server, controllers and scheduler, with a real kubelet, containerd, kube-proxy and CoreDNS",
+    "process-pods": "kubeloop's API server, controllers and scheduler, with pods that run as processes",
 }
 #: Clusters whose nodes run containers.
-WITH_CONTAINERS = ("real-kubelet",)
+WITH_CONTAINERS = ("real-kubelet", "process-pods")
 #: The suite's own tag for specs that wait for five minutes and more.
 SLOW = "[Slow]"
 LEFT_OUT = "left out"

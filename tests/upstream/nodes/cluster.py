@@ -52,8 +52,7 @@ def real_cluster(home: Path, *, nodes: int = 1) -> Iterator[RealCluster]:
     Raises:
         CannotBuild: A program cannot be built, ended or was not ready in time; the message names its log.
     """
-    built, debian = programs(), debian_files()
-    images = archives(directory().absolute(), built, debian, _kubernetes_sources(), binaries(["etcd"]).absolute() / "etcd")
+    built, debian, images = programs(), debian_files(), stand_in_images()
     environment = _environment(built, home)
     kubeconfig = home / "kubeconfig"
     with contextlib.ExitStack() as stack:
@@ -73,6 +72,15 @@ def real_cluster(home: Path, *, nodes: int = 1) -> Iterator[RealCluster]:
         check(node.run(*checks, "apply", str(_COREDNS)), "the start of CoreDNS")
         node.wait("kube-proxy", proxy, proxy)
         yield RealCluster(first, kubeconfig, home, environment)
+
+
+def stand_in_images() -> list[Path]:
+    """Return the archives of the suite's images, written now if they are not there.
+
+    Raises:
+        CannotBuild: A program cannot be built, or this is no Debian.
+    """
+    return archives(directory().absolute(), programs(), debian_files(), _kubernetes_sources(), binaries(["etcd"]).absolute() / "etcd")
 
 
 def _environment(built: Path, home: Path) -> dict[str, str]:

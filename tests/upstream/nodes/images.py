@@ -40,6 +40,8 @@ _FOLDERS = (
     "usr/local/bin",
     "var",
 )
+#: The annotation by which containerd names the images of an archive.
+_NAME = "io.containerd.image.name"
 _PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\nuser-defined-in-image:x:1000:1000::/home:/bin/sh\n"
 _GROUP = "root:x:0:\nnogroup:x:65534:\nuser-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n"
 #: The first process of a pod's sandbox: waits, and reaps orphans.
@@ -95,6 +97,14 @@ def archives(folder: Path, programs: Path, debian: Path, kubernetes: Path, etcd:
     return result
 
 
+def names(archive: Path) -> list[str]:
+    """Return the names of the images in an archive, with their tags."""
+    with tarfile.open(archive) as opened:
+        index = opened.extractfile("index.json")
+        assert index is not None
+        return [manifest["annotations"][_NAME] for manifest in json.load(index)["manifests"]]
+
+
 def _images(programs: Path, sources: Path, pause: Path, etcd: Path) -> Iterable[Image]:
     agnhost = {"/agnhost": programs / "agnhost", "/agnhost-2": programs / "agnhost"}
     agnhost |= {f"/{name}": sources / "agnhost/porter" / name for name in ("localhost.crt", "localhost.key")}
@@ -138,7 +148,7 @@ def _write_archive(image: Image, target: Path, debian: Path) -> None:
     index = _json(
         {
             "schemaVersion": 2,
-            "manifests": [{**described, "annotations": {"io.containerd.image.name": name}} for name in image.names],
+            "manifests": [{**described, "annotations": {_NAME: name}} for name in image.names],
         }
     )
     blobs = {f"blobs/{_digest(blob).replace(':', '/')}": blob for blob in (layer, config, manifest)}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.upstream.nodes.images import Image, _write_archive
+from tests.upstream.nodes.images import Image, _write_archive, names
 
 
 @pytest.fixture
@@ -36,6 +36,11 @@ def blob(archive: tarfile.TarFile, digest: str) -> bytes:
     content = file.read()
     assert hashlib.sha256(content).hexdigest() == digest.partition(":")[2]
     return content
+
+
+def test_an_archive_says_which_images_it_holds(archive: tarfile.TarFile) -> None:
+    assert isinstance(archive.name, str)
+    assert names(Path(archive.name)) == ["r.io/a:1", "r.io/b:2"]
 
 
 def test_each_name_of_an_image_leads_to_its_manifest_configuration_and_layer(archive: tarfile.TarFile) -> None:
