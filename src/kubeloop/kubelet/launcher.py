@@ -18,6 +18,7 @@ import select
 import signal
 import stat
 import sys
+import warnings  # noqa: F401 - os.execvpe imports it, after the root has changed: an image does not have the modules
 from typing import Any
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
@@ -448,7 +449,7 @@ def main() -> int:
             return 1
         line += part
     spec = json.loads(line)
-    if spec.get("tty"):  # before the root changes: an image does not have the modules
+    if spec.get("tty"):  # before the root changes
         import fcntl  # noqa: F401
         import termios  # noqa: F401
     try:

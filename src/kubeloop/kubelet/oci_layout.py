@@ -50,12 +50,11 @@ class LayoutError(Exception):
 class LimitedTarInfo(tarfile.TarInfo):
     """An entry of an archive whose extended headers are limited: tarfile reads them into memory."""
 
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        result = super().frombuf(buf, encoding, errors)
-        if result.type in _EXTENDED and result.size > MAX_HEADER:
-            raise LayoutError(f"a header of {result.size} bytes; at most {MAX_HEADER} are read")
-        return result
+    # tarfile's comment on this method says that subclasses may override it; each version of Python calls it before it reads on.
+    def _proc_member(self, archive: tarfile.TarFile) -> Self:
+        if self.type in _EXTENDED and self.size > MAX_HEADER:
+            raise LayoutError(f"a header of {self.size} bytes; at most {MAX_HEADER} are read")
+        return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
 
 
 class ImagePlatform(msgspec.Struct):
