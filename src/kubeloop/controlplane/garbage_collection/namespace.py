@@ -37,6 +37,8 @@ class _Remains:
     finalizers: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     undiscovered: str = ""
+    #: Only pods were looked at, because some are left.
+    pods_only: bool = False
 
     @property
     def nothing(self) -> bool:
@@ -55,7 +57,8 @@ class _State(NamedTuple):
 class NamespaceController(Controller[Namespace], workers=10, name="namespace-controller"):
     """Deletes all objects of a Terminating namespace, in the background; removes the finalizer when none is left.
 
-    Pods are deleted first; the other objects follow when no pod is left. The namespace's conditions list remaining objects and reasons.
+    Pods are deleted first; the other objects follow when no pod is left. The namespace's conditions list remaining objects and reasons,
+    but not remaining pods: upstream's controller returns before it counts them.
     A resource that cannot be listed blocks the deletion: it might have objects.
     """
 
@@ -103,7 +106,8 @@ class NamespaceController(Controller[Namespace], workers=10, name="namespace-con
                 desired.append(resource)
         # Pods go first, as with upstream's OrderedNamespaceDeletion: network policies and Secrets must not go before their programs end.
         await asyncio.gather(*(one(resource) for resource in desired if _identity(resource) == _PODS))
-        if not remains.objects:
+        remains.pods_only = bool(remains.objects)
+        if not remains.pods_only:
             await asyncio.gather(*(one(resource) for resource in desired if _identity(resource) != _PODS))
         return remains
 
@@ -171,9 +175,13 @@ def _states(remains: _Remains) -> list[_State]:
     bad = {
         "NamespaceDeletionDiscoveryFailure": (bool(remains.undiscovered), "DiscoveryFailed", undiscovered),
         "NamespaceDeletionContentFailure": (bool(remains.failures), "ContentDeletionFailed", failures),
-        "NamespaceContentRemaining": (bool(objects), "SomeResourcesRemain", f"Some resources are remaining: {objects}"),
+        "NamespaceContentRemaining": (
+            bool(objects) and not remains.pods_only,
+            "SomeResourcesRemain",
+            f"Some resources are remaining: {objects}",
+        ),
         "NamespaceFinalizersRemaining": (
-            bool(finalizers),
+            bool(finalizers) and not remains.pods_only,
             "SomeFinalizersRemain",
             f"Some content in the namespace has finalizers remaining: {finalizers}",
         ),
