@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.kubelet.container_process import ContainerProcess, ProcessExit, StartError
+from kubeloop.kubelet.container_process import ContainerProcess, Launcher, ProcessExit, StartError
 from kubeloop.kubelet.runtime import (
     BindMount,
     Isolation,
@@ -211,3 +211,17 @@ async def test_a_hostile_mount_path_stays_in_the_container(tmp_path: Path) -> No
     mounts = (BindMount(tmp_path / "volume", "/../../outside"),)
     with pytest.raises(StartError, match=r"mount path /../../outside contains \.\."):
         await ProcessRuntime(isolation).start(spec(tmp_path, "true", mounts=mounts))
+
+
+async def test_the_pipes_of_a_launcher_are_closed_while_another_process_holds_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubeloop.kubelet.container_process._DRAIN", 0.01)
+    before = set(Path("/proc/self/fd").iterdir())
+    launcher = await Launcher.start(["/bin/sh", "-c", "sleep 1000 & echo $!; kill -9 $$"], [])
+    assert launcher.process.stdout is not None
+    holder = int(await launcher.process.stdout.readline())
+    try:
+        await launcher.close()
+        assert set(Path("/proc/self/fd").iterdir()) == before
+        assert launcher.process.returncode == -signal.SIGKILL
+    finally:
+        os.kill(holder, signal.SIGKILL)

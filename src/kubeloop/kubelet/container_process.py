@@ -10,7 +10,7 @@ import os
 import select
 import signal
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -84,14 +84,46 @@ class _Output(asyncio.StreamReader):
 OutputWriter = Callable[[str, bytes], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """The process that starts and supervises a program, with its transport, which asyncio's Process does not show."""
+
+    process: asyncio.subprocess.Process
+    transport: asyncio.SubprocessTransport
+
+    @classmethod
+    async def start(cls, command: Sequence[str], pass_fds: Sequence[int]) -> Launcher:
+        """Start the process, with pipes as its standard streams and an empty environment."""
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.subprocess_exec(
+            lambda: asyncio.subprocess.SubprocessStreamProtocol(limit=1 << 20, loop=loop),
+            *command,
+            pass_fds=pass_fds,
+            cwd="/",
+            env={},
+            start_new_session=True,
+        )
+        return cls(asyncio.subprocess.Process(transport, protocol, loop), transport)
+
+    async def close(self) -> None:
+        """Return when the process has ended and its pipes are closed; processes that it leaves behind may hold the other ends."""
+        # Before Python 3.13.1 wait() returns when the pipes are closed, since then when the process has ended (CPython issue 119710).
+        ended = asyncio.ensure_future(self.process.wait())
+        await asyncio.wait((ended,), timeout=_DRAIN)
+        self.transport.close()
+        await ended
+        await asyncio.sleep(0)  # The transports of the pipes close in the next turn of the loop.
+
+
 class ContainerProcess:
     """A started program: its streams, signals and end.
 
     ``pid`` is the process id of the first process of the container as this machine sees it.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._process = launcher.process
         self._ended: asyncio.Future[ProcessExit] = asyncio.get_running_loop().create_future()
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reports: asyncio.Task[None] | None = None
@@ -250,10 +282,10 @@ class ContainerProcess:
                 with contextlib.suppress(ProcessLookupError):
                     self._process.kill()
         await end_tasks(self._reports, expected=_ENDS, logger=_LOG)
-        await self._process.wait()
         for transport in self._transports:
             transport.close()
         self._transports.clear()
+        await self._launcher.close()
 
 
 async def read_output(reader: asyncio.StreamReader) -> bytes:

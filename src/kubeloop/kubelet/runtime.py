@@ -20,7 +20,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from kubeloop.kubelet.container_process import ContainerProcess, ProgramStreams, StartError
+from kubeloop.kubelet.container_process import ContainerProcess, Launcher, ProgramStreams, StartError
 from kubeloop.kubelet.streaming import Terminal
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.tasks import end_tasks, finish, result_of, wait_all
@@ -121,34 +121,18 @@ class ProcessRuntime:
             tree["join"] = join.pid
         if namespaces and join is None:
             spec.scratch.mkdir(parents=True, exist_ok=True)
-        starting = asyncio.ensure_future(
-            asyncio.create_subprocess_exec(
-                sys.executable,
-                "-I",
-                "-S",
-                "-B",
-                str(_LAUNCHER),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=sorted(set(streams.program)),
-                cwd="/",
-                env={},
-                limit=1 << 20,
-                start_new_session=True,
-            )
-        )
+        starting = asyncio.ensure_future(Launcher.start([sys.executable, "-I", "-S", "-B", str(_LAUNCHER)], sorted(set(streams.program))))
         result: ContainerProcess | None = None
         try:
             try:
-                process = await result_of(starting)
+                launcher = await result_of(starting)
             finally:
                 for number in set(streams.program):
                     os.close(number)
-            assert process.stdin is not None
-            result = ContainerProcess(process)
+            assert launcher.process.stdin is not None
+            result = ContainerProcess(launcher)
             await result.open(streams)
-            process.stdin.write(json.dumps(tree).encode() + b"\n")
+            launcher.process.stdin.write(json.dumps(tree).encode() + b"\n")
             await result.started()
         except BaseException as error:
             await finish(_abandon(starting, result))
@@ -172,13 +156,14 @@ class ProcessRuntime:
             await finish(_close(process, tasks))
 
 
-async def _abandon(starting: asyncio.Future[asyncio.subprocess.Process], process: ContainerProcess | None) -> None:
+async def _abandon(starting: asyncio.Future[Launcher], process: ContainerProcess | None) -> None:
     await wait_all(starting)
     if starting.exception() is not None:
         return
     if process is None:
-        starting.result().kill()
-        await starting.result().communicate()
+        with contextlib.suppress(ProcessLookupError):
+            starting.result().process.kill()
+        await starting.result().close()
     else:
         await process.close()
 
