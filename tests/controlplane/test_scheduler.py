@@ -127,6 +127,17 @@ async def test_a_pod_that_never_preempts_waits() -> None:
         assert message == f"0/1 nodes are available: 1 Insufficient cpu. {postscript}"
 
 
+async def test_a_refusal_that_is_written_late_does_not_follow_the_binding() -> None:
+    async with simulation(Scheduler()) as cluster:
+        cluster.faults.delay(20, matching=lambda request: request.method == "PATCH" and request.path.endswith("/pods/p/status"))
+        await create(cluster, [pod("p")])
+        await cluster.pass_time(5)
+        await cluster.add_node("n")
+        await cluster.pass_time(60)
+        found = await cluster.client.get(Pod, "p")
+        assert [(one.type, one.status) for one in found.status.conditions] == [("PodScheduled", "True")]
+
+
 async def test_a_pod_that_waits_without_any_node_gets_the_first_one() -> None:
     async with simulation(Scheduler()) as cluster:
         await create(cluster, [pod("a"), pod("b")])

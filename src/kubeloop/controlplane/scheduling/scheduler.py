@@ -129,6 +129,7 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
         self._writer = PodStatusWriter(self.client, self.clock, self.events)
         # Work that outlives a reconcile is started by a task that belongs to none, so that its writes do not count as the reconcile's.
         self._work: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
+        self._writes: dict[str, asyncio.Event] = {}
         self._tasks = Supervisor(self.clock, self.log)
         self._tasks.start(self._start_work, name="scheduler-work")
         handlers: list[tuple[type[Any], Callable[[Event[Any]], None]]] = [*self._watch.handlers(), (Pod, self._pod)]
@@ -198,7 +199,7 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
         self._place(pod, node.name)
         self._bindings[pod.key] = binding
         self._binder.reserve(binding)
-        self._work.put_nowait(partial(self._bind, binding))
+        self._write_in_order(pod, partial(self._bind, binding))
 
     def _refuse(self, queued: QueuedPod, profile: Profile, diagnosis: Diagnosis) -> None:
         """Let a pod wait that fits nowhere, and make room for it where that is possible."""
@@ -285,7 +286,24 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
         self.enqueue(_CYCLE)
 
     def _report(self, pod: PodFacts, reason: str, message: str, nominated: str | None) -> None:
-        self._work.put_nowait(partial(self._write_report, pod, reason, message, nominated))
+        self._write_in_order(pod, partial(self._write_report, pod, reason, message, nominated))
+
+    def _write_in_order(self, pod: PodFacts, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Let a write begin when earlier ones for the pod have ended: a binding must not be followed by an earlier refusal."""
+        earlier, ended = self._writes.get(pod.key), asyncio.Event()
+        self._writes[pod.key] = ended
+
+        async def in_order() -> None:
+            try:
+                if earlier is not None:
+                    await earlier.wait()
+                await write()
+            finally:
+                ended.set()
+                if self._writes.get(pod.key) is ended:
+                    del self._writes[pod.key]
+
+        self._work.put_nowait(in_order)
 
     async def _write_report(self, pod: PodFacts, reason: str, message: str, nominated: str | None) -> None:
         try:
