@@ -224,6 +224,7 @@ CLOCKS = {
     "testing ": _IN_TESTS,
     "kubelet ContainerProcess.close": "waits for a process, which lives in real time",
     "kubelet ContainerProcess.copy_output": "waits for the pipes of a process that has ended, which live in real time",
+    "kubelet Launcher.close": "waits for the pipes of a process that has ended, which live in real time",
     "kubelet _over_spdy": "waits for the client to close its socket, which lives in real time",
     "kubelet _stored": "a certificate ends in real time",
     "timing ": "the clocks themselves",
