@@ -30,7 +30,7 @@ def left_out_programs() -> list[str]:
         found.append("definitions and samples of operators: go is not installed, which fetches them")
     if not upstream_is_wanted():
         found.append(
-            "kube-controller-manager, Helm and kwok on the embedded server: make test-real does that (Go builds them, in some minutes)"
+            "kube-controller-manager, Helm, kwok and Rust's client library: make test-real does that (it builds them in some minutes)"
         )
     return found
 

@@ -7,7 +7,7 @@ import pytest
 from tests.foreign.conftest import Chapters
 
 # The first test builds the program.
-pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.server, pytest.mark.upstream, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize(

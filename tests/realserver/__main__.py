@@ -1,8 +1,8 @@
 """``python -m tests.realserver run [PYTEST ARGUMENTS]``: build, start, run the server suites against it, stop.
 
 Without arguments also what needs Kubernetes' own kube-controller-manager or Helm, on the real server and on the embedded one.
-``short`` instead of ``run`` leaves out the suites that passed as they are: those of the server's own behaviour, and, if no source file
-changed since, those with kube-controller-manager, Helm and kwok.
+``short`` instead of ``run`` leaves out the suites that passed as they are: those of the server's own behaviour; and, if no source file
+changed since, all others but those of our controllers.
 
 Exit status: pytest's; 3 if there is no server to run against.
 """
@@ -14,15 +14,17 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from xml.etree import ElementTree
 
+from tests.foreign.building import is_installed
 from tests.realserver import verified
 from tests.realserver.building import CannotBuild, binaries
 from tests.realserver.serving import real_server
+from tests.realserver.verified import Group
 
 _USAGE = "usage: python -m tests.realserver run [PYTEST ARGUMENTS] | short | build | shell COMMAND..."
 
@@ -67,7 +69,7 @@ _UPSTREAM = [
 ]
 
 #: On a server of its own again: two of upstream's controllers would work at once, and Helm's chart meets what others left.
-_HELM = ["tests/foreign/test_helm.py"]
+_BUILT_CLIENTS = [*(["tests/foreign/test_rust.py"] if is_installed("rust") else []), "tests/foreign/test_helm.py"]
 
 #: Programs that Go builds for the embedded server.
 _EMBEDDED_ONLY = ["tests/foreign/test_chart.py", "tests/foreign/test_kwok.py"]
@@ -87,7 +89,7 @@ class _Suite:
     #: How many real servers run beside it; 0: the tests start embedded ones.
     servers: int = 0
     which: str = "server"
-    #: Whether kube-controller-manager runs, and with some suites Helm or kwok: programs that Go builds besides kube-apiserver and etcd.
+    #: Whether kube-controller-manager runs, and with some suites Helm, kwok or a program in Rust, which are built from source.
     upstream: bool = False
 
     def run(self, programs: Path, *options: str) -> int:
@@ -107,8 +109,8 @@ _SUITES = [
     _OF_THE_SERVER,
     _Suite("upstream's controllers on a real server", [*_IN_WORKERS, *_UPSTREAM], _WORKERS, upstream=True),
     _Suite("upstream's controllers on the embedded server", [*_IN_WORKERS, *_UPSTREAM], upstream=True),
-    _Suite("Helm on a real server", _HELM, 1, upstream=True),
-    _Suite("Helm on the embedded server", _HELM, upstream=True),
+    _Suite("Helm and Rust's client library on a real server", _BUILT_CLIENTS, 1, upstream=True),
+    _Suite("Helm and Rust's client library on the embedded server", _BUILT_CLIENTS, upstream=True),
     # What upstream's controllers leave behind is compared with what was recorded where they ran beside a real server.
     _Suite(
         "recordings with upstream's controllers",
@@ -118,6 +120,9 @@ _SUITES = [
     ),
     _Suite("a new operator's chart by Helm, and kwok as the kubelet", _EMBEDDED_ONLY, which="upstream", upstream=True),
 ]
+
+#: The suites whose record is one.
+_GROUPS = {Group.OTHERS: [_OF_THE_SERVER], Group.WITH_PROGRAMS: [suite for suite in _SUITES if suite.upstream]}
 
 
 def _on_servers(programs: Path, command: list[str], count: int = 1, also: Mapping[str, str] = MappingProxyType({})) -> int:
@@ -137,9 +142,17 @@ def _pytest(*arguments: str, which: str = "server") -> list[str]:
     return [sys.executable, "-m", "pytest", "-q", "-m", which, *arguments]
 
 
-def _all(programs: Path, leave_out: Sequence[Path] = (), *, with_programs: bool = True) -> int:
-    """The worst exit status of all suites. The last lines name the tests that failed: a log's end is often all that is left of it."""
-    chosen = [suite for suite in _SUITES if with_programs or not suite.upstream]
+def _all(programs: Path, leave_out: Collection[_Suite] = (), ignore: Collection[Path] = ()) -> int:
+    """Run the suites, record those that pass, and return the worst exit status.
+
+    The last lines name the tests that failed: a log's end is often all that is left of it.
+
+    Args:
+        programs: The folder of kube-apiserver and etcd.
+        leave_out: Suites that do not run. A group of them that runs in part is recorded as before.
+        ignore: Files with tests of the server's own behaviour that passed as they are.
+    """
+    chosen = [suite for suite in _SUITES if suite not in leave_out]
     if any(suite.upstream for suite in chosen):
         binaries(["kube-controller-manager", "kube-scheduler"])
     statuses, failures = [], []
@@ -147,7 +160,7 @@ def _all(programs: Path, leave_out: Sequence[Path] = (), *, with_programs: bool 
         for number, suite in enumerate(chosen):
             print(f"\n-- {suite.title}", flush=True)
             report = Path(reports, f"{number}.xml")
-            statuses.append(suite.run(programs, f"--junitxml={report}", *(f"--ignore={path}" for path in leave_out)))
+            statuses.append(suite.run(programs, f"--junitxml={report}", *(f"--ignore={path}" for path in ignore)))
             if statuses[-1]:
                 failures += [f"{suite.title}: exit status {statuses[-1]}", *(f"  {name}" for name in _failed(report))]
     if failures:
@@ -155,12 +168,20 @@ def _all(programs: Path, leave_out: Sequence[Path] = (), *, with_programs: bool 
     passed = [suite for suite, status in zip(chosen, statuses, strict=True) if not status]
     verified.store(
         of_the_server=_OF_THE_SERVER in passed,  # files that were left out had passed as they are
-        with_programs=all(suite in passed for suite in _SUITES if suite.upstream),
+        groups=[group for group, members in _GROUPS.items() if all(suite in passed for suite in members)],
     )
-    for suite in _SUITES:
-        if suite not in chosen:
-            print(f"left out, since it passed with kubeloop as it is (tests/realserver/verified.json): {suite.title}", flush=True)
+    for suite in leave_out:
+        print(f"left out, since it passed with kubeloop as it is (tests/realserver/verified.json): {suite.title}", flush=True)
     return max(statuses)
+
+
+def _short(programs: Path) -> int:
+    """Run what did not pass as it is."""
+    leave_out = [suite for group, members in _GROUPS.items() if verified.is_unchanged(group) for suite in members]
+    unchanged = verified.unchanged()
+    if set(unchanged) != set(verified.files_with_tests()):
+        leave_out = [suite for suite in leave_out if suite is not _OF_THE_SERVER]
+    return _all(programs, leave_out, unchanged)
 
 
 def _failed(report: Path) -> list[str]:
@@ -188,7 +209,7 @@ def main(arguments: list[str]) -> int:
         if verb == "shell":
             return _on_servers(programs, rest)
         if verb == "short":
-            return _all(programs, verified.unchanged(), with_programs=not verified.unchanged_with_programs())
+            return _short(programs)
         return _on_servers(programs, _pytest(*rest)) if rest else _all(programs)
     except CannotBuild as error:
         print(error, file=sys.stderr)

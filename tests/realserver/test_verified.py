@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.realserver import verified
+from tests.realserver.verified import Group
 
 FILES = {
     "apiserver/conftest.py": "fixtures",
@@ -14,12 +15,14 @@ FILES = {
     "apiserver/flow/test_levels.py": "levels",
     "apiserver/flow/control.py": "helpers of another folder",
     "attacks/test_paths.py": "paths",
-    "client/test_lists.py": "no suite of the server",
+    "client/test_lists.py": "pytestmark = pytest.mark.server",
+    "client/test_keys.py": "no server",
+    "controller/test_queues.py": "pytestmark = pytest.mark.server",
     "kubectl/runner.py": "kubectl",
     "realserver/go/go.mod": "k8s.io/kubernetes v1.36.3",
     "servers.py": "servers",
 }
-SUITES = {name for name in FILES if "test_" in name and not name.startswith("client")}
+SUITES = {name for name in FILES if "test_" in name and not name.startswith(("client", "controller"))}
 
 
 @pytest.fixture
@@ -59,39 +62,44 @@ def test_a_suite_runs_on_a_real_server_again_when_it_changed(tests: Path, change
 @pytest.mark.parametrize(
     ("changed", "run_again"),
     [
-        pytest.param("", False, id="nothing changed"),
-        pytest.param("src/kubeloop/version.py", True, id="a source file"),
-        pytest.param("src/kubeloop/cli/new/chart.tmpl", True, id="a template"),
-        pytest.param("tests/foreign/test_kwok.py", True, id="a test"),
-        pytest.param("tests/servers.py", True, id="how servers start"),
-        pytest.param("requirements/dev.txt", True, id="a dependency"),
-        pytest.param("tests/client/test_lists.py", False, id="another suite"),
-        pytest.param("src/kubeloop/__pycache__/version.pyc", False, id="what is compiled"),
+        pytest.param("", set(), id="nothing changed"),
+        pytest.param("src/kubeloop/version.py", set(Group), id="a source file"),
+        pytest.param("src/kubeloop/cli/new/chart.tmpl", set(Group), id="a template"),
+        pytest.param("tests/foreign/test_kwok.py", {Group.WITH_PROGRAMS}, id="a test with programs"),
+        pytest.param("tests/servers.py", set(Group), id="how servers start"),
+        pytest.param("requirements/dev.txt", set(Group), id="a dependency"),
+        pytest.param("tests/client/test_lists.py", {Group.OTHERS}, id="a test that talks to a server"),
+        pytest.param("tests/client/test_keys.py", set(), id="a test that does not"),
+        pytest.param("tests/client/helpers.py", {Group.OTHERS}, id="a helper of tests"),
+        pytest.param("tests/apiserver/test_deletes.py", set(), id="a suite of the server, which has a record of its own"),
+        pytest.param("tests/controller/test_queues.py", set(), id="a suite that always runs"),
+        pytest.param("src/kubeloop/__pycache__/version.pyc", set(), id="compiled code"),
     ],
 )
-def test_suites_with_kubernetes_own_programs_run_again_when_kubeloop_changed(tests: Path, changed: str, run_again: bool) -> None:
+def test_suites_that_test_kubeloop_itself_run_again_when_it_or_they_changed(tests: Path, changed: str, run_again: set[Group]) -> None:
     project, stored = tests.parent, tests / "realserver" / "verified.json"
     verified.store(project, stored)
     if changed:
-        (project / changed).parent.mkdir(parents=True, exist_ok=True)
-        (project / changed).write_text("changed")
-    assert verified.unchanged_with_programs(project, stored) is not run_again
+        file = project / changed
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{file.read_text() if file.exists() else ''}# changed")
+    assert {group for group in Group if not verified.is_unchanged(group, project, stored)} == run_again
 
 
 @pytest.mark.parametrize("of_the_server", [True, False])
-@pytest.mark.parametrize("with_programs", [True, False])
-def test_what_failed_is_not_recorded_and_what_passed_before_stays(tests: Path, of_the_server: bool, with_programs: bool) -> None:
+@pytest.mark.parametrize("groups", [(), *((group,) for group in Group), tuple(Group)], ids=" and ".join)
+def test_what_failed_is_not_recorded_and_what_passed_before_stays(tests: Path, of_the_server: bool, groups: tuple[Group, ...]) -> None:
     project, stored = tests.parent, tests / "realserver" / "verified.json"
     verified.store(project, stored)
     for changed in ("src/kubeloop/version.py", "tests/apiserver/test_deletes.py"):
         (project / changed).parent.mkdir(parents=True, exist_ok=True)
         (project / changed).write_text("changed")
-    verified.store(project, stored, of_the_server=of_the_server, with_programs=with_programs)
+    verified.store(project, stored, of_the_server=of_the_server, groups=groups)
     assert (tests / "apiserver/test_deletes.py" in verified.unchanged(tests, stored)) is of_the_server
-    assert verified.unchanged_with_programs(project, stored) is with_programs
+    assert {group for group in Group if verified.is_unchanged(group, project, stored)} == set(groups)
     assert tests / "attacks/test_paths.py" in verified.unchanged(tests, stored)
 
 
 def test_every_suite_runs_when_none_is_noted(tests: Path) -> None:
     assert verified.unchanged(tests, tests.parent / "verified.json") == []
-    assert not verified.unchanged_with_programs(tests.parent, tests.parent / "verified.json")
+    assert not any(verified.is_unchanged(group, tests.parent, tests.parent / "verified.json") for group in Group)

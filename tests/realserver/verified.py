@@ -3,27 +3,43 @@
 Tests under ``tests/apiserver`` and ``tests/attacks`` hold the embedded server to what a real one does. On a real server they can
 find only mistakes of the tests, so a suite that passed there needs to run there again only when it changes.
 
-The suites with kube-controller-manager, Helm and kwok test kubeloop too: they run again when a source file or one of these tests changes.
+The other suites test clients, caches and controllers too. They run again when a source file or one of these tests changes; so do those with
+programs that are built from source: kube-controller-manager, Helm, kwok, and the program of Rust's client library.
 """
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
 TESTS = PROJECT / "tests"
-#: Suites of the server's own behaviour. All others test clients, caches and controllers too, and run against a real server each time.
+#: Suites of the server's own behaviour.
 ROOTS = ("apiserver", "attacks")
 #: What these suites take from outside the roots, and the modules that the real server is built from.
 _SHARED = ("*.py", "kubectl/*.py", "realserver/go/go.mod")
-#: What the suites with kube-controller-manager, Helm and kwok test, and how.
-_WITH_PROGRAMS = (
-    "src/kubeloop/**/*", "requirements/dev.txt", "tests/*.py", "tests/controlplane/**/*", "tests/conformance/**/*", "tests/foreign/**/*",
-    "tests/realserver/**/*",
-)  # fmt: skip
-_PROGRAMS = "with programs"
+
+
+class Group(enum.StrEnum):
+    """Suites that test kubeloop itself, and are recorded together."""
+
+    OTHERS = "clients, caches and kubectl"
+    WITH_PROGRAMS = "with programs"
+
+
+#: What the suites of a group test, and how.
+_PATTERNS = {
+    Group.OTHERS: ("src/kubeloop/**/*", "requirements/dev.txt", "tests/**/*", "examples/**/*"),
+    Group.WITH_PROGRAMS: (
+        "src/kubeloop/**/*", "requirements/dev.txt",
+        "tests/*.py", *(f"tests/{folder}/**/*" for folder in ("controlplane", "conformance", "foreign", "realserver")),
+    ),
+}  # fmt: skip
+#: Tests below these folders, except helpers, have a record of their own (``suites``), or run on a real server each time.
+_OF_THEIR_OWN = tuple(f"tests/{name}/" for name in (*ROOTS, "controlplane", "controller"))
 _FILE = Path(__file__).with_name("verified.json")
 
 
@@ -47,10 +63,16 @@ def fingerprints(tests: Path = TESTS) -> dict[str, str]:
     return {name: _digest(tests, {*files, *helpers}) for name, files in found.items()}
 
 
-def fingerprint_with_programs(project: Path = PROJECT) -> str:
-    """SHA-256 of all sources of kubeloop and of the tests with kube-controller-manager, Helm and kwok."""
-    found = {file for pattern in _WITH_PROGRAMS for file in project.glob(pattern) if file.is_file()}
-    return _digest(project, {file for file in found if "__pycache__" not in file.parts and file.name != _FILE.name})
+def group_fingerprint(group: Group, project: Path = PROJECT) -> str:
+    """SHA-256 of all sources of kubeloop and of the tests of a group."""
+    found = {file for pattern in _PATTERNS[group] for file in project.glob(pattern) if file.is_file() and "__pycache__" not in file.parts}
+    return _digest(project, {file for file in found if file.name != _FILE.name and _belongs_to(group, file, project)})
+
+
+def _belongs_to(group: Group, file: Path, project: Path) -> bool:
+    if group is not Group.OTHERS or not file.name.startswith("test_") or file.suffix != ".py":
+        return True
+    return not file.relative_to(project).as_posix().startswith(_OF_THEIR_OWN) and b"mark.server" in file.read_bytes()
 
 
 def _digest(root: Path, files: set[Path]) -> str:
@@ -61,6 +83,11 @@ def _digest(root: Path, files: set[Path]) -> str:
     return digest.hexdigest()
 
 
+def files_with_tests(tests: Path = TESTS) -> list[Path]:
+    """The files with tests of the server's own behaviour."""
+    return [file for files in suites(tests).values() for file in files if file.name.startswith("test_")]
+
+
 def unchanged(tests: Path = TESTS, stored: Path = _FILE) -> list[Path]:
     """The files with tests of all suites that passed on a real server as they are."""
     passed, now = _read(stored), fingerprints(tests)
@@ -69,26 +96,27 @@ def unchanged(tests: Path = TESTS, stored: Path = _FILE) -> list[Path]:
     ]
 
 
-def unchanged_with_programs(project: Path = PROJECT, stored: Path = _FILE) -> bool:
-    """Whether the suites with kube-controller-manager, Helm and kwok passed with kubeloop as it is."""
-    return _read(stored).get(_PROGRAMS) == fingerprint_with_programs(project)
+def is_unchanged(group: Group, project: Path = PROJECT, stored: Path = _FILE) -> bool:
+    """Whether the suites of a group passed on a real server with kubeloop as it is."""
+    return _read(stored).get(group) == group_fingerprint(group, project)
 
 
-def store(project: Path = PROJECT, stored: Path = _FILE, *, of_the_server: bool = True, with_programs: bool = True) -> None:
+def store(project: Path = PROJECT, stored: Path = _FILE, *, of_the_server: bool = True, groups: Collection[Group] = tuple(Group)) -> None:
     """Record that suites passed.
 
     Args:
         project: The root of the project.
         stored: The file of the record.
         of_the_server: Whether all suites of the server's own behaviour passed, or had passed as they are.
-        with_programs: Whether all suites with kube-controller-manager, Helm and kwok passed.
+        groups: The groups of which all suites passed.
     """
-    passed = _read(stored)
-    programs = {_PROGRAMS: passed[_PROGRAMS]} if _PROGRAMS in passed else {}
-    if of_the_server:
-        passed = {**fingerprints(project / "tests"), **programs}
-    if with_programs:
-        passed[_PROGRAMS] = fingerprint_with_programs(project)
+    before = _read(stored)
+    passed = fingerprints(project / "tests") if of_the_server else {name: value for name, value in before.items() if name not in set(Group)}
+    for group in Group:
+        if group in groups:
+            passed[group] = group_fingerprint(group, project)
+        elif group in before:
+            passed[group] = before[group]
     stored.write_text(json.dumps(passed, indent=1, sort_keys=True) + "\n")
 
 
