@@ -8,8 +8,8 @@ SHORT_SUITES := tests/cache/store tests/cache/handlers tests/cache/persistence t
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # The same on each version of Python: texts, sources, figures of the benchmark, types, which mypy checks for the oldest version whichever runs it,
-# and new projects but for one, which runs its tests and manifests (test_operator.py).
-SAME_ON_EACH := tests/tools tests/bench tests/docs/test_links.py tests/docs/test_behaviours.py tests/docs/test_server_flags.py \
+# new projects but for one, which runs its tests and manifests (test_operator.py), and the blocks of docs/, whose functions have tests of their own.
+SAME_ON_EACH := tests/tools tests/bench $(addprefix tests/docs/test_,links.py behaviours.py server_flags.py pages.py) \
   tests/tasks/test_conventions.py tests/codegen/test_quality.py \
   $(addprefix tests/cli/new/test_,edits.py merging.py naming.py make.py add.py docs.py)
 # Another Python beside it: make unit PYTHON=python3.14 VENV=.venv-3.14
@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers structure unit unit-short unit-threads unit-clients test-disk test-real test-real-short conformance conformance-upstream bench million soak soak-informers soak-controllers soak-server soak-tests fuzz mutants generate release lock clean
+.PHONY: help setup demo test lint types layers structure precompile unit unit-short unit-threads unit-clients test-disk test-real test-real-short conformance conformance-upstream bench million soak soak-informers soak-controllers soak-server soak-tests fuzz mutants generate release lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,11 @@ layers: $(STAMP)  ## import-linter: nothing imports upwards
 
 structure: $(STAMP)  ## print size, importers and cycles of modules; PACKAGE=cache lists those that want a change
 	@$(BIN)/python -m tools.structure $(PACKAGE)
+
+# A test that cannot be collected fails in the suite, which names it.
+precompile: $(STAMP)  ## compile kubeloop and its tests once; without it, each worker of pytest compiles all of them
+	@$(BIN)/python -m compileall -q src/kubeloop
+	@$(BIN)/python -m pytest -q --collect-only $(SUITES) >/dev/null 2>&1 || true
 
 unit: $(STAMP)  ## pytest
 	@$(PYTEST)
