@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers structure precompile unit unit-short unit-threads unit-clients test-disk test-real test-real-short conformance conformance-upstream bench million soak soak-informers soak-controllers soak-server soak-tests fuzz mutants generate release lock clean
+.PHONY: help setup demo test lint types layers structure unit unit-short unit-threads unit-clients test-disk test-real test-real-short conformance conformance-upstream bench million soak soak-informers soak-controllers soak-server soak-tests fuzz mutants generate release lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,11 +55,6 @@ layers: $(STAMP)  ## import-linter: nothing imports upwards
 
 structure: $(STAMP)  ## print size, importers and cycles of modules; PACKAGE=cache lists those that want a change
 	@$(BIN)/python -m tools.structure $(PACKAGE)
-
-# A test that cannot be collected fails in the suite, which names it.
-precompile: $(STAMP)  ## compile kubeloop and its tests once; without it, each worker of pytest compiles all of them
-	@$(BIN)/python -m compileall -q src/kubeloop
-	@$(BIN)/python -m pytest -q --collect-only $(SUITES) >/dev/null 2>&1 || true
 
 unit: $(STAMP)  ## pytest
 	@$(PYTEST)
