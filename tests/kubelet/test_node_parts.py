@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kubeloop.config import ClusterConfig
+from kubeloop.kubelet import addresses
 from kubeloop.kubelet.access import required_permission
-from kubeloop.kubelet.addresses import AddressPool, parse_pod_cidr
+from kubeloop.kubelet.addresses import AddressPool, claim_pod_range, claim_service_range
 from kubeloop.kubelet.container_spec import hosts_file, process_command, process_user
 from kubeloop.kubelet.environment import ConfigurationError
 from kubeloop.kubelet.images import ImageEntry
@@ -85,7 +88,7 @@ def test_slices_name_ready_endpoints_of_a_port() -> None:
 
 
 def test_addresses_return_to_their_pods_and_are_reused_last() -> None:
-    pool = AddressPool(parse_pod_cidr("127.70.0.0/29", "n"))
+    pool = AddressPool(IPv4Network("127.70.0.0/29"))
     assert pool.allocate("a", "127.70.0.5") == "127.70.0.5"
     assert [pool.allocate(uid) for uid in ("b", "c", "b")] == ["127.70.0.1", "127.70.0.2", "127.70.0.1"]
     pool.release("b")
@@ -97,7 +100,36 @@ def test_addresses_return_to_their_pods_and_are_reused_last() -> None:
 @pytest.mark.parametrize("text", ["10.0.0.0/16", "127.0.0.0/30", "x", "::1/64"])
 def test_a_range_of_pods_that_is_not_of_the_loopback_interface_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"write (one|a range) as 127\.64\.0\.0/16"):
-        parse_pod_cidr(text, "n")
+        claim_pod_range(text, "n")
+
+
+def test_kubelets_of_one_machine_have_ranges_of_their_own_also_if_their_nodes_have_one_name() -> None:
+    with claim_pod_range("", "kubeloop-node") as first, claim_pod_range("", "kubeloop-node") as second:
+        assert not first.network.overlaps(second.network)
+        half = next(second.network.subnets())
+        for taken in (second.network, half, second.network.supernet()):
+            with pytest.raises(ConfigError, match=rf"^--pod-cidr {taken}: a kubelet or server of this machine uses .*; name another range"):
+                claim_pod_range(str(taken), "other")
+    with claim_pod_range(str(half), "other") as third:
+        assert third.network == half
+
+
+def test_servers_of_one_machine_have_cluster_ips_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as stack:
+        first, second = (claim_service_range("", permanent=False) for _ in range(2))
+        assert first is not None
+        assert second is not None
+        stack.enter_context(first)
+        stack.enter_context(second)
+        assert not first.network.overlaps(second.network)
+        with pytest.raises(ConfigError, match=r"^--service-cluster-ip-range 127\..*; name another range of 127\.96\.0\.0/11"):
+            claim_service_range(str(first.network), permanent=False)
+        assert claim_service_range("10.0.0.0/24", permanent=False) is None
+        monkeypatch.setattr(addresses, "_SERVICE_RANGES", [first.network, second.network])
+        with pytest.raises(ConfigError, match=rf"^--service-cluster-ip-range {first.network}: a kubelet or server of this machine uses"):
+            claim_service_range("", permanent=True)
+        with pytest.raises(ConfigError, match=r"^all ranges of 127\.96\.0\.0/11 are in use; name another one"):
+            claim_service_range("", permanent=False)
 
 
 @pytest.mark.parametrize(

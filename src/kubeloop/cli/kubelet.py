@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
     from kubeloop.apiserver.server import ApiServer
     from kubeloop.config import ClusterConfig
+    from kubeloop.kubelet.addresses import RangeClaim
     from kubeloop.kubelet.kubelet import KubeletOptions
     from kubeloop.pki import CertificateAuthority
 
@@ -56,7 +57,7 @@ class KubeletFlags:
     )
     address: str = flag("127.0.0.1", show_default=True, help="Address of the node and of its endpoint.")
     port: int = flag(0, type=click.IntRange(0, 65535), help="Port of the endpoint for logs and commands; 0: any free one.")
-    pod_cidr: str = flag("", metavar="CIDR", help="Addresses of pods, of 127.0.0.0/8. Default: a range by the node's name.")
+    pod_cidr: str = flag("", metavar="CIDR", help="Addresses of pods, of 127.0.0.0/8. Default: a range that no other kubelet uses.")
     node_labels: str = flag("", metavar="KEY=VALUE,...", help="Labels of the node beside the usual ones.")
     sync_frequency: float = flag(
         10.0, type=DurationParameter(), show_default=True, help="Seconds (or as in 1m) between updates of volumes."
@@ -179,16 +180,30 @@ class ProcessPods:
         folder: For its state; None: a temporary one.
     """
 
-    #: Cluster IPs of services: loopback addresses, on which the kubelet's service proxy listens.
-    service_range = "127.96.0.0/16"
-
     def __init__(self, image_map: Path | None, folder: Path | None) -> None:
         self._image_map = image_map
         self._temporary = folder is None
         self._folder = folder if folder is not None else Path(tempfile.mkdtemp(prefix="kubeloop-kubelet-"))
+        self._services: RangeClaim | None = None
+
+    def claim_service_range(self, text: str) -> str:
+        """Claim the cluster IPs of services, loopback addresses on which the kubelet's service proxy listens; return their range.
+
+        Args:
+            text: The flag's value.
+
+        Raises:
+            ConfigError: Another server of this machine uses them.
+        """
+        from kubeloop.kubelet.addresses import claim_service_range
+
+        self._services = claim_service_range(text, permanent=not self._temporary)
+        return text if self._services is None else str(self._services.network)
 
     def clean_up(self) -> None:
-        """Delete the temporary folder."""
+        """Release the cluster IPs and delete the temporary folder."""
+        if self._services is not None:
+            self._services.close()
         if self._temporary:
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -128,7 +128,8 @@ async def _run(
         scheduler = read_scheduler_configuration(flags.scheduler_config)
     pods = _process_pods(flags)
     nodes, rules = _simulation(flags) if pods is None else ((), None)
-    services = ServiceRanges.parse(flags.service_cluster_ip_range or (pods.service_range if pods else ""), flags.service_node_port_range)
+    cluster_ips = flags.service_cluster_ip_range
+    services = ServiceRanges.parse(pods.claim_service_range(cluster_ips) if pods else cluster_ips, flags.service_node_port_range)
     target = writable_target(kubeconfig) if kubeconfig is not None else None
     if flags.data:
         try:

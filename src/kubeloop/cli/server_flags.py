@@ -321,7 +321,7 @@ class ServerFlags:
         False, help="Serve the usage of nodes and pods, simulated or of kubelets, at metrics.k8s.io, for kubectl top and autoscalers."
     )
     service_cluster_ip_range: str = flag(
-        "", metavar="CIDR", help="Cluster IPs of services. Default: 10.0.0.0/24, or 127.96.0.0/16 with --pods process."
+        "", metavar="CIDR", help="Cluster IPs of services. Default: 10.0.0.0/24; with --pods process a range of 127.96.0.0/11."
     )
     service_node_port_range: str = flag("", metavar="PORTS", help="Node ports of services. Default: 30000-32767.")
     data: Path | None = flag(

@@ -1,18 +1,32 @@
-"""Addresses of pods: one for each, from a range of the loopback interface."""
+"""Addresses of the loopback interface for pods and services, and the ranges that one kubelet or server of a machine has for itself."""
 
 from __future__ import annotations
 
+import errno
+import logging
+import socket
 import zlib
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Network, ip_network
+from pathlib import Path
+from typing import Self
 
 from kubeloop.meta.errors import ConfigError
+
+_LOG = logging.getLogger("kubeloop.kubelet")
+
+#: Ranges of nodes without ``--pod-cidr`` and of servers without ``--service-cluster-ip-range``: two halves of 127.64.0.0/10.
+_POD_RANGES = list(IPv4Network("127.64.0.0/11").subnets(new_prefix=18))
+_SERVICE_RANGES = list(IPv4Network("127.96.0.0/11").subnets(new_prefix=16))
+#: Abstract sockets with such names stand for ranges in use. The kernel closes them with their process, however it ends.
+_SOCKET = "@kubeloop-range:"
 
 
 class AddressPool:
     """Allocates addresses by pod uid. An address that was released is used again only after all others.
 
     Example:
-        >>> pool = AddressPool(parse_pod_cidr("127.64.0.0/24", "node-1"))
+        >>> pool = AddressPool(IPv4Network("127.64.0.0/24"))
         >>> pool.allocate("uid-1"), pool.allocate("uid-2"), pool.allocate("uid-1")
         ('127.64.0.1', '127.64.0.2', '127.64.0.1')
     """
@@ -56,18 +70,139 @@ class AddressPool:
         self._by_uid.pop(uid, None)
 
 
-def parse_pod_cidr(text: str, node: str) -> IPv4Network:
-    """Return the range of a node's pods.
+class RangeClaim:
+    """A range of addresses that no other kubelet or server on this machine has. It ends with ``close``, or with the process.
+
+    Without it two programs would give one address to pods or services of theirs, and each would reach those of the other.
 
     Args:
-        text: A range as 127.64.0.0/16. Empty: one of 64 ranges by the node's name, so that kubelets of one machine rarely share one.
+        network: The range.
+
+    Raises:
+        RangeInUse: A claim exists whose addresses overlap.
+        OSError: The kernel refuses the socket.
+
+    Example:
+        >>> with claim_pod_range("", "worker") as first, claim_pod_range("", "worker") as second:
+        ...     first.network.overlaps(second.network)
+        False
+    """
+
+    def __init__(self, network: IPv4Network) -> None:
+        self.network = network
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            self._bind()
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _bind(self) -> None:
+        try:
+            self._socket.bind(f"\0{_SOCKET[1:]}{self.network}")
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            raise RangeInUse(self.network, self.network) from None
+        # After the bind, so that of two programs that start at once at least one sees the other.
+        for other in _claimed_ranges():
+            if other != self.network and other.overlaps(self.network):
+                raise RangeInUse(self.network, other)
+
+    def close(self) -> None:
+        """Release the range."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class RangeInUse(ConfigError):
+    """A range overlaps ``other``, the range of another program."""
+
+    def __init__(self, network: IPv4Network, other: IPv4Network) -> None:
+        super().__init__(f"{network}: a kubelet or server of this machine uses {other}")
+        self.other = other
+
+
+def _claimed_ranges() -> Iterator[IPv4Network]:
+    # Source: proc(5), /proc/net/unix. An @ stands for the null byte with which an abstract name begins.
+    for line in Path("/proc/net/unix").read_text().splitlines():
+        _, mark, text = line.partition(f" {_SOCKET}")
+        if mark:
+            yield IPv4Network(text)
+
+
+def _claim_first(ranges: Iterable[IPv4Network]) -> RangeClaim | None:
+    for network in ranges:
+        try:
+            return RangeClaim(network)
+        except RangeInUse as error:
+            _LOG.info("%s", error)
+    return None
+
+
+def claim_pod_range(text: str, node: str) -> RangeClaim:
+    """Claim the range of a node's pods.
+
+    Args:
+        text: A range as 127.64.0.0/16. Empty: the first free one of 128; the node's name decides where the search begins, so that a node
+            usually has the same range again.
         node: The node's name.
 
     Raises:
-        ConfigError: The text is no range of loopback addresses.
+        ConfigError: The text is no range of loopback addresses, or another program uses them.
     """
-    if not text:
-        return IPv4Network(f"127.{64 + zlib.crc32(node.encode()) % 64}.0.0/16")
+    if text:
+        network = _loopback_range(text)
+        try:
+            return RangeClaim(network)
+        except RangeInUse as error:
+            raise ConfigError(f"--pod-cidr {error}; name another range of 127.64.0.0/11, or none") from None
+    start = zlib.crc32(node.encode()) % len(_POD_RANGES)
+    claim = _claim_first(_POD_RANGES[start:] + _POD_RANGES[:start])
+    if claim is None:
+        raise ConfigError("all ranges of 127.64.0.0/11 are in use; name another one of 127.0.0.0/8 with --pod-cidr")
+    return claim
+
+
+def claim_service_range(text: str, *, permanent: bool) -> RangeClaim | None:
+    """Claim the range of cluster IPs of a server with process pods.
+
+    Args:
+        text: A range. Empty: 127.96.0.0/16, or if it is in use, the first free one of 32.
+        permanent: The server's objects outlive it, cluster IPs among them, so without a text only 127.96.0.0/16 will do.
+
+    Returns:
+        The claim. None: these are no loopback addresses, and nothing listens on them.
+
+    Raises:
+        ConfigError: Another program uses the addresses.
+    """
+    if text:
+        try:
+            network = ip_network(text, strict=False)
+        except ValueError:
+            return None  # The parser of the flag reports it.
+        if not isinstance(network, IPv4Network) or not network.is_loopback:
+            return None
+    elif permanent:
+        network = _SERVICE_RANGES[0]
+    else:
+        claim = _claim_first(_SERVICE_RANGES)
+        if claim is None:
+            raise ConfigError("all ranges of 127.96.0.0/11 are in use; name another one of 127.0.0.0/8 with --service-cluster-ip-range")
+        return claim
+    try:
+        return RangeClaim(network)
+    except RangeInUse as error:
+        raise ConfigError(f"--service-cluster-ip-range {error}; name another range of 127.96.0.0/11") from None
+
+
+def _loopback_range(text: str) -> IPv4Network:
     try:
         result = ip_network(text, strict=False)
     except ValueError:

@@ -23,7 +23,7 @@ from kubeloop.client.mapper import ALL_NAMESPACES
 from kubeloop.config import ClusterConfig
 from kubeloop.controller.events import EventRecorder
 from kubeloop.kubelet.access import EndpointAccessReviewer
-from kubeloop.kubelet.addresses import AddressPool, parse_pod_cidr
+from kubeloop.kubelet.addresses import AddressPool, claim_pod_range
 from kubeloop.kubelet.cluster_view import ClusterView
 from kubeloop.kubelet.container_creation import NodeServices
 from kubeloop.kubelet.containers import pod_subject
@@ -116,7 +116,7 @@ class ProcessKubelet:
         self._config = config
         self._images = ImageMap(options.image_map)
         self._store = ImageStore(options.folder)
-        self._addresses = AddressPool(parse_pod_cidr(options.pod_cidr, options.name))
+        self._addresses: AddressPool
         self._workers: dict[str, PodWorker] = {}
         self._pods: Supervisor | None = None
         self._proxy: ServiceProxy | None = None
@@ -142,13 +142,15 @@ class ProcessKubelet:
             ready: Called once, when the node is registered and its pods are known.
 
         Raises:
-            ConfigError: The folder is in use or cannot be written, a port is taken, or the image map is broken.
+            ConfigError: The folder or the range of addresses is in use, the folder cannot be written, a port is taken, or the image map
+                is broken.
             KubeloopError: The server does not let the node register.
         """
         options = self.options
         async with AsyncExitStack() as stack:
             self._acquire_folder()
             stack.callback(self._release_folder)
+            self._addresses = AddressPool(stack.enter_context(claim_pod_range(options.pod_cidr, options.name)).network)
             await asyncio.to_thread(self._store.remove_partial)
             prefix = _prefix(options.folder, options.name)
             if ended := await asyncio.to_thread(end_leftovers, prefix):
