@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,9 @@ def durable(tmp_path: Path) -> Iterator[Durable]:
         port = probe.getsockname()[1]
     images, kubeconfig = ("--image-map", "images.yaml"), ("--kubeconfig", str(tmp_path / "kubeconfig"))
     with ExitStack() as stack:
-        server = Program("server", "--pods", "process", *images, *kubeconfig, "--data", "data", "--port", str(port), folder=tmp_path)
+        # No other test has this range, as no other has this port; a free one could be taken while the server is dead.
+        own = ("--data", "data", "--port", str(port), "--service-cluster-ip-range", f"{ip_address('127.128.0.0') + port * 64}/26")
+        server = Program("server", "--pods", "process", *images, *kubeconfig, *own, folder=tmp_path)
         stack.callback(server.stop)
         worker = Program("kubelet", *kubeconfig, *images, "--name", "beside", "--root-dir", str(tmp_path / "beside"), folder=tmp_path)
         stack.callback(worker.stop)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kubeloop.cli.kubelet import ProcessPods
 from kubeloop.config import ClusterConfig
 from kubeloop.kubelet import addresses
 from kubeloop.kubelet.access import required_permission
@@ -116,20 +118,20 @@ def test_kubelets_of_one_machine_have_ranges_of_their_own_also_if_their_nodes_ha
 
 def test_servers_of_one_machine_have_cluster_ips_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as stack:
-        first, second = (claim_service_range("", permanent=False) for _ in range(2))
+        first, second = (claim_service_range("") for _ in range(2))
         assert first is not None
         assert second is not None
         stack.enter_context(first)
         stack.enter_context(second)
         assert not first.network.overlaps(second.network)
-        with pytest.raises(ConfigError, match=r"^--service-cluster-ip-range 127\..*; name another range of 127\.96\.0\.0/11"):
-            claim_service_range(str(first.network), permanent=False)
-        assert claim_service_range("10.0.0.0/24", permanent=False) is None
+        with pytest.raises(
+            ConfigError, match=r"^--service-cluster-ip-range 127\..*; end that one, or name another range of 127\.96\.0\.0/11"
+        ):
+            claim_service_range(str(first.network))
+        assert claim_service_range("10.0.0.0/24") is None
         monkeypatch.setattr(addresses, "_SERVICE_RANGES", [first.network, second.network])
-        with pytest.raises(ConfigError, match=rf"^--service-cluster-ip-range {first.network}: a kubelet or server of this machine uses"):
-            claim_service_range("", permanent=True)
         with pytest.raises(ConfigError, match=r"^all ranges of 127\.96\.0\.0/11 are in use; name another one"):
-            claim_service_range("", permanent=False)
+            claim_service_range("")
 
 
 @pytest.mark.parametrize(
@@ -224,3 +226,20 @@ async def test_a_folder_that_another_kubelet_uses_or_that_is_none_is_refused(tmp
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"--root-dir .*/file/root: Not a directory; name a folder that you may write"):
         await ProcessKubelet(config, KubeletOptions("a", tmp_path / "file/root")).run()
+
+
+def test_a_server_with_stored_objects_has_its_cluster_ips_again(tmp_path: Path) -> None:
+    # The process's id makes a range that no other test takes while it is free.
+    network = f"{ip_address('127.192.0.0') + os.getpid() % 2**19 * 8}/29"
+    own = ProcessPods(None, tmp_path / "kubelet")
+    assert own.claim_service_range(network) == network
+    with pytest.raises(ConfigError, match=r"a kubelet or server of this machine uses"):
+        ProcessPods(None, tmp_path / "kubelet").claim_service_range("")
+    own.clean_up()
+    again = ProcessPods(None, tmp_path / "kubelet")
+    assert again.claim_service_range("") == network
+    again.clean_up()
+    other = ProcessPods(None, tmp_path / "kubelet")
+    assert other.claim_service_range("10.0.0.0/24") == "10.0.0.0/24"
+    other.clean_up()
+    assert (tmp_path / "kubelet" / "cluster-ips").read_text() == "10.0.0.0/24\n"

@@ -189,16 +189,28 @@ class ProcessPods:
     def claim_service_range(self, text: str) -> str:
         """Claim the cluster IPs of services, loopback addresses on which the kubelet's service proxy listens; return their range.
 
+        A folder that is kept has the range for the next start, since the objects that are stored with it keep their cluster IPs.
+
         Args:
             text: The flag's value.
 
         Raises:
             ConfigError: Another server of this machine uses them.
+            OSError: The folder cannot be written.
         """
         from kubeloop.kubelet.addresses import claim_service_range
+        from kubeloop.pki.files import write_secret
 
-        self._services = claim_service_range(text, permanent=not self._temporary)
-        return text if self._services is None else str(self._services.network)
+        stored = self._folder / "cluster-ips"
+        if not text and not self._temporary and stored.exists():
+            text = stored.read_text().strip()
+        self._services = claim_service_range(text, None if self._temporary else self._folder)
+        if self._services is not None:
+            text = str(self._services.network)
+        if not self._temporary:
+            self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+            write_secret(stored, f"{text}\n".encode())
+        return text
 
     def clean_up(self) -> None:
         """Release the cluster IPs and delete the temporary folder."""

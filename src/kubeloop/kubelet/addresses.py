@@ -169,12 +169,13 @@ def claim_pod_range(text: str, node: str) -> RangeClaim:
     return claim
 
 
-def claim_service_range(text: str, *, permanent: bool) -> RangeClaim | None:
+def claim_service_range(text: str, folder: Path | None = None) -> RangeClaim | None:
     """Claim the range of cluster IPs of a server with process pods.
 
     Args:
         text: A range. Empty: 127.96.0.0/16, or if it is in use, the first free one of 32.
-        permanent: The server's objects outlive it, cluster IPs among them, so without a text only 127.96.0.0/16 will do.
+        folder: Where the server keeps its range for the next start. The search begins at one of the last 16 ranges then, by the folder's
+            name, so that other servers rarely take the range while this one does not run.
 
     Returns:
         The claim. None: these are no loopback addresses, and nothing listens on them.
@@ -182,24 +183,23 @@ def claim_service_range(text: str, *, permanent: bool) -> RangeClaim | None:
     Raises:
         ConfigError: Another program uses the addresses.
     """
-    if text:
-        try:
-            network = ip_network(text, strict=False)
-        except ValueError:
-            return None  # The parser of the flag reports it.
-        if not isinstance(network, IPv4Network) or not network.is_loopback:
-            return None
-    elif permanent:
-        network = _SERVICE_RANGES[0]
-    else:
-        claim = _claim_first(_SERVICE_RANGES)
+    if not text:
+        half = len(_SERVICE_RANGES) // 2
+        start = 0 if folder is None else half + zlib.crc32(bytes(folder)) % half
+        claim = _claim_first(_SERVICE_RANGES[start:] + _SERVICE_RANGES[:start])
         if claim is None:
             raise ConfigError("all ranges of 127.96.0.0/11 are in use; name another one of 127.0.0.0/8 with --service-cluster-ip-range")
         return claim
     try:
+        network = ip_network(text, strict=False)
+    except ValueError:
+        return None  # The parser of the flag reports it.
+    if not isinstance(network, IPv4Network) or not network.is_loopback:
+        return None
+    try:
         return RangeClaim(network)
     except RangeInUse as error:
-        raise ConfigError(f"--service-cluster-ip-range {error}; name another range of 127.96.0.0/11") from None
+        raise ConfigError(f"--service-cluster-ip-range {error}; end that one, or name another range of 127.96.0.0/11") from None
 
 
 def _loopback_range(text: str) -> IPv4Network:
