@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ async def test_readiness_names_the_tasks_that_fail_and_metrics_count_them() -> N
 async def test_a_pod_whose_worker_fails_is_restarted_and_the_failure_is_shown(
     client: Client, cluster: ProcessCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mark, sync = f"mark-{client.namespace}", PodWorker._sync_pod
+    mark, sync = f"mark-{os.getpid()}-{client.namespace}", PodWorker._sync_pod
     faults: list[str] = []
 
     async def fail(worker: PodWorker) -> None:

@@ -46,7 +46,7 @@ def last_end(status: dict[str, Any]) -> tuple[str, int]:
 
 
 async def test_a_killed_kubelet_leaves_nothing_and_its_successor_restarts_the_pods(client: Client, cluster: ProcessCluster) -> None:
-    mark = f"mark-{client.namespace}"
+    mark = f"mark-{os.getpid()}-{client.namespace}"
     await client.create(marked_pod("survivor", mark, node="worker"))
     await wait(client, "survivor", is_ready)
     await until(lambda: len(processes(mark)) == 2)
@@ -79,7 +79,7 @@ async def test_a_pod_that_is_deleted_while_its_kubelet_is_dead_goes_with_its_fil
 async def test_a_killed_process_of_a_pod_is_an_exit_by_signal_and_the_container_restarts(
     client: Client, cluster: ProcessCluster, victim: str
 ) -> None:
-    mark = f"mark-{client.namespace}"
+    mark = f"mark-{os.getpid()}-{client.namespace}"
     await client.create(marked_pod("victim", mark, node="worker"))
     await wait(client, "victim", is_ready)
     await until(lambda: len(processes(mark)) == 2)
@@ -110,7 +110,7 @@ async def test_a_container_whose_end_cannot_be_read_is_killed_and_restarts(
         return await watch(running, clock)
 
     monkeypatch.setattr(RunningContainer, "watch", fail_once)
-    mark = f"mark-{client.namespace}"
+    mark = f"mark-{os.getpid()}-{client.namespace}"
     async with inner_kubelet(cluster, "inner-unknown", tmp_path):
         await client.create(marked_pod("unknown", mark, node="inner-unknown"))
         status = await wait(client, "unknown", restarted(1))
