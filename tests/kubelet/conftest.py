@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,11 @@ async def inner_kubelet(cluster: ProcessCluster, name: str, folder: Path, **opti
         await end_tasks(running, started)
         async with Client.from_config(cluster.kubeconfig) as administrator:
             await administrator.delete(Node, name)
+
+
+def free_range(number: int) -> str:
+    """Return eight loopback addresses that no kubelet chooses, others in each process and for each number."""
+    return f"{ip_address('127.192.0.0') + os.getpid() % 2**17 * 32 + number * 8}/29"
 
 
 def processes(mark: str) -> list[int]:

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from kubeloop.client import Client
 from kubeloop.kubelet.running_container import RunningContainer
 from kubeloop.meta import KubeloopError, ObjectMeta
 from kubeloop.timing import Clock
-from tests.kubelet.conftest import IMAGES, ProcessCluster, Program, inner_kubelet, processes
+from tests.kubelet.conftest import IMAGES, ProcessCluster, Program, free_range, inner_kubelet, processes
 from tests.kubelet.test_process_pods import is_ready, shell_pod, until, wait
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(180)]
@@ -70,6 +70,22 @@ async def test_a_pod_that_is_deleted_while_its_kubelet_is_dead_goes_with_its_fil
     await client.wait_gone(Pod, "late", timeout=30)
     cluster.worker.start()
     assert not folder.exists()
+
+
+async def test_a_kubelet_with_another_range_restarts_the_pods_with_new_addresses(
+    client: Client, cluster: ProcessCluster, tmp_path: Path
+) -> None:
+    former, present = free_range(1), free_range(2)
+    async with inner_kubelet(cluster, "inner-range", tmp_path, pod_cidr=former):
+        await client.create(shell_pod("moved", "sleep 1000", node="inner-range"))
+        status = await wait(client, "moved", is_ready)
+        assert ip_address(status["podIP"]) in ip_network(former)
+    async with inner_kubelet(cluster, "inner-range", tmp_path, pod_cidr=present):
+        status = await wait(client, "moved", restarted(1))
+        assert ip_address(status["podIP"]) in ip_network(present)
+        assert status["podIPs"] == [{"ip": status["podIP"]}]
+        await client.delete(Pod, "moved")
+        await client.wait_gone(Pod, "moved", timeout=30)
 
 
 # ------------------------------------------------------------------------------------------------------------ processes of a pod

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from ipaddress import IPv4Network, ip_address
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from kubeloop.kubelet.node import MachineFacts, node_status
 from kubeloop.kubelet.service_proxy import ServicePort, backends, endpoint_places, listening_places, service_hosts
 from kubeloop.kubelet.usage import ContainerUsage, ProcessTable, ProcessUsage, resource_metrics, stats_summary
 from kubeloop.meta import ConfigError
+from tests.kubelet.conftest import free_range
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -229,8 +229,7 @@ async def test_a_folder_that_another_kubelet_uses_or_that_is_none_is_refused(tmp
 
 
 def test_a_server_with_stored_objects_has_its_cluster_ips_again(tmp_path: Path) -> None:
-    # The process's id makes a range that no other test takes while it is free.
-    network = f"{ip_address('127.192.0.0') + os.getpid() % 2**19 * 8}/29"
+    network = free_range(0)
     own = ProcessPods(None, tmp_path / "kubelet")
     assert own.claim_service_range(network) == network
     with pytest.raises(ConfigError, match=r"a kubelet or server of this machine uses"):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeloop.kubelet.containers import ContainerRecord, ContainerRun
-from kubeloop.kubelet.pod_status import StatusFacts, differs, pod_status
+from kubeloop.kubelet.pod_status import StatusFacts, differs, pod_status, status_patch
 from tests.kubelet.test_containers import INIT, NOW, SIDECAR, ended, pod, running
 
 FACTS = StatusFacts("127.0.0.1", "127.64.0.1", NOW, sandbox=True)
@@ -108,3 +108,23 @@ def test_a_stored_status_does_not_differ_and_its_transition_times_stay() -> None
     later = pod_status(tree, {"main": ContainerRecord("main", running())}, FACTS, NOW + timedelta(hours=1))
     assert not differs(tree, later)
     assert differs(tree, status(tree, {"main": ended(1)}))
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        pytest.param({}, [{"ip": "127.64.0.1"}], id="the first address"),
+        pytest.param({"podIPs": [{"ip": "127.64.0.1"}]}, [{"ip": "127.64.0.1"}], id="the same address"),
+        pytest.param(
+            {"podIPs": [{"ip": "127.65.0.9"}]}, [{"$patch": "delete", "ip": "127.65.0.9"}, {"ip": "127.64.0.1"}], id="another address"
+        ),
+    ],
+)
+def test_a_patch_of_the_status_deletes_the_addresses_that_the_pod_no_longer_has(
+    stored: dict[str, Any], expected: list[dict[str, str]]
+) -> None:
+    tree = pod()
+    tree["metadata"]["uid"], tree["status"] = "uid-1", stored
+    change = status_patch(tree, status(tree, {"main": running()}))
+    assert (change["metadata"], change["status"]["podIPs"]) == ({"uid": "uid-1"}, expected)
+    assert change["status"]["hostIPs"] == [{"ip": "127.0.0.1"}]

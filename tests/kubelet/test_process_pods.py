@@ -18,7 +18,7 @@ from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.batch.v1 import Job
 from kubeloop.api.core.v1 import ConfigMap, Event, Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Service
 from kubeloop.client import Client
-from kubeloop.meta import ObjectMeta
+from kubeloop.meta import DeadlineError, ObjectMeta
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(90)]
 TIMEOUT = 40.0
@@ -52,8 +52,17 @@ async def until(done: Callable[[], object], timeout: float = 10.0) -> None:
 
 async def wait(client: Client, name: str, done: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
     """Return the pod's status when ``done`` holds for it."""
-    found = await client.wait_for(Pod, name, lambda pod: bool(done(pod.to_dict().get("status") or {})), timeout=TIMEOUT)
-    status: dict[str, Any] = found.to_dict()["status"]
+    status: dict[str, Any] = {}
+
+    def met(pod: Pod) -> bool:
+        nonlocal status
+        status = pod.to_dict().get("status") or {}
+        return bool(done(status))
+
+    try:
+        await client.wait_for(Pod, name, met, timeout=TIMEOUT)
+    except DeadlineError as error:
+        raise AssertionError(f"{error}: {status}") from None
     return status
 
 

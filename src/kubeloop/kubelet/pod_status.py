@@ -247,3 +247,21 @@ def differs(pod: JSONObject, status: JSONObject) -> bool:
         elif (stored.get(name) or None) != (value or None):
             return True
     return False
+
+
+def status_patch(pod: JSONObject, status: JSONObject) -> JSONObject:
+    """Return the strategic merge patch that writes a status to a pod's stored one.
+
+    The server merges lists of addresses by address, so the patch deletes those that the pod no longer has.
+
+    Args:
+        pod: The pod as the server stores it.
+        status: The status of ``pod_status``.
+    """
+    stored, result = pod.get("status") or {}, dict(status)
+    for name in ("hostIPs", "podIPs"):
+        kept = {one["ip"] for one in status.get(name) or ()}
+        former = [{"$patch": "delete", "ip": one["ip"]} for one in stored.get(name) or () if one["ip"] not in kept]
+        if name in status and former:
+            result[name] = [*former, *status[name]]
+    return {"metadata": {"uid": pod["metadata"]["uid"]}, "status": result}

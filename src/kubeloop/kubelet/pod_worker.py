@@ -38,7 +38,7 @@ from kubeloop.kubelet.containers import (
 )
 from kubeloop.kubelet.environment import ConfigurationError, PodFields
 from kubeloop.kubelet.images import ImageEntry, ImageError
-from kubeloop.kubelet.pod_status import StatusFacts, differs, pod_status
+from kubeloop.kubelet.pod_status import StatusFacts, differs, pod_status, status_patch
 from kubeloop.kubelet.probes import ProbeFailure, ProbeTarget, execute
 from kubeloop.kubelet.running_container import RunningContainer
 from kubeloop.kubelet.volumes import PodVolumes, VolumeError
@@ -457,8 +457,7 @@ class PodWorker:
         status = pod_status(self._tree, self.records, facts, self._node.clock.wall())
         if not differs(self._tree, status):
             return
-        metadata = self._pod.metadata
-        change = {"metadata": {"uid": metadata.uid}, "status": status}
+        metadata, change = self._pod.metadata, status_patch(self._tree, status)
         try:
             stored = await self._node.client.patch(
                 Pod, metadata.name, change, type="strategic", namespace=metadata.namespace, subresource="status"
@@ -466,6 +465,8 @@ class PodWorker:
         except NotFound:
             return
         except (Conflict, Invalid) as error:
+            if isinstance(error, Invalid) and "metadata.uid" not in str(error):
+                raise
             # The uid is a precondition: a namesake may have replaced the pod, which the pod's own event says.
             _LOG.debug("pod %s: %s", pod_subject(self._tree), error)
             return
