@@ -252,7 +252,7 @@ def differs(pod: JSONObject, status: JSONObject) -> bool:
 def status_patch(pod: JSONObject, status: JSONObject) -> JSONObject:
     """Return the strategic merge patch that writes a status to a pod's stored one.
 
-    The server merges lists of addresses by address, so the patch deletes those that the pod no longer has.
+    The server merges lists of addresses by address, so the patch deletes each address that the pod no longer has.
 
     Args:
         pod: The pod as the server stores it.
