@@ -86,13 +86,18 @@ class ServerConnection(BufferedConnection):
     def finish(self) -> None:
         """End the connection after the current response, or at once if there is none."""
         self._ending = True
-        if self._waiting and self.transport is not None:
-            self.transport.close()
+        if self._waiting:
+            self._close()
 
     def abort(self) -> None:
         """Close the connection at once."""
         if self.transport is not None:
             self.transport.abort()
+
+    def _close(self) -> None:
+        # A TLS transport that is closed twice forgets its protocol: abort() then fails in Python 3.11.2 and does nothing in 3.11.7.
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.close()
 
     async def _run(self) -> None:
         try:
@@ -114,8 +119,7 @@ class ServerConnection(BufferedConnection):
             _LOG.debug("an answer broke off: %s", fault)
             self.abort()
         finally:
-            if self.transport is not None:
-                self.transport.close()
+            self._close()
 
     async def _head(self) -> RequestHead | None:
         """Return the head of the next request, or None if none arrives in time.
