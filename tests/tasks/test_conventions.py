@@ -33,6 +33,15 @@ def catches_cancellation(node: ast.AST) -> str:
     return ""
 
 
+def raises_in_a_group_handler(node: ast.AST) -> str:
+    """A ``raise`` in ``except*``: Python 3.11.2 puts the error into an ExceptionGroup (CPython issue 103590)."""
+    if isinstance(node, ast.TryStar):
+        parts = [part for handler in node.handlers for statement in handler.body for part in ast.walk(statement)]
+        if any(isinstance(part, ast.Raise) for part in parts):
+            return "raise in except*"
+    return ""
+
+
 def waits_for_the_end(node: ast.AST) -> str:
     """``asyncio.wait`` for all of some tasks: a second cancellation ends it, and leaves them running."""
     if isinstance(node, ast.Call) and _dotted(node.func) == "asyncio.wait":
@@ -105,7 +114,7 @@ _WORDS = re.compile(r"asyncio|CancelledError|BaseException|except:|\btime\b|\.no
 
 
 #: Nodes that a finding can be.
-_KINDS = (ast.ExceptHandler, ast.Call, ast.Attribute, ast.ImportFrom, ast.Assign, ast.AnnAssign)
+_KINDS = (ast.ExceptHandler, ast.TryStar, ast.Call, ast.Attribute, ast.ImportFrom, ast.Assign, ast.AnnAssign)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 #: Nodes below which there is none of them.
 _LEAVES = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop, ast.alias)
@@ -258,6 +267,7 @@ CHECKS = pytest.mark.parametrize(
     ("find", "allowed", "advice"),
     [
         pytest.param(catches_cancellation, CAUGHT, "raise it, or use end_tasks, finish or wait_all", id="a cancellation is swallowed"),
+        pytest.param(raises_in_a_group_handler, {}, "raise after the try statement", id="an error is put into a group"),
         pytest.param(waits_for_the_end, WAITS, "use end_tasks or wait_all", id="a second cancellation leaves tasks running"),
         pytest.param(bypasses_the_clock, CLOCKS, "use the injected clock: clock.sleep, TimeLimit, wait_within", id="the clock is bypassed"),
         pytest.param(starts_a_lasting_task, TASKS, "use Supervisor.start", id="a task has no supervisor"),
@@ -283,6 +293,8 @@ def test_nowhere_without_a_reason(find: Callable[[ast.AST], str], allowed: dict[
         (catches_cancellation, "try:\n  await a\nexcept BaseException:\n  close()\n  raise", 0),
         (catches_cancellation, "try:\n  await a\nexcept Exception:\n  pass", 0),
         (catches_cancellation, "try:\n  a()\nexcept concurrent.futures.CancelledError:\n  pass", 0),
+        (raises_in_a_group_handler, "try:\n  a()\nexcept* OSError as errors:\n  raise first(errors) from None", 1),
+        (raises_in_a_group_handler, "try:\n  a()\nexcept* OSError as errors:\n  failure = errors", 0),
         (waits_for_the_end, "await asyncio.wait([a])", 1),
         (waits_for_the_end, "await asyncio.wait([a, b], return_when=asyncio.FIRST_COMPLETED)", 0),
         (bypasses_the_clock, "await asyncio.sleep(1)", 1),

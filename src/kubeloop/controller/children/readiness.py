@@ -98,13 +98,16 @@ async def wait_for_children(reader: ChildReader, objects: Sequence[Resource], *,
         if cached:
             missing.extend(await _wait_in_caches(reader, cached, timeout, until))
 
+    failure: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(held())
             for obj in others:
                 group.create_task(watched(obj))
     except* WaitFailed as errors:
-        raise _first(errors) from None
+        failure = _first(errors)  # Raised here, Python 3.11.2 would put it into an ExceptionGroup (CPython issue 103590).
+    if failure is not None:
+        raise failure from None
     if missing:
         raise DeadlineError(f"after {timeout:g} s {len(missing)} of {len(objects)} children are not ready: {'; '.join(missing)}")
 
