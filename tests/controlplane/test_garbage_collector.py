@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from kubeloop.api.apps.v1 import ReplicaSet
 from kubeloop.api.core.v1 import ConfigMap, Namespace, Pod
 from kubeloop.api.scheduling.v1 import PriorityClass
+from kubeloop.cache import Informer
 from kubeloop.client import Client
 from kubeloop.controller import Manager, set_owner_reference
 from kubeloop.controlplane.garbage_collection.garbage_collector import GarbageCollector
-from kubeloop.meta import ObjectMeta, OwnerReference, Resource, Unstructured
+from kubeloop.meta import GroupVersionKind, ObjectMeta, OwnerReference, Resource, Unstructured
 from kubeloop.transport import Transport
 from tests.controlplane.workloads import replica_set
 from tests.servers import ServerUnderTest
@@ -211,6 +213,26 @@ async def test_a_kind_that_went_before_the_collector_looked_is_not_waited_for(ba
         # What this client knows of kinds is from before, as discovery of a real server may be.
         async with Manager(own, [GarbageCollector()]) as running:
             assert running.phase == "running"
+
+
+async def test_the_collector_stops_while_a_definition_goes(bare_server: ServerUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = GarbageCollector()
+    async with Client(Transport(bare_server.config), namespace=f"stops-{os.getpid()}") as own, asyncio.timeout(90):
+        async with Manager(own, [collector]) as running:
+            remove = running.informers.remove
+            others: list[GroupVersionKind] = []
+
+            async def remove_another_first(informer: Informer[Any]) -> None:
+                """Stop the informer of another kind meanwhile, as the handler of definitions does."""
+                watched = list(collector._watched)
+                if watched:
+                    others.append(watched[-1])
+                    await collector._unwatch(watched[-1])
+                await remove(informer)
+
+            monkeypatch.setattr(running.informers, "remove", remove_another_first)
+        assert others
+        assert not collector._watched
 
 
 def _established(one: Unstructured) -> bool:

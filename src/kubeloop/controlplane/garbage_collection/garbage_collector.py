@@ -80,6 +80,7 @@ class GarbageCollector:
         self._watched: dict[GroupVersionKind, _Watched] = {}
         self._definitions: Registration[Resource] | None = None
         self._leaving: Supervisor | None = None
+        self._closing = False
         self._surroundings: RunnableContext | None = None
         self._queue: WorkQueue[Item] | None = None
         self._workers: Workers[Item] | None = None
@@ -102,6 +103,7 @@ class GarbageCollector:
 
     async def connect(self, surroundings: RunnableContext) -> None:
         self._surroundings = surroundings
+        self._closing = False
         clock = surroundings.clock
         self._queue = WorkQueue(ExponentialLimiter(), clock)
         cluster = surroundings.client.cluster
@@ -130,12 +132,14 @@ class GarbageCollector:
             self._workers.stop()
 
     async def close(self) -> None:
-        if self._leaving is not None:
-            await self._leaving.stop()
-        for gvk in list(self._watched):
-            await self._unwatch(gvk)
+        self._closing = True
         if self._definitions is not None:
             self._definitions.remove()
+        if self._leaving is not None:
+            await self._leaving.stop()
+        # Not a copy of the list: a handler of definitions that still runs stops informers meanwhile.
+        while self._watched:
+            await self._unwatch(next(iter(self._watched)))
         if self._queue is not None:
             self._queue.shut_down()
 
@@ -159,6 +163,8 @@ class GarbageCollector:
         return not any(gvk.group == resource.gvk.group and gvk.kind == resource.gvk.kind for gvk in self._watched)
 
     def _watch(self, resource: ApiResource) -> None:
+        if self._closing:
+            return
         around, gvk, plural = self._around, resource.gvk, resource.gvr.resource
         cls = self._class_of(gvk, plural, resource.namespaced)
         informer = around.informers.of(cls, namespace=around.namespace or ALL_NAMESPACES)
@@ -166,7 +172,9 @@ class GarbageCollector:
         self._watched[gvk] = _Watched(registration, str(resource.gvr.group_resource), informer)
 
     async def _unwatch(self, gvk: GroupVersionKind) -> None:
-        watched = self._watched.pop(gvk)
+        watched = self._watched.pop(gvk, None)
+        if watched is None:
+            return
         watched.registration.remove()
         if gvk not in self._classes:  # other controllers use those too
             await self._around.informers.remove(watched.informer)
@@ -201,7 +209,7 @@ class GarbageCollector:
         clock = self._around.clock
         backoff = Backoff(initial=0.1, cap=5.0, clock=clock)
         until = clock.now() + _DISCOVERY
-        while True:
+        while not self._closing:
             try:
                 if await look() or clock.now() >= until:
                     return
