@@ -48,6 +48,12 @@ async def test_it_validates_and_defaults_as_the_server_does(client: Client) -> N
         await client.create(Pod(metadata=ObjectMeta(name="empty"), spec=PodSpec()))
 
 
+async def test_a_list_that_the_server_would_compress_for_a_socket_is_read(client: Client) -> None:
+    for name in ("a", "b"):
+        await client.create(config_map(name, text="x" * 100_000))  # more than 128 KiB together (endpoints/responses.py)
+    assert [len(found.data["text"]) async for found in client.list(ConfigMap)] == [100_000, 100_000]
+
+
 async def test_a_watch_streams_and_its_end_is_the_servers_too(server: HandlerServer, client: Client) -> None:
     async with client.watch(ConfigMap, namespace=ALL_NAMESPACES) as events:
         await client.create(config_map("a"))

@@ -240,7 +240,7 @@ class HandlerServer:
     @property
     def config(self) -> ClusterConfig:
         """Return the clients' configuration. There is no socket at its address."""
-        return ClusterConfig(server=self.api.url, name=self.name, disable_compression=True, source=f"HandlerServer {self.name}")
+        return ClusterConfig(server=self.api.url, name=self.name, source=f"HandlerServer {self.name}")
 
     async def restart(self, *, forget: bool = False) -> None:
         """Crash and start again: streams break off, and watches cannot resume from earlier versions (410).
