@@ -9,6 +9,7 @@ python -m bench servers    the embedded API server beside kube-apiserver with et
 python -m bench scheduler  the scheduler beside kube-scheduler: 5,000 pods on 500 nodes, about 10 minutes
 python -m bench guarded    the same as a user with rights from a role, with an audit log and a policy
 python -m bench controlplane  a Deployment of 1,000 replicas beside Kubernetes' own control plane and kwok, about 5 minutes
+python -m bench idle       1,000 nodes and 10,000 pods of which none changes, about 8 minutes
 python -m bench stations   where the time of one event goes, in one process
 python -m bench plots      docs/plots/*.svg from the last results
 """
@@ -49,7 +50,8 @@ _QUIET = 0.15
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    kinds = ["all", "requests", "controllers", "queues", "million", "servers", "scheduler", "guarded", "controlplane", "stations", "plots"]
+    kinds = ["all", "requests", "controllers", "queues", "million", "servers", "scheduler", "guarded", "controlplane", "idle"]
+    kinds += ["stations", "plots"]
     parser.add_argument("what", nargs="?", default="all", choices=kinds)
     parser.add_argument("--stage", action="append", choices=[stage.name for stage in clients.STAGES], help="these only (may be repeated)")
     parser.add_argument("--only", action="append", metavar="CLIENT", help="clients whose names begin so (may be repeated)")
@@ -219,6 +221,16 @@ class _Bench:
         report.show_targets(self._console, self._targets)
         return all(target.met is not False for target in self._targets)
 
+    def idle(self) -> bool:
+        """A large cluster in which nothing changes; whether the target was met."""
+        nodes, pods = max(1, 1000 // self._args.scale), 10_000 // self._args.scale
+        found = controlplane.measure_idle(nodes=nodes, pods=pods)
+        self.results.put("idle", controlplane.KUBELOOP, asdict(found))
+        report.show_idle(self._console, nodes, pods, found)
+        self._judge("idle", [targets.idle_cluster(found)])
+        report.show_targets(self._console, self._targets)
+        return all(target.met is not False for target in self._targets)
+
     def _judge(self, section: str, found: list[targets.Target]) -> None:
         self.results.put_targets(section, found)
         self._targets += found
@@ -253,6 +265,8 @@ def main() -> int:
             return 1 if not bench.servers(args.what) and args.judge else 0
         if args.what == "controlplane":
             return 1 if not bench.controlplane() and args.judge else 0
+        if args.what == "idle":
+            return 1 if not bench.idle() and args.judge else 0
         if args.what == "scheduler":
             return 1 if not bench.scheduler() and args.judge else 0
         if args.what == "queues":

@@ -77,6 +77,48 @@ def measure(name: str, *, replicas: int = 1000, nodes: int = 100, idle: float = 
         return asyncio.run(_measure(stack, name, replicas, nodes, idle))
 
 
+@dataclass
+class IdleRun:
+    """A cluster whose pods all run: ``share`` of a core that its programs take, their resident memory, and ``filled_s`` to that point."""
+
+    share: float
+    resident_mib: float
+    filled_s: float
+
+
+def measure_idle(*, nodes: int, pods: int, settle: float = 60.0, idle: float = 60.0) -> IdleRun:
+    """Fill kubeloop's server with pods of Deployments, and measure it while nothing changes.
+
+    Args:
+        nodes: Number of simulated nodes.
+        pods: Number of pods, in Deployments of at most 1,000.
+        settle: Seconds between the last ready pod and the measurement.
+        idle: Seconds of the measurement; Leases of nodes are renewed every 10 s.
+
+    Raises:
+        RuntimeError: The server did not start, or the pods were not ready in 15 minutes.
+    """
+    with tempfile.TemporaryDirectory() as folder, _kubeloop(Path(folder), nodes) as stack:
+        return asyncio.run(_measure_idle(stack, nodes, pods, settle, idle))
+
+
+async def _measure_idle(stack: _Stack, nodes: int, pods: int, settle: float, idle: float) -> IdleRun:
+    async with Client(Transport(load_config(stack.kubeconfig)), namespace="default") as client:
+        await _nodes_ready(client, nodes)
+        await client.wait_for(ServiceAccount, "default", bool, timeout=60)
+        began = time.perf_counter()
+        sizes = {f"web-{first}": min(1000, pods - first) for first in range(0, pods, 1000)}
+        for name, size in sizes.items():
+            await client.create(_deployment(size, name))
+        for name, size in sizes.items():
+            await client.wait_for(Deployment, name, f"jsonpath={{.status.readyReplicas}}={size}", timeout=_LIMIT)
+        filled = time.perf_counter() - began
+    await asyncio.sleep(settle)
+    spent = processor_seconds(stack.pids)
+    await asyncio.sleep(idle)
+    return IdleRun((processor_seconds(stack.pids) - spent) / idle, resident_mib(stack.pids), filled)
+
+
 async def _measure(stack: _Stack, name: str, replicas: int, nodes: int, idle: float) -> ControlPlaneRun:
     async with Client(Transport(load_config(stack.kubeconfig)), namespace="default") as client:
         if name == REAL:
@@ -109,10 +151,10 @@ async def _count(client: Client) -> int:
     return len(await client.list_page(Pod, ListOptions(limit=1)))
 
 
-def _deployment(replicas: int) -> Deployment:
-    pods = PodTemplateSpec(metadata=ObjectMeta(labels={"app": "web"}), spec=PodSpec(containers=[Container(name="c", image="x:1")]))
-    selector = LabelSelector(match_labels={"app": "web"})
-    return Deployment(metadata=ObjectMeta(name="web"), spec=DeploymentSpec(replicas=replicas, selector=selector, template=pods))
+def _deployment(replicas: int, name: str = "web") -> Deployment:
+    pods = PodTemplateSpec(metadata=ObjectMeta(labels={"app": name}), spec=PodSpec(containers=[Container(name="c", image="x:1")]))
+    selector = LabelSelector(match_labels={"app": name})
+    return Deployment(metadata=ObjectMeta(name=name), spec=DeploymentSpec(replicas=replicas, selector=selector, template=pods))
 
 
 async def _add_kwok_nodes(client: Client, count: int) -> None:

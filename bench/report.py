@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.controlplane import ControlPlaneRun
+from bench.controlplane import KUBELOOP, ControlPlaneRun, IdleRun
 from bench.figures import Figures
 from bench.servers import Load, Server
 from bench.targets import Target
@@ -82,6 +82,17 @@ def show_control_planes(console: Console, replicas: int, nodes: int, found: Mapp
         table.add_row(f"{label}, CPU, s", *(f"{phase.cpu_s:.1f}" for phase in phases))
         table.add_row(f"{label}, resident afterwards, MiB", *(f"{phase.resident_mib:.0f}" for phase in phases))
     table.add_row("idle, share of a core", *(f"{run.idle_share:.1%}" for run in found.values()))
+    console.print(table)
+
+
+def show_idle(console: Console, nodes: int, pods: int, found: IdleRun) -> None:
+    """Print what a cluster costs in which nothing changes."""
+    table = Table(title=f"{nodes:,} simulated nodes and {pods:,} pods, idle")
+    table.add_column("")
+    table.add_column(KUBELOOP, justify="right")
+    table.add_row("share of a core", f"{found.share:.1%}")
+    table.add_row("resident, MiB", f"{found.resident_mib:.0f}")
+    table.add_row("all pods ready after, s", f"{found.filled_s:.0f}")
     console.print(table)
 
 

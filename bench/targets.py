@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bench import clients
 from bench.clients import Peer
-from bench.controlplane import KUBELOOP, ControlPlaneRun
+from bench.controlplane import KUBELOOP, ControlPlaneRun, IdleRun
 from bench.controlplane import REAL as CONTROL_PLANE
 from bench.figures import Figures, Queries
 from bench.servers import DISK, MEMORY, REAL, Server
@@ -148,6 +148,11 @@ def control_planes(found: Mapping[str, ControlPlaneRun]) -> Iterator[Target]:
         yield Target(f"Deployment {label}", "s", mine.seconds, other.seconds, f"{other.seconds:.3g}")
         yield Target(f"Deployment {label}, CPU", "s", mine.cpu_s, other.cpu_s, f"{other.cpu_s:.3g}")
     yield Target("resident with all pods", "MiB", ours.up.resident_mib, real.up.resident_mib / 3, f"1/3 x {real.up.resident_mib:.4g}")
+
+
+def idle_cluster(found: IdleRun) -> Target:
+    """An idle cluster of 1,000 nodes and 10,000 pods takes at most 20 % of a core."""
+    return Target("idle cluster", "% of a core", 100 * found.share, 20.0, "20")
 
 
 def _beside(ours: Server, theirs: Server, what: str, workers: int, share: float, field: str, where: str = "") -> Iterator[Target]:

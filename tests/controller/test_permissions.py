@@ -6,6 +6,7 @@ import pytest
 
 from kubeloop import Controller, Model, Resource, Unstructured, custom_resource
 from kubeloop.api.apps.v1 import Deployment
+from kubeloop.api.coordination.v1 import Lease
 from kubeloop.api.core.v1 import ConfigMap, Node, Pod, Secret
 from kubeloop.controller import KeyController, Watch, to_same_name
 from kubeloop.controller.permissions import Permission, lease_permissions, permissions_of, rules_of
@@ -21,7 +22,15 @@ class Box(Resource):
     status: BoxStatus | None = None
 
 
-class Boxes(Controller[Box], owns=[Deployment], watches=[Watch(Node, to=to_same_name)], reads=[ConfigMap], writes=[Secret], name="boxes"):
+class Boxes(
+    Controller[Box],
+    owns=[Deployment],
+    watches=[Watch(Node, to=to_same_name)],
+    reads=[ConfigMap],
+    gets=[Lease],
+    writes=[Secret],
+    name="boxes",
+):
     async def reconcile(self, box: Box) -> None: ...
 
 
@@ -39,6 +48,7 @@ def test_each_declaration_brings_its_verbs() -> None:
         "get, list, watch on nodes",
         "create, delete, get, patch, update on secrets",
         "create, delete, get, list, patch, update, watch on deployments.apps",
+        "get on leases.coordination.k8s.io",
         "get, list, patch, update, watch on boxes.example.com",
         "update on boxes.example.com/finalizers",
         "get, patch, update on boxes.example.com/status",

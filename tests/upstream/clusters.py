@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.realserver.building import CannotBuild
-from tests.realserver.serving import free_ports
+from tests.upstream.controlplane import commands
 from tests.upstream.nodes.cluster import stand_in_images
 from tests.upstream.nodes.images import names
 
@@ -56,7 +56,7 @@ def cluster(name: str, programs: Path, home: Path) -> Iterator[Cluster]:
         server = running.enter_context(_process("server", command, home))
         _await_ready(server, home)
         if name == "real-control-plane":
-            for program, words in _control_plane(programs, kubeconfig, keys, home).items():
+            for program, words in commands(programs, kubeconfig, keys, home).items():
                 running.enter_context(_process(program, words, home))
         yield Cluster(kubeconfig, ["nsenter", f"--target={server.pid}", "--net"] if name == "process-pods" else ())
 
@@ -75,21 +75,6 @@ def _process_pods(home: Path) -> list[str]:
     file = home / "images.yaml"
     file.write_text(json.dumps({"images": images}, indent=1))
     return ["--pods", "process", "--image-map", str(file), "--allow-remote-backends"]
-
-
-def _control_plane(programs: Path, kubeconfig: Path, keys: Path, home: Path) -> dict[str, list[str]]:
-    ports = free_ports(2)
-    common = [
-        f"--kubeconfig={kubeconfig}", f"--authentication-kubeconfig={kubeconfig}", f"--authorization-kubeconfig={kubeconfig}",
-        "--leader-elect=false", "--bind-address=127.0.0.1",
-    ]  # fmt: skip
-    manager = [
-        str(programs / "kube-controller-manager"), *common, f"--secure-port={ports[0]}", f"--cert-dir={home / 'manager'}",
-        "--use-service-account-credentials", f"--service-account-private-key-file={keys / 'sa.key'}", f"--root-ca-file={keys / 'ca.crt'}",
-        f"--cluster-signing-cert-file={keys / 'ca.crt'}", f"--cluster-signing-key-file={keys / 'ca.key'}",
-    ]  # fmt: skip
-    scheduler = [str(programs / "kube-scheduler"), *common, f"--secure-port={ports[1]}", f"--cert-dir={home / 'scheduler'}"]
-    return {"kube-controller-manager": manager, "kube-scheduler": scheduler}
 
 
 @contextlib.contextmanager

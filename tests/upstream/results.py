@@ -17,10 +17,13 @@ CLUSTERS = {
     "simulated": "kubeloop's API server, controllers, scheduler and simulated nodes",
     "real-control-plane": "kubeloop's API server and simulated nodes, with the real kube-controller-manager and kube-scheduler",
     "real-kubelet": "kubeloop's API server, controllers and scheduler, with a real kubelet, containerd, kube-proxy and CoreDNS",
+    "real-components": (
+        "kubeloop's API server, with the real kube-controller-manager, kube-scheduler, kubelet, containerd, kube-proxy and CoreDNS"
+    ),
     "process-pods": "kubeloop's API server, controllers and scheduler, with pods that run as processes",
 }
 #: Clusters whose nodes run containers.
-WITH_CONTAINERS = ("real-kubelet", "process-pods")
+WITH_CONTAINERS = ("real-kubelet", "real-components", "process-pods")
 #: The suite's own tag for specs that wait for five minutes and more.
 SLOW = "[Slow]"
 LEFT_OUT = "left out"
@@ -127,7 +130,8 @@ def section() -> list[str]:
         "",
         "The first table counts the specs that a cluster can pass. With simulated nodes, specs that need containers are left out, and",
         "`[Slow]` specs, which wait for more than five minutes. `python -m tests.upstream --cluster NAME --store` renews a column, and",
-        "`python -m tests.upstream.nodes --conformance --store` that of the real node ([real nodes](real-nodes.md)).",
+        "`python -m tests.upstream.nodes --conformance --store` that of real-kubelet ([real nodes](real-nodes.md)), or with",
+        "`--real-control-plane` that of real-components.",
         "",
         *_table(["group", *stored], [*rows, ["**all**", *totals]]),
         "",

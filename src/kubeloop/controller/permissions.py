@@ -46,12 +46,12 @@ class Permission:
 def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBase[Any]]], *, events: bool = True) -> list[Permission]:
     """Return the permissions that the informers and writes of these controllers require, one entry for each resource, in order.
 
-    Informers: get, list and watch of the main kind and of kinds in ``owns``, ``watches`` and ``reads``. Writes: the main kind (finalizers,
-    annotations) with its status, its finalizers subresource where it owns children (which an API server that enforces blockOwnerDeletion
-    asks for), children in ``owns``, and kinds in ``writes``. ``events``: include events of both APIs.
+    Informers: get, list and watch of the main kind and of kinds in ``owns``, ``watches`` and ``reads``. Kinds in ``gets``: get. Writes: the
+    main kind (finalizers, annotations) with its status, its finalizers subresource where it owns children (which an API server that
+    enforces blockOwnerDeletion asks for), children in ``owns``, and kinds in ``writes``. ``events``: include events of both APIs.
 
     Not known
-        Other requests of ``reconcile`` through the client: declare their kinds in ``writes`` and ``reads``.
+        Other requests of ``reconcile`` through the client: declare their kinds in ``writes``, ``reads`` and ``gets``.
 
     Raises:
         UnknownKind: only a server knows the plural or scope of a kind (``Unstructured``); the message names the controller and says what to
@@ -73,6 +73,8 @@ def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBa
             found.add(watch.kind, READ)
         for kind in declared.reads:
             found.add(kind, READ)
+        for kind in declared.gets:
+            found.add(kind, ("get",))
         for kind in declared.writes:
             found.add(kind, ("get", *WRITE))
     permissions = found.permissions()
@@ -87,7 +89,7 @@ def kinds_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBase[Any
     declared = [(one if isinstance(one, type) else type(one))._declaration() for one in controllers]
     kinds = [one.kind for one in declared]
     for one in declared:
-        kinds += [*(owned.kind for owned in one.owns), *(watch.kind for watch in one.watches), *one.reads, *one.writes]
+        kinds += [*(owned.kind for owned in one.owns), *(watch.kind for watch in one.watches), *one.reads, *one.gets, *one.writes]
     return list(dict.fromkeys(kinds))
 
 

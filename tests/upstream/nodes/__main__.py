@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.realserver.building import CannotBuild
 from tests.upstream.__main__ import _programs as suite_programs
 from tests.upstream.nodes.cluster import RealCluster, real_cluster
-from tests.upstream.nodes.suite import judge, run_suite
+from tests.upstream.nodes.suite import judge, name_of, run_suite
 
 #: The suite's own words for specs that wait for minutes or disturb all others.
 _LONG = r"\[Serial\]|\[Disruptive\]|\[Slow\]"
@@ -24,6 +24,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.upstream.nodes", description=__doc__)
     parser.add_argument("--output", type=Path, help="empty folder for logs and containers; default: a temporary one")
     parser.add_argument("--nodes", type=int, default=1, help="number of nodes")
+    parser.add_argument(
+        "--real-control-plane", action="store_true", help="run the real controller manager and scheduler in place of kubeloop's"
+    )
     parser.add_argument("--shell", action="store_true", help="open a shell in the node's namespaces instead, with KUBECONFIG set")
     parser.add_argument("--conformance", action="store_true", help="run Kubernetes' conformance suite instead of the checks")
     parser.add_argument("--focus", action="append", default=[], metavar="REGEX", help="with --conformance: only matching specs; repeatable")
@@ -39,7 +42,7 @@ def main() -> int:
     try:
         if options.conformance:
             suite_programs(real=False)  # a build may take long: before the cluster starts
-        with real_cluster(home, nodes=options.nodes) as cluster:
+        with real_cluster(home, nodes=options.nodes, real_control_plane=options.real_control_plane) as cluster:
             return _run(cluster, options)
     except CannotBuild as error:
         print(error, file=sys.stderr)
@@ -56,7 +59,7 @@ def _run(cluster: RealCluster, options: argparse.Namespace) -> int:
             processes=options.processes,
             minutes=options.minutes,
         )
-        return judge(report, store=options.store)
+        return judge(report, name_of(real_control_plane=options.real_control_plane), store=options.store)
     command = [sys.executable, "-m", "tests.upstream.nodes.checks", str(cluster.kubeconfig), "all"]
     if options.shell:
         command = ["env", f"KUBECONFIG={cluster.kubeconfig}", "sh"]

@@ -1,4 +1,4 @@
-"""A whole cluster: kubeloop's server, controllers and scheduler, and real nodes with containerd, kubelet, kube-proxy and CoreDNS."""
+"""A whole cluster: kubeloop's server with its own or the real control plane, and nodes with containerd, kubelet, kube-proxy and CoreDNS."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.realserver.building import binaries, directory
+from tests.upstream.controlplane import commands
 from tests.upstream.nodes.images import archives
 from tests.upstream.nodes.namespaces import Namespaces, cgroup, namespaces
 from tests.upstream.nodes.node import RealNode, check, node_address, node_name
@@ -40,7 +41,7 @@ class RealCluster:
 
 
 @contextlib.contextmanager
-def real_cluster(home: Path, *, nodes: int = 1) -> Iterator[RealCluster]:
+def real_cluster(home: Path, *, nodes: int = 1, real_control_plane: bool = False) -> Iterator[RealCluster]:
     """Run a cluster with real nodes until the end of the block. All its logs are in ``home``.
 
     The nodes have their own mounts, processes, bridges and ranges of pod addresses, and share a network: one kube-proxy serves all.
@@ -48,6 +49,7 @@ def real_cluster(home: Path, *, nodes: int = 1) -> Iterator[RealCluster]:
     Args:
         home: An empty folder on a disk with some GB.
         nodes: Number of nodes.
+        real_control_plane: Run kube-controller-manager and kube-scheduler in place of kubeloop's controllers and scheduler.
 
     Raises:
         CannotBuild: A program cannot be built, ended or was not ready in time; the message names its log.
@@ -59,8 +61,13 @@ def real_cluster(home: Path, *, nodes: int = 1) -> Iterator[RealCluster]:
         groups = [stack.enter_context(cgroup(number)) for number in range(1, nodes + 1)]
         first = stack.enter_context(namespaces(debian, home, node_address(1)))
         node = RealNode(1, first, home, environment)
-        alive = node.start(stack, "server", sys.executable, "-m", "kubeloop", "server", *_FLAGS, f"--kubeconfig={kubeconfig}")
+        flags = [*_FLAGS, f"--kubeconfig={kubeconfig}", *(["--no-controllers"] if real_control_plane else [])]
+        alive = node.start(stack, "server", sys.executable, "-m", "kubeloop", "server", *flags)
         node.wait("server", alive, lambda: "ready http" in (home / "server.log").read_text())
+        if real_control_plane:
+            manager = binaries(["kube-controller-manager", "kube-scheduler"]).absolute()
+            for name, command in commands(manager, kubeconfig, home / "pki", home).items():
+                node.start(stack, name, *command)
         node.join(stack, kubeconfig, groups[0], built, images)
         proxy = node.start_proxy(stack)
         for number in range(2, nodes + 1):

@@ -11,8 +11,10 @@ from tests.conformance.counted import DOCUMENT, document
 from tests.upstream import results
 from tests.upstream.nodes.cluster import RealCluster
 
-#: The name of the results in docs/conformance.md.
-CLUSTER = "real-kubelet"
+
+def name_of(*, real_control_plane: bool) -> str:
+    """Return the name of a cluster's results in docs/conformance.md."""
+    return "real-components" if real_control_plane else "real-kubelet"
 
 
 def run_suite(cluster: RealCluster, programs: Path, *, focus: Sequence[str], skip: str, processes: int, minutes: int) -> Path:
@@ -41,7 +43,7 @@ def run_suite(cluster: RealCluster, programs: Path, *, focus: Sequence[str], ski
     return report
 
 
-def judge(report: Path, *, store: bool) -> int:
+def judge(report: Path, name: str, *, store: bool) -> int:
     """Print the outcome by groups and each failure; return 1 if a spec that passed before failed, or if none ran."""
     if not report.exists():
         print(f"the suite made no report; see {report.with_name('suite.log')}", file=sys.stderr)
@@ -49,11 +51,11 @@ def judge(report: Path, *, store: bool) -> int:
     specs = results.read_report(report)
     for group, (passed, ran) in results.summary(specs, containers=True).items():
         print(f"{group:20} {passed:4} of {ran}")
-    worse = results.regressions(results.load(CLUSTER), specs)
-    for name, result in specs.items():
+    worse = results.regressions(results.load(name), specs)
+    for spec, result in specs.items():
         if result.state != "passed":
-            print(f"failed{', and passed before' if name in worse else ''}: {name}\n    {result.message}")
+            print(f"failed{', and passed before' if spec in worse else ''}: {spec}\n    {result.message}")
     if store:
-        results.store(CLUSTER, specs)
+        results.store(name, specs)
         DOCUMENT.write_text(document())
     return 1 if worse or not specs else 0

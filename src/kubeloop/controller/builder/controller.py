@@ -106,6 +106,7 @@ class ControllerBase(Generic[R]):
     ``watches``: other kinds, each with a mapping to the keys to reconcile.
     ``sources``: other triggers than changes in the cluster (``Channel``); may also be set on the instance.
     ``reads``: further kinds to cache, for reading through ``cached`` and ``lister``.
+    ``gets``: kinds of which it reads single objects through ``client``: they are not cached, and RBAC permissions allow no list of them.
     ``writes``: other kinds that it writes through ``client``, from which RBAC permissions are derived (``permissions_of``). After a write
     without an answer, a reconcile waits until caches of these kinds are current, as for owned ones.
     ``predicates``: the changes of the main kind that lead to a reconcile; all predicates must agree.
@@ -128,6 +129,7 @@ class ControllerBase(Generic[R]):
     watches: ClassVar[Sequence[Watch[Any]]] = ()
     sources: Sequence[Channel[Any]] = ()
     reads: ClassVar[Sequence[type[Resource]]] = ()
+    gets: ClassVar[Sequence[type[Resource]]] = ()
     writes: ClassVar[Sequence[type[Resource]]] = ()
     predicates: ClassVar[Sequence[Predicate]] = ()
     workers: ClassVar[int] = 1
@@ -152,6 +154,7 @@ class ControllerBase(Generic[R]):
         watches: Sequence[Watch[Any]] | None = None,
         sources: Sequence[Channel[Any]] | None = None,
         reads: Sequence[type[Resource]] | None = None,
+        gets: Sequence[type[Resource]] | None = None,
         writes: Sequence[type[Resource]] | None = None,
         predicates: Sequence[Predicate] | None = None,
         workers: int | None = None,
@@ -170,6 +173,7 @@ class ControllerBase(Generic[R]):
             "watches": watches,
             "sources": sources,
             "reads": reads,
+            "gets": gets,
             "writes": writes,
             "predicates": predicates,
             "workers": workers,
@@ -198,6 +202,7 @@ class ControllerBase(Generic[R]):
         checked_owns(cls)
         checked_sources(cls.__name__, cls.sources)
         cls.reads = checked(cls, "reads", Resource)
+        cls.gets = checked(cls, "gets", Resource)
         cls.writes = checked(cls, "writes", Resource)
         cls.watches = checked(cls, "watches", Watch)
         check_watches(cls, cls.watches)
@@ -234,6 +239,7 @@ class ControllerBase(Generic[R]):
             owns=checked_owns(cls),
             watches=tuple(cls.watches),
             reads=tuple(cls.reads),
+            gets=tuple(cls.gets),
             writes=tuple(cls.writes),
             predicates=tuple(cls.predicates),
             workers=cls.workers,

@@ -118,6 +118,7 @@ class Declaration:
     owns: tuple[Owns[Any], ...] = ()
     watches: tuple[Watch[Any], ...] = ()
     reads: tuple[type[Resource], ...] = ()
+    gets: tuple[type[Resource], ...] = ()
     writes: tuple[type[Resource], ...] = ()
     predicates: tuple[Predicate, ...] = ()
     workers: int = 1
