@@ -13,9 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from statistics import median
 
 from bench.servers import processes_of, processor_seconds, resident_mib
 from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
@@ -53,6 +54,15 @@ class ControlPlaneRun:
 
     def as_json(self) -> dict[str, object]:
         return asdict(self)
+
+
+def median_of(runs: Sequence[ControlPlaneRun]) -> ControlPlaneRun:
+    """Return the medians of all figures: a machine that others use gives a run up to a third less."""
+
+    def phase(phases: Sequence[Phase]) -> Phase:
+        return Phase(*(median(getattr(phase, field.name) for phase in phases) for field in fields(Phase)))
+
+    return ControlPlaneRun(phase([run.up for run in runs]), phase([run.down for run in runs]), median(run.idle_share for run in runs))
 
 
 @dataclass(frozen=True)

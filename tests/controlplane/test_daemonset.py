@@ -316,8 +316,9 @@ async def test_reconciles_of_large_sets_are_spaced_and_those_of_small_ones_are_n
     clock = FakeClock()
     pacer, key = ReconcilePacer(clock), ObjectKey("", "shop", "agent")
     assert [pacer.seconds_left(key, 10) for _ in range(3)] == [0, 0, 0]
-    assert pacer.seconds_left(key, 5000) == 0
-    assert pacer.seconds_left(key, 5000) == pytest.approx(0.25)
-    assert pacer.seconds_left(ObjectKey("", "shop", "other"), 5000) == 0
+    assert pacer.seconds_left(key, 1000) == 0
+    assert pacer.seconds_left(key, 1000) == pytest.approx(0.25)
+    assert pacer.seconds_left(ObjectKey("", "shop", "other"), 50_000) == 0
+    assert pacer.seconds_left(ObjectKey("", "shop", "other"), 50_000) == pytest.approx(1)
     await clock.advance(0.25)
-    assert pacer.seconds_left(key, 5000) == 0
+    assert pacer.seconds_left(key, 1000) == 0

@@ -6,7 +6,6 @@ Source: pkg/registry/core, pkg/registry/coordination, pkg/apis/core/validation.
 from __future__ import annotations
 
 import base64
-import copy
 import json
 from collections.abc import Iterator
 
@@ -16,6 +15,7 @@ from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, NOT_POSITIVE, check_immutable, each
 from kubeloop.apiserver.validation.metadata import validate_object_meta
 from kubeloop.endpoints.go_json_errors import json_fault
+from kubeloop.merge.go_text import copy_tree
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required, too_long
 from kubeloop.meta.names import config_key, dns1123_label, dns1123_subdomain, path_segment, qualified_name
 from kubeloop.types import JSONObject
@@ -168,7 +168,7 @@ class NamespaceStrategy(BuiltinStrategy):
     def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_update(context, obj, old)
         if context.subresource != "finalize":
-            obj["spec"] = copy.deepcopy(old.get("spec") or {})
+            obj["spec"] = copy_tree(old.get("spec") or {})
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = old["metadata"]["name"]
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:

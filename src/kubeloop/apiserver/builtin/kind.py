@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from kubeloop.apiserver.builtin.defaulting import apply_defaults, drop_gated
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.merge.go_text import copy_tree
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
 from kubeloop.schema.strict import zero
 from kubeloop.types import JSONObject
@@ -51,7 +51,7 @@ class BuiltinStrategy(Strategy):
 
     def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         if self.has_status:
-            self._set_status(obj, copy.deepcopy(old.get("status")))
+            self._set_status(obj, copy_tree(old.get("status")))
 
     def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         super().prepare_status_update(context, obj, old)
@@ -75,7 +75,7 @@ def keep_metadata(obj: JSONObject, old: JSONObject) -> None:
     for name in ("labels", "annotations", "finalizers", "ownerReferences"):
         metadata.pop(name, None)
         if name in before:
-            metadata[name] = copy.deepcopy(before[name])
+            metadata[name] = copy_tree(before[name])
 
 
 def value_at(obj: JSONObject, path: str) -> str:

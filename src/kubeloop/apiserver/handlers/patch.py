@@ -5,6 +5,7 @@ Source: k8s.io/apiserver pkg/endpoints/handlers/patch.go; RFC 6902, RFC 7396.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable
@@ -352,7 +353,9 @@ def _parse(data: bytes, media_type: str, *, lenient: bool) -> Any:
     return tree
 
 
-def conform_patched(sent: Patch, tree: JSONObject, resource: ServedResource, gvk: GroupVersionKind) -> Decoded:
+def conform_patched(
+    sent: Patch, tree: JSONObject, resource: ServedResource, gvk: GroupVersionKind, old: JSONObject | None = None
+) -> Decoded:
     """Return the result of a patch as an object of its kind.
 
     Args:
@@ -360,6 +363,8 @@ def conform_patched(sent: Patch, tree: JSONObject, resource: ServedResource, gvk
         tree: Its result.
         resource: The resource.
         gvk: The kind.
+        old: The stored object that was patched. Its parts that the patch does not name (``spec`` of a patch of the status) are of the kind
+            already, and are not conformed again. None: everything is.
 
     Raises:
         Invalid: The result does not fit the kind. As upstream, the field is ``patch`` and the value the whole document.
@@ -368,6 +373,12 @@ def conform_patched(sent: Patch, tree: JSONObject, resource: ServedResource, gvk
     def refuse(reason: str) -> ApiError:
         return sent.refused(tree, reason)
 
+    if old is not None and (untouched := _untouched(sent, old)) and not resource.custom and gvk == resource.gvk:
+        with contextlib.suppress(ApiError):  # an error shows the whole result: below
+            decoded = conform_patched(sent, {name: value for name, value in tree.items() if name not in untouched}, resource, gvk)
+            kept = decoded.obj | {name: tree[name] for name in untouched if name in tree}
+            in_order = {name: kept[name] for name in tree if name in kept}
+            return replace(decoded, obj=in_order | kept, sent=tree)
     if sent.media_type == STRATEGIC_PATCH:
         # Upstream decodes into an existing object, so kind and apiVersion are ordinary fields.
         decoded = conform(tree, gvk, gvk, resource, refuse, merged=True)
@@ -384,6 +395,13 @@ def conform_patched(sent: Patch, tree: JSONObject, resource: ServedResource, gvk
     if not tree.get("apiVersion"):
         raise api_errors.internal_error("Object 'apiVersion' is missing in 'object has no apiVersion field'")
     return decoded
+
+
+def _untouched(sent: Patch, old: JSONObject) -> frozenset[str]:
+    """Return the names of the parts of an object, such as ``spec``, that a merge patch does not change."""
+    if sent.media_type == JSON_PATCH or not isinstance(sent.tree, dict) or any(name.startswith("$") for name in sent.tree):
+        return frozenset()
+    return frozenset(old.keys() - sent.tree.keys() - {"apiVersion", "kind", "metadata"})
 
 
 def _upstream_order(tree: JSONObject, touched: JSONObject) -> JSONObject:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 from kubeloop.apiserver.handlers.patch import apply, conform_patched, is_apply, read_patch
@@ -25,6 +24,7 @@ from kubeloop.apiserver.store.writer import WriteResult
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.negotiation import JSON, check_streams
 from kubeloop.endpoints.responses import success
+from kubeloop.merge.go_text import copy_tree
 from kubeloop.meta.errors import NotFound
 from kubeloop.meta.status import StatusDetails
 from kubeloop.serving.answer import Answer, StreamingResponse
@@ -86,7 +86,7 @@ async def update(scope: RequestScope, *, status: bool = False) -> Answer:
     drop_repeated(metadata_of(decoded.obj), scope.warnings, after_admission=False)
 
     async def change(_: JSONObject) -> JSONObject:
-        return copy.deepcopy(decoded.obj)
+        return copy_tree(decoded.obj)
 
     write = scope.write(dry_run=options.dry_run, manager=scope.manager(options))
     outcome = await scope.services.writer.update(write, change, status=status, check_uid=True, create=lambda: decoded.obj)
@@ -110,7 +110,7 @@ async def patch(scope: RequestScope, *, status: bool = False) -> Answer:
         nonlocal warned
         sent.lenient = options.field_validation == "Ignore"
         patched = sent.apply(old, schema, scope.services.schemas)
-        decoded = conform_patched(sent, patched, resource, resource.gvk)
+        decoded = conform_patched(sent, patched, resource, resource.gvk, old)
         write.sent = patched
         if not warned:
             scope.warnings += sent.check_fields(patched, decoded, options.field_validation)

@@ -6,7 +6,6 @@ GarbageCollection), Kubernetes documentation "Finalizers", "Garbage Collection".
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -19,6 +18,7 @@ from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.store.writer import Writer
 from kubeloop.endpoints import api_errors
+from kubeloop.merge.go_text import copy_tree
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.time import parse_time
 from kubeloop.types import JSONObject
@@ -144,7 +144,7 @@ class Deleter:
             raise api_errors.conflict(GroupResource(write.resource.stored_group, write.resource.kind), write.name, reason)
 
     def _plan(self, resource: ServedResource, old: JSONObject, options: DeleteParameters) -> _Plan:
-        obj = copy.deepcopy(old)
+        obj = copy_tree(old)
         metadata = obj["metadata"]
         first = not metadata.get("deletionTimestamp")
         if first:

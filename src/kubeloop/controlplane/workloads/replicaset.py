@@ -69,6 +69,10 @@ class PodReplicasController(Controller[W]):
     def _selector(self, owner: W) -> Selector:
         raise NotImplementedError
 
+    def _terminating(self, owner: W) -> int:  # noqa: ARG002  # the status of a ReplicationController does not count them
+        """Return how many pods of an object are being deleted, as its status shows."""
+        return 0
+
     def _set_status(self, owner: W, counts: PodCounts, failure: tuple[str, str] | None) -> None:
         """Set counts, and the condition ReplicaFailure from the reason and message of ``failure``."""
         raise NotImplementedError
@@ -82,7 +86,7 @@ class PodReplicasController(Controller[W]):
 
     async def reconcile(self, owner: W) -> Result | None:
         key, desired = owner.object_key(self.cluster), 1 if owner.spec.replicas is None else owner.spec.replicas
-        if left := self._pacer.seconds_left(key, max(desired, owner.status.replicas)):
+        if left := self._pacer.seconds_left(key, max(desired, owner.status.replicas + self._terminating(owner))):
             return Result(requeue_after=left)
         lister = self.lister(Pod)
         orphans = self._orphans.heads(lister, owner.metadata.namespace)
@@ -208,6 +212,9 @@ class ReplicaSetController(
 
     def _replicas_kind(self) -> type[ReplicaSet]:
         return ReplicaSet
+
+    def _terminating(self, owner: ReplicaSet) -> int:
+        return owner.status.terminating_replicas or 0
 
     def _selector(self, owner: ReplicaSet) -> Selector:
         return selector_from(owner.spec.selector)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from types import MappingProxyType
 
 from kubeloop.apiserver.builtin.kind import BuiltinStrategy, keep_metadata, value_at
@@ -16,6 +15,7 @@ from kubeloop.apiserver.builtin.pods.update import check_annotation_changes, val
 from kubeloop.apiserver.builtin.pods.warnings import pod_warnings
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.empty_values import part_at
+from kubeloop.merge.go_text import copy_tree
 from kubeloop.meta.field_error import FieldError, forbidden
 from kubeloop.meta.kinds import GroupKind
 from kubeloop.meta.names import dns1123_label
@@ -114,7 +114,7 @@ class PodStrategy(BuiltinStrategy):
         super().prepare_update(context, obj, old)
         if context.subresource == "ephemeralcontainers":
             containers = obj["spec"].get("ephemeralContainers")
-            obj["spec"] = copy.deepcopy(old["spec"])
+            obj["spec"] = copy_tree(old["spec"])
             if containers:
                 obj["spec"]["ephemeralContainers"] = containers
             else:
@@ -150,10 +150,10 @@ class PodStrategy(BuiltinStrategy):
     def prepare_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
         metadata = obj["metadata"]
         if old["metadata"].get("ownerReferences"):
-            metadata["ownerReferences"] = copy.deepcopy(old["metadata"]["ownerReferences"])
+            metadata["ownerReferences"] = copy_tree(old["metadata"]["ownerReferences"])
         else:
             metadata.pop("ownerReferences", None)
-        obj["spec"] = copy.deepcopy(old["spec"])
+        obj["spec"] = copy_tree(old["spec"])
         status, before = obj.setdefault("status", {}), old.get("status") or {}
         if not status.get("qosClass") and before.get("qosClass"):
             status["qosClass"] = before["qosClass"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from kubeloop.apiserver.builtin.difference import difference
@@ -12,6 +11,7 @@ from kubeloop.apiserver.builtin.pods.scheduling import validate_tolerations
 from kubeloop.apiserver.builtin.pods.security import APP_ARMOR
 from kubeloop.apiserver.builtin.pods.spec import validate_pod_annotations
 from kubeloop.apiserver.validation.formats import MAX_INT32
+from kubeloop.merge.go_text import copy_tree
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import out_of_range
 from kubeloop.types import JSONObject
@@ -91,7 +91,7 @@ def _deleted_gates(new: list[JSONObject], old: list[JSONObject]) -> Errors:
 
 def _rest(new: JSONObject, old: JSONObject, sent: Any) -> Errors:
     """Check that all other fields are unchanged."""
-    masked = copy.deepcopy(new)
+    masked = copy_tree(new)
     for kind in ("containers", "initContainers"):
         for container, before in zip(masked.get(kind) or (), old.get(kind) or (), strict=True):
             _keep(container, before, "image")

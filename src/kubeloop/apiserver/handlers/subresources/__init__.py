@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from kubeloop.apiserver.registry.object_meta import check_name, metadata_of
 from kubeloop.apiserver.registry.options import write_options
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
+from kubeloop.merge.go_text import copy_tree
 from kubeloop.meta.field_error import FieldError
 from kubeloop.serving.answer import Answer
 from kubeloop.types import JSONObject
@@ -46,7 +46,7 @@ class FinalizeStrategy(Strategy):
         self._base.default(obj)
 
     def prepare_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> None:
-        obj["status"] = copy.deepcopy(old.get("status", {}))
+        obj["status"] = copy_tree(old.get("status", {}))
 
     def validate_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject) -> list[FieldError]:
         return self._base.validate_update(context, obj, old)
@@ -64,7 +64,7 @@ async def finalize(scope: RequestScope) -> Answer:
     check_name(metadata_of(decoded.obj), scope.info.name)
 
     async def change(_: JSONObject) -> JSONObject:
-        return copy.deepcopy(decoded.obj)
+        return copy_tree(decoded.obj)
 
     finalizing = FinalizeStrategy(resource.strategy)
     finalized = replace(resource, strategy_source=lambda: finalizing)

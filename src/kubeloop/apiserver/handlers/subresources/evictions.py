@@ -5,7 +5,6 @@ Source: k8s.io/kubernetes pkg/registry/core/pod/storage (EvictionREST); Kubernet
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 from kubeloop.apiserver.handlers.scope import RequestScope
@@ -18,6 +17,7 @@ from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.storage import prefix_end
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.responses import success
+from kubeloop.merge.go_text import copy_tree
 from kubeloop.meta.errors import Conflict
 from kubeloop.meta.field_error import invalid
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
@@ -93,7 +93,7 @@ async def take_from_budget(scope: RequestScope, budget: StoredObject, pod: str, 
     objects, resource = scope.services.objects, resource_of(scope, _BUDGETS)
     name = budget.obj["metadata"]["name"]
     while True:
-        changed = copy.deepcopy(budget.obj)
+        changed = copy_tree(budget.obj)
         _disrupt(changed, pod, timestamp(scope.services.clock.wall()))
         if dry_run:
             return
@@ -266,7 +266,7 @@ class _Eviction:
         while True:
             current = await pod_of(scope, self._resource, self._name)
             scope.services.deleter.check_preconditions(scope.write(name=self._name), options, current)
-            pod = copy.deepcopy(current.obj)
+            pod = copy_tree(current.obj)
             condition = {
                 "type": "DisruptionTarget",
                 "status": "True",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 from kubeloop.apiserver.handlers.scope import RequestScope, ask_admission
 from kubeloop.apiserver.registry.decoding import decode_object, media_type_of
 from kubeloop.apiserver.registry.object_meta import metadata_of, set_namespace, timestamp
@@ -13,6 +11,7 @@ from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.validation.formats import unsupported
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.responses import success
+from kubeloop.merge.go_text import copy_tree
 from kubeloop.meta.field_error import required
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind, GroupVersionResource
 from kubeloop.serving.answer import Answer
@@ -123,7 +122,7 @@ async def _assign(scope: RequestScope, name: str, node: str, requested: JSONObje
     while True:
         current = await pod_of(scope, resource, name)
         _check(current, name, requested)
-        pod = copy.deepcopy(current.obj)
+        pod = copy_tree(current.obj)
         pod["spec"]["nodeName"] = node
         # The nomination by a scheduler is obsolete after the binding.
         pod.get("status", {}).pop("nominatedNodeName", None)
