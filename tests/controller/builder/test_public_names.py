@@ -8,6 +8,7 @@ from kubeloop.controller import Controller, HandlerController, KeyController
 
 DECLARED = {
     "debounce",
+    "gets",
     "indexes",
     "metadata_only",
     "name",
