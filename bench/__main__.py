@@ -10,6 +10,7 @@ python -m bench scheduler  the scheduler beside kube-scheduler: 5,000 pods on 50
 python -m bench guarded    the same as a user with rights from a role, with an audit log and a policy
 python -m bench controlplane  a Deployment of 1,000 replicas beside Kubernetes' own control plane and kwok, about 5 minutes
 python -m bench idle       1,000 nodes and 10,000 pods of which none changes, about 8 minutes
+python -m bench process-pod  a Deployment of one process pod, from kubectl apply to Ready, a quarter of a minute
 python -m bench stations   where the time of one event goes, in one process
 python -m bench plots      docs/plots/*.svg from the last results
 """
@@ -51,7 +52,7 @@ _QUIET = 0.15
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = ["all", "requests", "controllers", "queues", "million", "servers", "scheduler", "guarded", "controlplane", "idle"]
-    kinds += ["stations", "plots"]
+    kinds += ["process-pod", "stations", "plots"]
     parser.add_argument("what", nargs="?", default="all", choices=kinds)
     parser.add_argument("--stage", action="append", choices=[stage.name for stage in clients.STAGES], help="these only (may be repeated)")
     parser.add_argument("--only", action="append", metavar="CLIENT", help="clients whose names begin so (may be repeated)")
@@ -234,6 +235,15 @@ class _Bench:
         report.show_targets(self._console, self._targets)
         return all(target.met is not False for target in self._targets)
 
+    def process_pod(self) -> bool:
+        """A Deployment of one process pod, from kubectl apply to Ready; whether the target was met."""
+        found = controlplane.measure_process_pod(rounds=self._args.rounds or 7)
+        self.results.put("process-pod", controlplane.KUBELOOP, {"seconds": found})
+        report.show_process_pod(self._console, found)
+        self._judge("process-pod", [targets.process_pod(found)])
+        report.show_targets(self._console, self._targets)
+        return all(target.met is not False for target in self._targets)
+
     def _judge(self, section: str, found: list[targets.Target]) -> None:
         self.results.put_targets(section, found)
         self._targets += found
@@ -268,6 +278,8 @@ def main() -> int:
             return 1 if not bench.servers(args.what) and args.judge else 0
         if args.what == "controlplane":
             return 1 if not bench.controlplane() and args.judge else 0
+        if args.what == "process-pod":
+            return 1 if not bench.process_pod() and args.judge else 0
         if args.what == "idle":
             return 1 if not bench.idle() and args.judge else 0
         if args.what == "scheduler":

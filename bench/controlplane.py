@@ -22,6 +22,7 @@ from bench.servers import processes_of, processor_seconds, resident_mib
 from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.core.v1 import Container, Node, NodeStatus, Pod, PodSpec, PodTemplateSpec, ServiceAccount
 from kubeloop.client import Client, ListOptions
+from kubeloop.codec.encoding import encode
 from kubeloop.config import load_config
 from kubeloop.meta import LabelSelector, ObjectMeta, Quantity
 from kubeloop.transport import Transport
@@ -33,6 +34,9 @@ KUBELOOP = "kubeloop"
 REAL = "kube-apiserver, etcd, kube-controller-manager, kube-scheduler, kwok"
 _LIMIT = 900.0
 _POLL = 0.05
+_KUBECTL = str(Path(sys.executable).with_name("kubectl"))
+#: The process pod's program: it starts at once and runs until it is stopped, so the figure is that of the control plane and the kubelet.
+_IMAGES = 'images: {x: {command: [sh, -c, "trap exit TERM; while :; do sleep 1; done"]}}\n'
 
 
 @dataclass
@@ -83,7 +87,10 @@ def measure(name: str, *, replicas: int = 1000, nodes: int = 100, idle: float = 
     Raises:
         RuntimeError: A program did not start, or the Deployment was not ready in 15 minutes.
     """
-    with tempfile.TemporaryDirectory() as folder, _kubeloop(Path(folder), nodes) if name == KUBELOOP else _real(Path(folder)) as stack:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _kubeloop(Path(folder), "--nodes", str(nodes)) if name == KUBELOOP else _real(Path(folder)) as stack,
+    ):
         return asyncio.run(_measure(stack, name, replicas, nodes, idle))
 
 
@@ -108,7 +115,7 @@ def measure_idle(*, nodes: int, pods: int, settle: float = 60.0, idle: float = 6
     Raises:
         RuntimeError: The server did not start, or the pods were not ready in 15 minutes.
     """
-    with tempfile.TemporaryDirectory() as folder, _kubeloop(Path(folder), nodes) as stack:
+    with tempfile.TemporaryDirectory() as folder, _kubeloop(Path(folder), "--nodes", str(nodes)) as stack:
         return asyncio.run(_measure_idle(stack, nodes, pods, settle, idle))
 
 
@@ -127,6 +134,46 @@ async def _measure_idle(stack: _Stack, nodes: int, pods: int, settle: float, idl
     spent = processor_seconds(stack.pids)
     await asyncio.sleep(idle)
     return IdleRun((processor_seconds(stack.pids) - spent) / idle, resident_mib(stack.pids), filled)
+
+
+def measure_process_pod(*, rounds: int = 7) -> list[float]:
+    """Apply a Deployment of one process pod with kubectl, several times on one server, and measure until it is Ready.
+
+    Args:
+        rounds: Number of Deployments, one after the other.
+
+    Returns:
+        Seconds of wall time of each round, from the start of kubectl to the watch event in which the Deployment has its ready replica.
+
+    Raises:
+        RuntimeError: The server did not start, or kubectl failed.
+        DeadlineError: A pod was not Ready in 15 minutes.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        images = Path(folder, "images.yaml")
+        images.write_text(_IMAGES)
+        with _kubeloop(Path(folder), "--pods", "process", "--image-map", str(images)) as stack:
+            return asyncio.run(_measure_process_pods(stack, Path(folder), rounds))
+
+
+async def _measure_process_pods(stack: _Stack, folder: Path, rounds: int) -> list[float]:
+    found = []
+    async with Client(Transport(load_config(stack.kubeconfig)), namespace="default") as client:
+        await _nodes_ready(client, 1)
+        await client.wait_for(ServiceAccount, "default", bool, timeout=60)
+        for number in range(rounds):
+            name = f"web-{number}"
+            manifest = folder / f"{name}.json"
+            manifest.write_bytes(encode(_deployment(1, name)))
+            command = [_KUBECTL, f"--kubeconfig={stack.kubeconfig}", f"--cache-dir={folder / 'cache'}", "apply", "-f", str(manifest)]
+            began = time.perf_counter()
+            kubectl = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            said, _ = await kubectl.communicate()
+            if kubectl.returncode:
+                raise RuntimeError(f"kubectl apply failed: {said.decode()}")
+            await client.wait_for(Deployment, name, "jsonpath={.status.readyReplicas}=1", timeout=_LIMIT)
+            found.append(time.perf_counter() - began)
+    return found
 
 
 async def _measure(stack: _Stack, name: str, replicas: int, nodes: int, idle: float) -> ControlPlaneRun:
@@ -189,9 +236,9 @@ async def _nodes_ready(client: Client, count: int) -> None:
 
 
 @contextlib.contextmanager
-def _kubeloop(folder: Path, nodes: int) -> Iterator[_Stack]:
+def _kubeloop(folder: Path, *flags: str) -> Iterator[_Stack]:
     kubeconfig = folder / "kubeconfig"
-    command = [sys.executable, "-m", "kubeloop", "server", "--kubeconfig", str(kubeconfig), "--nodes", str(nodes)]
+    command = [sys.executable, "-m", "kubeloop", "server", "--kubeconfig", str(kubeconfig), *flags]
     with _process(command, folder, "server") as process:
         assert process.stdout is not None
         if not process.stdout.readline().startswith("ready"):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -93,6 +94,17 @@ def show_idle(console: Console, nodes: int, pods: int, found: IdleRun) -> None:
     table.add_row("share of a core", f"{found.share:.1%}")
     table.add_row("resident, MiB", f"{found.resident_mib:.0f}")
     table.add_row("all pods ready after, s", f"{found.filled_s:.0f}")
+    console.print(table)
+
+
+def show_process_pod(console: Console, found: Sequence[float]) -> None:
+    """Print how long a process pod takes to become Ready: the first one, and the median of the others."""
+    table = Table(title="A Deployment of one process pod, from kubectl apply to Ready")
+    table.add_column("")
+    table.add_column("s", justify="right")
+    table.add_row("first", f"{found[0]:.2f}")
+    table.add_row(f"median of {len(found)}", f"{median(found):.2f}")
+    table.add_row("slowest", f"{max(found):.2f}")
     console.print(table)
 
 

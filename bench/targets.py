@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench import clients
@@ -153,6 +153,11 @@ def control_planes(found: Mapping[str, ControlPlaneRun]) -> Iterator[Target]:
 def idle_cluster(found: IdleRun) -> Target:
     """An idle cluster of 1,000 nodes and 10,000 pods takes at most 20 % of a core."""
     return Target("idle cluster", "% of a core", 100 * found.share, 20.0, "20")
+
+
+def process_pod(found: Sequence[float]) -> Target:
+    """A Deployment of one process pod is Ready within a second of kubectl apply, also the slowest of several."""
+    return Target("process pod Ready", "s", max(found), 1.0, "1")
 
 
 def _beside(ours: Server, theirs: Server, what: str, workers: int, share: float, field: str, where: str = "") -> Iterator[Target]:
