@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import json
 import ssl
@@ -375,14 +376,22 @@ async def test_a_volume_that_cannot_be_mounted_keeps_the_pod_from_starting(clien
     await wait(client, "unmounted", is_ready)
 
 
+async def listen_on_a_node_port() -> tuple[asyncio.Server, int]:
+    """Listen on a port of the range for NodePorts that no program of this machine uses, the highest one first."""
+    for port in range(32767, 29999, -1):
+        with contextlib.suppress(OSError):
+            return await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port), port
+    raise RuntimeError("all NodePorts of this machine are in use")
+
+
 async def test_a_node_port_that_is_taken_is_an_event_of_the_service(client: Client) -> None:
-    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 30999)
+    server, port = await listen_on_a_node_port()
     async with server:
-        spec = {"type": "NodePort", "selector": {"app": "x"}, "ports": [{"port": 1, "nodePort": 30999}]}
+        spec = {"type": "NodePort", "selector": {"app": "x"}, "ports": [{"port": 1, "nodePort": port}]}
         await client.create(Service.from_dict({"metadata": {"name": "taken"}, "spec": spec}))
 
         async def reported() -> bool:
-            return "cannot listen on 127.0.0.1:30999" in (await reasons(client, "taken")).get("FailedToListen", "")
+            return f"cannot listen on 127.0.0.1:{port}" in (await reasons(client, "taken")).get("FailedToListen", "")
 
         await until(reported, timeout=20)
 

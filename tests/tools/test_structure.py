@@ -66,9 +66,15 @@ def test_a_small_module_with_one_importer_is_a_candidate(graph: grimp.ImportGrap
 )
 def test_what_is_worse_than_stored_is_named(graph: grimp.ImportGraph, tmp_path: Path, allowed: structure.Figures, expected: int) -> None:
     found = structure.modules_of(graph, tmp_path)
-    said = structure.problems(found, structure.measure(graph, found), {"cache": allowed})
+    said = structure.problems(found, structure.measure(graph, found), {"": structure.Figures(0, 0), "cache": allowed})
     assert len(said) == expected
     assert said[0].startswith("kubeloop.cache.handlers.large has 600 lines")
+
+
+def test_a_package_without_stored_figures_is_a_problem() -> None:
+    assert structure.problems([], {"kubelet": structure.Figures(0, 0)}, {}) == [
+        "kubeloop.kubelet: structure.json has no figures of it; run python -m tools.structure --update"
+    ]
 
 
 def test_figures_are_lowered_and_never_raised() -> None:
