@@ -174,7 +174,7 @@ class _Bench:
         count = 100_000 // self._args.scale
         rounds = self._args.rounds or 5
         found = queues.measure(
-            count=count, rounds=rounds, patience=self._args.patience, say=lambda text: self._console.print(f"[dim]{text}")
+            count=count, rounds=rounds, timeout=self._args.patience, say=lambda text: self._console.print(f"[dim]{text}")
         )
         self.results.put("queues", "us", found)
         queues.show(self._console, f"{count:,} distinct keys", found)
@@ -244,9 +244,9 @@ class _Bench:
         report.show_targets(self._console, self._targets)
         return all(target.met is not False for target in self._targets)
 
-    def _judge(self, section: str, found: list[targets.Target]) -> None:
-        self.results.put_targets(section, found)
-        self._targets += found
+    def _judge(self, section: str, results: list[targets.Target]) -> None:
+        self.results.put_targets(section, results)
+        self._targets += results
 
     def verdict(self, which: str) -> bool:
         """Show all targets; whether each was met."""

@@ -1,4 +1,4 @@
-"""Who is measured, and by which command."""
+"""The measured clients, and the command of each."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ PEERS = (
 
 
 @dataclass(frozen=True)
-class Figures:
-    """Microseconds of CPU, of one object until all were reconciled once after the start, of one event of many, of one that comes alone.
+class ControllerFigures:
+    """Microseconds of CPU, of one object until all were reconciled once after the start, of one event of many, of one event alone.
 
     ``mib``: resident at the end.
     """
@@ -50,10 +50,10 @@ class Figures:
 
 def measure(
     *, pods: int, rounds: int, only: Sequence[str], missing: Mapping[str, str], say: Callable[[str], None]
-) -> tuple[dict[str, Figures], dict[str, str]]:
+) -> tuple[dict[str, ControllerFigures], dict[str, str]]:
     """Medians of each program, and why others have none."""
     failed = {peer.name: missing[peer.needs] for peer in PEERS if peer.needs in missing}
-    samples: dict[str, list[Figures]] = {}
+    samples: dict[str, list[ControllerFigures]] = {}
     few = max(20, pods // 5)
     with Replay(prepare.pods(pods, pods * 2)) as replay, Replay(prepare.pods(few, few * 2)) as trickle:
         for number in range(rounds):
@@ -68,7 +68,7 @@ def measure(
                     failed[peer.name] = str(error)
                     continue
                 start, event = (found[phase]["cpu_s"] / pods * 1e6 for phase in ("sync", "events"))
-                samples.setdefault(peer.name, []).append(Figures(start, event, alone, found["hold"]["rss_kib"] / 1024))
+                samples.setdefault(peer.name, []).append(ControllerFigures(start, event, alone, found["hold"]["rss_kib"] / 1024))
     return {name: _medians(each) for name, each in samples.items()}, failed
 
 
@@ -77,16 +77,16 @@ def _alone(peer: Peer) -> Peer:
     return replace(peer, command=(*peer.command, "-pause" if peer.name == CONTROLLER_RUNTIME else "--pause", PAUSE))
 
 
-def _medians(samples: Sequence[Figures]) -> Figures:
-    return Figures(*(statistics.median(values) for values in zip(*(astuple(each) for each in samples), strict=True)))
+def _medians(samples: Sequence[ControllerFigures]) -> ControllerFigures:
+    return ControllerFigures(*(statistics.median(values) for values in zip(*(astuple(each) for each in samples), strict=True)))
 
 
-def judge(found: Mapping[str, Figures]) -> Iterator[Target]:
+def judge(results: Mapping[str, ControllerFigures]) -> Iterator[Target]:
     """The limits of an empty reconcile: 100 us an event, a fifth of kopf's; at start-up controller-runtime's.
 
     An event that comes alone finds the processor's caches cold: for it the same figures are goals, and controller-runtime's is the limit.
     """
-    ours, kopf, runtime = found.get(KUBELOOP), found.get(KOPF_NAME), found.get(CONTROLLER_RUNTIME)
+    ours, kopf, runtime = results.get(KUBELOOP), results.get(KOPF_NAME), results.get(CONTROLLER_RUNTIME)
     if ours is None:
         return
     event, alone = (f"{which}, socket to an empty reconcile with a typed pod" for which in ("watch event of many", "watch event alone"))
@@ -101,14 +101,14 @@ def judge(found: Mapping[str, Figures]) -> Iterator[Target]:
     yield Target(start, "us", ours.start_us, None if runtime is None else runtime.start_us, f"1 of {CONTROLLER_RUNTIME}")
 
 
-def show(console: Console, title: str, found: Mapping[str, Figures], failed: Mapping[str, str]) -> None:
+def show(console: Console, title: str, results: Mapping[str, ControllerFigures], failed: Mapping[str, str]) -> None:
     table = Table(title=title)
     columns = {"start-up, us/object": "start_us", "event of many, us": "event_us", "event alone, us": "alone_us", "resident, MiB": "mib"}
     table.add_column("program")
     for column in columns:
         table.add_column(column, justify="right")
-    ours = found.get(KUBELOOP)
-    for name, each in found.items():
+    ours = results.get(KUBELOOP)
+    for name, each in results.items():
         cells = []
         for field in columns.values():
             value: float = getattr(each, field)

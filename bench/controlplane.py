@@ -21,7 +21,7 @@ from statistics import median
 from bench.servers import processes_of, processor_seconds, resident_mib
 from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.core.v1 import Container, Node, NodeStatus, Pod, PodSpec, PodTemplateSpec, ServiceAccount
-from kubeloop.client import Client, ListOptions
+from kubeloop.client import Client
 from kubeloop.codec.encoding import encode
 from kubeloop.config import load_config
 from kubeloop.meta import LabelSelector, ObjectMeta, Quantity
@@ -205,7 +205,7 @@ async def _phase(stack: _Stack) -> AsyncIterator[list[Phase]]:
 
 
 async def _count(client: Client) -> int:
-    return len(await client.list_page(Pod, ListOptions(limit=1)))
+    return len(await client.list_page(Pod, limit=1))
 
 
 def _deployment(replicas: int, name: str = "web") -> Deployment:

@@ -31,7 +31,7 @@ from kubeloop.pki import CertificateAuthority
 from tests.realserver.building import binaries
 
 OURS, REAL = "kubeloop", "etcd and kube-apiserver"
-#: Seconds between polls; envtest's own 100 ms would hide what is measured.
+#: Seconds between polls; envtest's own 100 ms would hide the measured time.
 _POLL = 0.005
 _PATIENCE = 120.0
 

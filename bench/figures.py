@@ -13,7 +13,7 @@ Run = dict[str, JSON]
 
 
 @dataclass(frozen=True)
-class Figures:
+class InformerFigures:
     """Medians over the runs of one client. Microseconds of CPU; resident memory above the process's own before its first list.
 
     ``sync_kib``: per object right after the sync. ``floor_kib``: after a collection and a trim. ``settled_mib``: the whole process, a
@@ -32,14 +32,14 @@ class Figures:
     stall_ms: float
 
 
-def figures(runs: Sequence[Run]) -> Figures:
+def figures(runs: Sequence[Run]) -> InformerFigures:
     def median(read: Callable[[Run], float]) -> float:
         return statistics.median(map(read, runs))
 
     def kib(phase: str) -> float:
         return median(lambda run: (run[phase]["rss_kib"] - run["start"]["rss_kib"]) / run["sync"]["objects"])
 
-    return Figures(
+    return InformerFigures(
         pods=runs[0]["sync"]["objects"],
         # kubeloop packs a part of a list after the sync: that belongs to it.
         listed_us=median(lambda run: run.get("settled", run["sync"])["cpu_s"] / run["sync"]["objects"] * 1e6),

@@ -21,7 +21,7 @@ from kubeloop.types import JSONObject
 TOKEN = "loader-token"
 #: Where the load client works; it may not make namespaces itself.
 NAMESPACES = ("load-1", "load-8", "load-pods", "load-watch-1", "load-watch-100", "load-fill")
-#: Roles, and as many bindings, that are somebody else's.
+#: Roles, and as many bindings, of other users.
 OTHERS = 400
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -50,7 +50,7 @@ class Administrator:
 
 
 @dataclass(frozen=True)
-class Guard:
+class AccessControl:
     """Files of one server. ``flags``: the same for both servers; both have RBAC and Kubernetes' default plug-ins anyway."""
 
     folder: Path
@@ -73,12 +73,12 @@ class Guard:
         return (self.folder / "audit.log").stat().st_size
 
 
-def guard(folder: Path) -> Guard:
+def guard(folder: Path) -> AccessControl:
     files = {"tokens.csv": f'{TOKEN},loader,loader-uid,"loaders"\n', "audit.json": json.dumps(_AUDIT_POLICY), "token": TOKEN}
     for name, content in files.items():
         with os.fdopen(os.open(folder / name, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
             file.write(content)
-    return Guard(folder)
+    return AccessControl(folder)
 
 
 def furnish(administrator: Administrator) -> None:
@@ -120,7 +120,7 @@ def _objects() -> Iterator[tuple[str, JSONObject]]:
         name = f"other-{number:03d}"
         yield f"{roles}/clusterroles", {"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
         namespace = "" if number % 4 == 0 else NAMESPACES[number % len(NAMESPACES)]
-        yield _binding(name, name, {"kind": "User", "name": f"somebody-{number:03d}", "apiGroup": _RBAC}, namespace)
+        yield _binding(name, name, {"kind": "User", "name": f"user-{number:03d}", "apiGroup": _RBAC}, namespace)
     rules = [{"apiGroups": [""], "resources": ["configmaps", "pods", "serviceaccounts"], "verbs": ["*"]}]
     yield f"{roles}/clusterroles", {"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": "loading"}, "rules": rules}
     for namespace in NAMESPACES:
@@ -159,7 +159,7 @@ def _config_map(data: dict[str, str]) -> JSONObject:
 
 
 class _Connection:
-    """Kept connections of the administrator, and of who shows a token; no client under test makes what is measured."""
+    """Kept connections of the administrator, and of a user with a token; no client under test sends the measured requests."""
 
     def __init__(self, who: Administrator) -> None:
         address = urlsplit(who.server)

@@ -22,7 +22,7 @@ from rich.table import Table
 from bench.peers.operators.kubeloop_operator import Foo, FooSpec
 from bench.prepare import HERE, KOPF
 from bench.targets import Target
-from kubeloop import Client, Informers, ObjectMeta, Unstructured
+from kubeloop import Client, InformerFactory, ObjectMeta, Unstructured
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.apiserver.server import ApiServer, ServerOptions
@@ -52,7 +52,7 @@ _PATIENCE, _REST = 60.0, 2.0
 
 
 @dataclass(frozen=True)
-class Figures:
+class OperatorFigures:
     """``cpu_ms``, ``requests``: the operator's, for one Foo over all phases. ``undone``: Foos that a crash left wrong, by misfortune."""
 
     lines: int
@@ -94,7 +94,7 @@ class _Counted:
 
 
 class Operator:
-    """The program, as a process of its own."""
+    """The program, as a separate process."""
 
     def __init__(self, name: str, kubeconfig: Path, counted: _Counted) -> None:
         self._name = name
@@ -111,9 +111,9 @@ class Operator:
             await self._counted.watched.wait()
         await asyncio.sleep(_REST)
 
-    async def end(self, how: signal.Signals) -> None:
+    async def end(self, signal_number: signal.Signals) -> None:
         if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(how)
+            self._process.send_signal(signal_number)
             await self._process.wait()
 
     @property
@@ -135,18 +135,18 @@ class Operator:
 class World:
     """What the driver wants and sees. ``wanted``: replicas of each Foo."""
 
-    def __init__(self, client: Client, informers: Informers) -> None:
+    def __init__(self, client: Client, informers: InformerFactory) -> None:
         self.client = client
         self.wanted: dict[str, int] = {}
-        self._foos = informers.of(Foo, namespace=ALL_NAMESPACES)
-        self._deployments = informers.of(Deployment, namespace=ALL_NAMESPACES)
+        self._foos = informers.for_kind(Foo, namespace=ALL_NAMESPACES)
+        self._deployments = informers.for_kind(Deployment, namespace=ALL_NAMESPACES)
         self._changed: asyncio.Queue[str] = asyncio.Queue()
         self._deployments.on_event(
             added=lambda event: self._changed.put_nowait(event.head.name), updated=lambda event: self._changed.put_nowait(event.head.name)
         )
 
     async def deploy(self) -> None:
-        """Make available what is asked for: the Deployment controller of this little world."""
+        """Set availableReplicas to spec.replicas: the Deployment controller of this little world."""
         while True:
             found = self._deployments.lister.get(await self._changed.get(), NAMESPACE)
             if found is not None and found.status.available_replicas != found.spec.replicas:
@@ -178,16 +178,16 @@ class World:
             and foo.status.available_replicas == replicas
         )
 
-    async def settle(self, patience: float = _PATIENCE) -> list[str]:
+    async def settle(self, timeout: float = _PATIENCE) -> list[str]:
         """Foos that are still undone when everything is done, or after ``patience`` seconds."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 while self.undone():
                     await asyncio.sleep(0.1)
         return self.undone()
 
 
-async def measure(name: str, foos: int) -> Figures:
+async def measure(name: str, foos: int) -> OperatorFigures:
     """One operator's whole life.
 
     Raises:
@@ -203,7 +203,7 @@ async def measure(name: str, foos: int) -> Figures:
                 await operator.end(signal.SIGKILL)
 
 
-async def _life(name: str, operator: Operator, world: World, counted: _Counted, foos: int) -> Figures:
+async def _life(name: str, operator: Operator, world: World, counted: _Counted, foos: int) -> OperatorFigures:
     await operator.start()
     start_cpu = operator.cpu
     counted.requests.clear()
@@ -235,7 +235,9 @@ async def _life(name: str, operator: Operator, world: World, counted: _Counted, 
     undone_now = set(await world.settle(_PATIENCE / 2))
     undone = {what: len(undone_now.intersection(names)) for what, names in misfortunes.items()}
     await operator.end(signal.SIGTERM)
-    return Figures(len(list(_code(_SOURCES[name]))), start_cpu, cpu / foos * 1e3, sum(by_verb.values()) / foos, mib, by_verb, undone)
+    return OperatorFigures(
+        len(list(_code(_SOURCES[name]))), start_cpu, cpu / foos * 1e3, sum(by_verb.values()) / foos, mib, by_verb, undone
+    )
 
 
 def _code(source: Path) -> Iterator[str]:
@@ -255,7 +257,7 @@ async def _server(counted: _Counted, folder: Path) -> AsyncIterator[tuple[Path, 
             (definition,) = read_yaml(CRD.read_text())
             await client.create(Unstructured.from_dict(definition))
             await client.wait_ready(CustomResourceDefinition, definition["metadata"]["name"], timeout=_PATIENCE)
-            async with Informers(client) as informers:
+            async with InformerFactory(client) as informers:
                 world = World(client, informers)
                 await informers.wait_synced()
                 async with asyncio.TaskGroup() as group:
@@ -266,9 +268,9 @@ async def _server(counted: _Counted, folder: Path) -> AsyncIterator[tuple[Path, 
         await api.stop()
 
 
-def judge(found: Mapping[str, Figures]) -> Iterator[Target]:
+def judge(results: Mapping[str, OperatorFigures]) -> Iterator[Target]:
     """A fifth of kopf's CPU, and no more requests."""
-    ours, kopf = found.get(KUBELOOP), found.get(KOPF_NAME)
+    ours, kopf = results.get(KUBELOOP), results.get(KOPF_NAME)
     if ours is None:
         return
     for what, unit, share, field in (
@@ -280,18 +282,18 @@ def judge(found: Mapping[str, Figures]) -> Iterator[Target]:
     yield Target("operator: Foos that a crash leaves undone", "", sum(ours.undone.values()), 0, "")
 
 
-def show(console: Console, title: str, found: Mapping[str, Figures], failed: Mapping[str, str]) -> None:
+def show(console: Console, title: str, results: Mapping[str, OperatorFigures], failed: Mapping[str, str]) -> None:
     table = Table(title=title)
     table.add_column("")
-    for name in found:
+    for name in results:
         table.add_column(name, justify="right")
     rows = {"lines of code": "lines", "start, CPU s": "start_cpu_s", "CPU of a Foo's life, ms": "cpu_ms", "requests of it": "requests"}
     for what, field in (rows | {"resident, MiB": "mib"}).items():
-        table.add_row(what, *(f"{getattr(each, field):.3g}" for each in found.values()))
-    for what in sorted({verb for each in found.values() for verb in each.by_verb}):
-        table.add_row(f"  {what}", *(str(each.by_verb.get(what, 0)) for each in found.values()))
-    for what in next(iter(found.values())).undone if found else ():
-        table.add_row(f"undone after a crash: {what}", *(str(each.undone[what]) for each in found.values()))
+        table.add_row(what, *(f"{getattr(each, field):.3g}" for each in results.values()))
+    for what in sorted({verb for each in results.values() for verb in each.by_verb}):
+        table.add_row(f"  {what}", *(str(each.by_verb.get(what, 0)) for each in results.values()))
+    for what in next(iter(results.values())).undone if results else ():
+        table.add_row(f"undone after a crash: {what}", *(str(each.undone[what]) for each in results.values()))
     console.print(table)
     for name, why in failed.items():
         console.print(f"[yellow]without {name}: {why.strip().splitlines()[-1]}")
@@ -299,10 +301,10 @@ def show(console: Console, title: str, found: Mapping[str, Figures], failed: Map
 
 def run(
     foos: int, rounds: int, only: Sequence[str], missing: Mapping[str, str], say: Callable[[str], None]
-) -> tuple[dict[str, Figures], dict[str, str]]:
+) -> tuple[dict[str, OperatorFigures], dict[str, str]]:
     """Of each operator the run with the median CPU, and why others have none."""
     failed = dict(missing)
-    samples: dict[str, list[Figures]] = {}
+    samples: dict[str, list[OperatorFigures]] = {}
     for number in range(rounds):
         for name in _SOURCES:
             if name in failed or (only and name not in only):
@@ -312,4 +314,4 @@ def run(
                 samples.setdefault(name, []).append(asyncio.run(measure(name, foos)))
             except (RuntimeError, TimeoutError) as error:
                 failed[name] = str(error) or f"it did not start to watch within {_PATIENCE:g} s"
-    return {name: sorted(each, key=lambda one: one.cpu_ms)[len(each) // 2] for name, each in samples.items() if each}, failed
+    return {name: sorted(each, key=lambda sample: sample.cpu_ms)[len(each) // 2] for name, each in samples.items() if each}, failed

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from bench import clients
-from bench.figures import Figures
+from bench.figures import InformerFigures
 
 _WIDTH, _HEIGHT = 780, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 230, 44, 52
@@ -84,11 +84,11 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
-def _spread(wanted: Mapping[str, float], gap: float = 17) -> dict[str, float]:
+def _spread(positions: Mapping[str, float], gap: float = 17) -> dict[str, float]:
     """Positions of labels, in their order, not above each other."""
     placed: dict[str, float] = {}
     at = -gap
-    for name, y in sorted(wanted.items(), key=lambda item: item[1]):
+    for name, y in sorted(positions.items(), key=lambda item: item[1]):
         at = max(y, at + gap)
         placed[name] = at
     return placed
@@ -101,7 +101,7 @@ _CHOSEN = {
     clients.KUBE_RS_STRIPPED.name: "kube-rs, stripped",
     clients.LIGHTKUBE_DICT.name: "lightkube (dict)",
 }
-_PLOTS: dict[str, tuple[str, str, Callable[[Figures], float]]] = {
+_PLOTS: dict[str, tuple[str, str, Callable[[InformerFigures], float]]] = {
     "memory": ("Resident memory of the cache, after a collection and a trim", "MiB", lambda each: each.floor_kib * each.pods / 1024),
     "peak": ("Peak memory of the process while it syncs", "MiB", lambda each: each.peak_mib),
     "list": ("CPU of the first list", "us per object", lambda each: each.listed_us),
@@ -109,7 +109,7 @@ _PLOTS: dict[str, tuple[str, str, Callable[[Figures], float]]] = {
 }
 
 
-def write(stages: Mapping[str, Mapping[str, Figures]], out: Path) -> list[Path]:
+def write(stages: Mapping[str, Mapping[str, InformerFigures]], out: Path) -> list[Path]:
     """One picture per figure, of the stages over HTTP. What was not measured is not drawn."""
     out.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []

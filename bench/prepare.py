@@ -88,7 +88,7 @@ def kube_rs() -> None:
 
 
 def lightkube() -> None:
-    """An environment of its own, so that a peer's dependencies never meet the project's.
+    """A separate environment, so that a peer's dependencies never meet the project's.
 
     Raises:
         CannotPrepare: pip cannot install it.
@@ -99,7 +99,7 @@ def lightkube() -> None:
 def exactly(name: str) -> Callable[[], None]:
     """The same for other peers. Exact versions; some of their wheels differ between platforms, so they are not pinned by hash.
 
-    What is returned raises CannotPrepare: pip cannot install it.
+    The returned function raises CannotPrepare: pip cannot install it.
     """
     return lambda: _environment(name, "--no-deps")
 
@@ -110,7 +110,7 @@ def _environment(name: str, *options: str) -> None:
     python = BUILD / name / "bin" / "python"
     if _fresh(stamp, requirements) and python.exists():
         return
-    _say(f"installing {name} into an environment of its own (once)")
+    _say(f"installing {name} into its own environment (once)")
     venv.create(BUILD / name, clear=True, with_pip=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *options, "-r", str(requirements)]
     installed = subprocess.run(pip, capture_output=True, text=True, check=False)
@@ -124,10 +124,10 @@ PEERS: dict[str, Callable[[], None]] = {"go": programs, "kube-rs": kube_rs, "lig
 }
 
 
-def peers(wanted: Iterable[str]) -> dict[str, str]:
-    """Prepare what is wanted. What could not be: why."""
+def peers(names: Iterable[str]) -> dict[str, str]:
+    """Prepare these peers; return the name of each that could not be prepared, with the reason."""
     missing: dict[str, str] = {}
-    for name in dict.fromkeys(wanted):
+    for name in dict.fromkeys(names):
         try:
             PEERS[name]()
         except CannotPrepare as error:

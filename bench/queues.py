@@ -1,6 +1,6 @@
 """Add, get and done of distinct keys: kubeloop's queues beside client-go's work queue and controller-runtime's priority queue.
 
-No network and no reconcile: processes of their own, rounds interleaved, CPU of the whole process, so that Go's collector counts too.
+No network and no reconcile: separate processes, rounds interleaved, CPU of the whole process, so that Go's collector counts too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def programs(build: Path = BUILD) -> dict[str, list[str]]:
     return {KUBELOOP: [sys.executable, "-m", "bench.peers.kubeloop_queues"], GO: [str(build / "queues")]}
 
 
-def measure(*, count: int, rounds: int, patience: float, say: Callable[[str], None]) -> dict[str, dict[str, float]]:
+def measure(*, count: int, rounds: int, timeout: float, say: Callable[[str], None]) -> dict[str, dict[str, float]]:
     """Program to phase to the fastest of its rounds: what else the machine does only ever adds to a figure this small.
 
     Raises:
@@ -41,7 +41,7 @@ def measure(*, count: int, rounds: int, patience: float, say: Callable[[str], No
     for number in range(rounds):
         for name, command in programs().items():
             say(f"queues, round {number + 1} of {rounds}: {name}")
-            wait_quiet(0.15, patience)
+            wait_quiet(0.15, timeout)
             whole = [*command, "-count", str(count), "-rounds", "3"]
             run = subprocess.run(whole, cwd=HERE.parent, capture_output=True, text=True, check=False)
             if run.returncode:
@@ -52,9 +52,9 @@ def measure(*, count: int, rounds: int, patience: float, say: Callable[[str], No
     return {name: {phase: min(each) for phase, each in phases.items()} for name, phases in samples.items()}
 
 
-def judge(found: Mapping[str, Costs]) -> Iterator[Target]:
+def judge(results: Mapping[str, Costs]) -> Iterator[Target]:
     """A microsecond at most, and 4 times client-go's; a priority queue no more than controller-runtime's."""
-    ours, go = found.get(KUBELOOP, {}), found.get(GO, {})
+    ours, go = results.get(KUBELOOP, {}), results.get(GO, {})
     for kind in KINDS:
         for order in ORDERS:
             phase = f"{kind}, {order}"
@@ -76,18 +76,18 @@ def judge(found: Mapping[str, Costs]) -> Iterator[Target]:
         yield Target("priority queue, keys, all", "us", mine, 2.4, "")
 
 
-def show(console: Console, title: str, found: Mapping[str, Costs]) -> None:
+def show(console: Console, title: str, results: Mapping[str, Costs]) -> None:
     """A row for each queue and kind of key; a column for each order and program."""
     table = Table(title=title)
     table.add_column("us of CPU for add, get and done of a key")
     for order in ORDERS.values():
         for name in (KUBELOOP, GO, "ratio"):
             table.add_column(f"{order}: {name}" if name == KUBELOOP else name, justify="right")
-    rows = dict.fromkeys(phase.rpartition(", ")[0] for costs in found.values() for phase in costs)
+    rows = dict.fromkeys(phase.rpartition(", ")[0] for costs in results.values() for phase in costs)
     for row in rows:
         cells: list[str] = []
         for order in ORDERS:
-            ours, theirs = (found.get(name, {}).get(f"{row}, {order}") for name in (KUBELOOP, GO))
+            ours, theirs = (results.get(name, {}).get(f"{row}, {order}") for name in (KUBELOOP, GO))
             ratio = f"{ours / theirs:.2f}" if ours is not None and theirs is not None else ""
             cells += [*("" if each is None else f"{each:.3f}" for each in (ours, theirs)), ratio]
         table.add_row(row, *cells)

@@ -1,4 +1,4 @@
-"""Runs one client against the replay server, on ports and with a certificate of its own, and reads what it measured of itself."""
+"""Runs one client against the replay server, on its own ports and with its own certificate, and reads the client's measurements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROOT = HERE.parent
 
 
 class Replay:
-    """The replay server, on ports of its own choice, plain and over TLS. A context manager."""
+    """The replay server, on free ports, plain and over TLS. A context manager."""
 
     def __init__(self, data: Path, copies: int = 1) -> None:
         self._data = data
@@ -135,9 +135,9 @@ def busy(seconds: float = 1.0) -> float:
     return 1 - (after[1] - before[1]) / max(1, after[0] - before[0])
 
 
-def wait_quiet(limit: float, patience: float) -> float:
+def wait_quiet(limit: float, timeout: float) -> float:
     """Wait until less than ``limit`` of the machine is in use, but not longer than ``patience`` seconds; gives the last share seen."""
-    until = time.monotonic() + patience
+    until = time.monotonic() + timeout
     while (share := busy()) > limit and time.monotonic() < until:
         time.sleep(3)
     return share

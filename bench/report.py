@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.controlplane import KUBELOOP, ControlPlaneRun, IdleRun
-from bench.figures import Figures
+from bench.figures import InformerFigures
 from bench.servers import Load, Server
 from bench.targets import Target
 
@@ -28,20 +28,20 @@ _COLUMNS = {
 }
 
 
-def _cell(figures: Figures, ours: Figures | None, field: str, digits: int) -> str:
+def _cell(figures: InformerFigures, ours: InformerFigures | None, field: str, digits: int) -> str:
     """The figure, and for a peer how many times kubeloop's it is."""
     value: float = getattr(figures, field)
     times = "" if ours is None or ours is figures else f" [dim](x{value / max(1e-9, getattr(ours, field)):.1f})"
     return f"{value:.{digits}f}{times}"
 
 
-def show_informers(console: Console, title: str, found: Mapping[str, Figures], missing: Mapping[str, str]) -> None:
+def show_informers(console: Console, title: str, results: Mapping[str, InformerFigures], missing: Mapping[str, str]) -> None:
     table = Table(title=title)
     table.add_column("client")
     for column in _COLUMNS:
         table.add_column(column, justify="right")
-    ours = found.get("kubeloop")
-    for name, each in found.items():
+    ours = results.get("kubeloop")
+    for name, each in results.items():
         table.add_row(name, *(_cell(each, ours, field, digits) for field, digits in _COLUMNS.values()))
     for name, why in missing.items():
         table.add_row(name, f"[yellow]{why.strip().splitlines()[-1][:60]}")
@@ -57,54 +57,54 @@ def show_starts(console: Console, starts: Mapping[str, float]) -> None:
     console.print(table)
 
 
-def show_servers(console: Console, found: Mapping[str, Server]) -> None:
+def show_servers(console: Console, results: Mapping[str, Server]) -> None:
     table = Table(title="API servers, HTTP/1.1 over TLS")
     table.add_column("")
-    for name in found:
+    for name in results:
         table.add_column(name, justify="right")
-    table.add_row("start to first answer, s", *(f"{server.start_s:.2f}" for server in found.values()))
-    table.add_row("the same, CPU, s", *(f"{server.start_cpu_s:.2f}" for server in found.values()))
-    table.add_row("resident when fresh, MiB", *(f"{server.fresh_mib:.0f}" for server in found.values()))
-    for key in next(iter(found.values())).loads:
-        table.add_row(key, *(_load(server.loads.get(key)) for server in found.values()))
-    if any(server.logged for server in found.values()):
-        table.add_row("audit log, MiB", *(f"{server.logged / (1 << 20):.1f}" for server in found.values()))
+    table.add_row("start to first answer, s", *(f"{server.start_s:.2f}" for server in results.values()))
+    table.add_row("the same, CPU, s", *(f"{server.start_cpu_s:.2f}" for server in results.values()))
+    table.add_row("resident when fresh, MiB", *(f"{server.fresh_mib:.0f}" for server in results.values()))
+    for key in next(iter(results.values())).loads:
+        table.add_row(key, *(_load(server.loads.get(key)) for server in results.values()))
+    if any(server.logged for server in results.values()):
+        table.add_row("audit log, MiB", *(f"{server.logged / (1 << 20):.1f}" for server in results.values()))
     console.print(table)
 
 
-def show_control_planes(console: Console, replicas: int, nodes: int, found: Mapping[str, ControlPlaneRun]) -> None:
+def show_control_planes(console: Console, replicas: int, nodes: int, results: Mapping[str, ControlPlaneRun]) -> None:
     """Print what a Deployment costs each control plane."""
     table = Table(title=f"a Deployment of {replicas:,} replicas on {nodes} simulated nodes")
     table.add_column("")
-    for name in found:
+    for name in results:
         table.add_column(name, justify="right")
-    for label, phases in (("up", [run.up for run in found.values()]), ("down", [run.down for run in found.values()])):
+    for label, phases in (("up", [run.up for run in results.values()]), ("down", [run.down for run in results.values()])):
         table.add_row(f"{label}, s", *(f"{phase.seconds:.1f}" for phase in phases))
         table.add_row(f"{label}, CPU, s", *(f"{phase.cpu_s:.1f}" for phase in phases))
         table.add_row(f"{label}, resident afterwards, MiB", *(f"{phase.resident_mib:.0f}" for phase in phases))
-    table.add_row("idle, share of a core", *(f"{run.idle_share:.1%}" for run in found.values()))
+    table.add_row("idle, share of a core", *(f"{run.idle_share:.1%}" for run in results.values()))
     console.print(table)
 
 
-def show_idle(console: Console, nodes: int, pods: int, found: IdleRun) -> None:
+def show_idle(console: Console, nodes: int, pods: int, run: IdleRun) -> None:
     """Print what a cluster costs in which nothing changes."""
     table = Table(title=f"{nodes:,} simulated nodes and {pods:,} pods, idle")
     table.add_column("")
     table.add_column(KUBELOOP, justify="right")
-    table.add_row("share of a core", f"{found.share:.1%}")
-    table.add_row("resident, MiB", f"{found.resident_mib:.0f}")
-    table.add_row("all pods ready after, s", f"{found.filled_s:.0f}")
+    table.add_row("share of a core", f"{run.share:.1%}")
+    table.add_row("resident, MiB", f"{run.resident_mib:.0f}")
+    table.add_row("all pods ready after, s", f"{run.filled_s:.0f}")
     console.print(table)
 
 
-def show_process_pod(console: Console, found: Sequence[float]) -> None:
+def show_process_pod(console: Console, durations: Sequence[float]) -> None:
     """Print how long a process pod takes to become Ready: the first one, and the median of the others."""
     table = Table(title="A Deployment of one process pod, from kubectl apply to Ready")
     table.add_column("")
     table.add_column("s", justify="right")
-    table.add_row("first", f"{found[0]:.2f}")
-    table.add_row(f"median of {len(found)}", f"{median(found):.2f}")
-    table.add_row("slowest", f"{max(found):.2f}")
+    table.add_row("first", f"{durations[0]:.2f}")
+    table.add_row(f"median of {len(durations)}", f"{median(durations):.2f}")
+    table.add_row("slowest", f"{max(durations):.2f}")
     console.print(table)
 
 
@@ -157,12 +157,12 @@ class Results:
     def put_targets(self, section: str, targets: Iterable[Target]) -> None:
         self.put("targets", section, [asdict(each) | {"met": each.met, "goal_met": each.goal_met} for each in targets])
 
-    def figures(self, stage: str) -> dict[str, Figures]:
+    def figures(self, stage: str) -> dict[str, InformerFigures]:
         """Of an earlier run, or this one."""
         found: dict[str, Any] = self._found.get("stages", {}).get(stage, {})
-        return {name: Figures(**values) for name, values in found.items()}
+        return {name: InformerFigures(**values) for name, values in found.items()}
 
-    def stages(self) -> dict[str, dict[str, Figures]]:
+    def stages(self) -> dict[str, dict[str, InformerFigures]]:
         return {stage: self.figures(stage) for stage in self._found.get("stages", {})}
 
 

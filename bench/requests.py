@@ -112,11 +112,11 @@ class Requests:
                 widths.append((high - low) / statistics.median(values))
         return max(widths)
 
-    def _round(self, what: str, number: int, peers: Sequence[Peer], measure: Callable[[Peer], Costs]) -> None:
+    def _round(self, name: str, number: int, peers: Sequence[Peer], measure: Callable[[Peer], Costs]) -> None:
         for peer in peers:
             if peer.name in self.failed:
                 continue
-            self._say(f"{what}, round {number + 1}: {peer.name}")
+            self._say(f"{name}, round {number + 1}: {peer.name}")
             try:
                 self._keep(peer.name, measure(peer))
             except RuntimeError as error:
@@ -140,21 +140,26 @@ def _filled(peer: Peer, requests: int) -> Peer:
     return Peer(peer.name, command, peer.environment, peer.needs)
 
 
-def judge(found: Mapping[str, Costs]) -> Iterator[Target]:
+def judge(results: Mapping[str, Costs]) -> Iterator[Target]:
     """What must be reached. What was not measured is not judged."""
-    ours = found.get(KUBELOOP, {})
+    ours = results.get(KUBELOOP, {})
 
-    def against(what: str, phase: str, share: float, peer: str) -> Iterator[Target]:
-        theirs = found.get(peer, {}).get("list" if peer == KUBELOOP else phase)
+    def against(description: str, phase: str, share: float, peer: str) -> Iterator[Target]:
+        theirs = results.get(peer, {}).get("list" if peer == KUBELOOP else phase)
         if phase in ours:
-            told = f"{share:g} of {peer}, which is not measured" if theirs is None else f"{share:g} x {theirs:.4g} of {peer}"
-            yield Target(what, "us", ours[phase], None if theirs is None else share * theirs, told)
+            against_text = f"{share:g} of {peer}, which is not measured" if theirs is None else f"{share:g} x {theirs:.4g} of {peer}"
+            yield Target(description, "us", ours[phase], None if theirs is None else share * theirs, against_text)
 
     if "start" in ours:
-        theirs = found.get(LIGHTKUBE, {}).get("start")
-        told = f"1 of {LIGHTKUBE}, which is not measured" if theirs is None else f"1 x {theirs / 1e3:.4g} of {LIGHTKUBE}"
+        theirs = results.get(LIGHTKUBE, {}).get("start")
+        against_text = f"1 of {LIGHTKUBE}, which is not measured" if theirs is None else f"1 x {theirs / 1e3:.4g} of {LIGHTKUBE}"
         yield Target(
-            "process start to the first typed Pod, TLS, CPU", "ms", ours["start"] / 1e3, None if theirs is None else theirs / 1e3, told, 120
+            "process start to the first typed Pod, TLS, CPU",
+            "ms",
+            ours["start"] / 1e3,
+            None if theirs is None else theirs / 1e3,
+            against_text,
+            120,
         )
     yield from against("list of pods, typed, per pod", "list", 0.6, LIGHTKUBE)
     yield from against("list of pods, Unstructured, per pod", "unstructured", 1.5, KUBELOOP)
@@ -170,17 +175,17 @@ def judge(found: Mapping[str, Costs]) -> Iterator[Target]:
         yield Target("one of many watches, beyond its socket", "KiB", ours["watches"], watches_many.TARGET, "")
 
 
-def show(console: Console, title: str, found: Mapping[str, Costs], failed: Mapping[str, str]) -> None:
+def show(console: Console, title: str, results: Mapping[str, Costs], failed: Mapping[str, str]) -> None:
     """A column for each client; for a peer also how many times kubeloop's figure it is."""
     table = Table(title=title)
     table.add_column("")
-    for name in found:
+    for name in results:
         table.add_column(name, justify="right")
     rows = {"start": "start, ms"} | {phase: f"{phase}, us" for phase in PHASES} | {"stream": "stream, peak MiB", "watches": "a watch, KiB"}
-    ours = found.get(KUBELOOP, {})
+    ours = results.get(KUBELOOP, {})
     for phase, title_of_row in rows.items():
         table.add_row(
-            title_of_row, *(_cell(phase, costs.get(phase), None if costs is ours else ours.get(phase)) for costs in found.values())
+            title_of_row, *(_cell(phase, costs.get(phase), None if costs is ours else ours.get(phase)) for costs in results.values())
         )
     console.print(table)
     for name, why in failed.items():

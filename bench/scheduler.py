@@ -46,7 +46,7 @@ _TIMEOUT = 900.0
 
 
 @dataclass(frozen=True)
-class Figures:
+class SchedulerFigures:
     """``per_second``: pods from the first binding to the last. ``cpu_ms``: of the scheduler for a pod, its start included.
 
     ``server_ms``: of the server for a pod. ``mib``: resident memory of the scheduler at the end.
@@ -58,9 +58,9 @@ class Figures:
     mib: float
 
 
-def measure(*, pods: int, nodes: int, only: Sequence[str], say: Callable[[str], None]) -> dict[str, dict[str, Figures]]:
+def measure(*, pods: int, nodes: int, only: Sequence[str], say: Callable[[str], None]) -> dict[str, dict[str, SchedulerFigures]]:
     """Return the figures of each scheduler, by stage."""
-    result: dict[str, dict[str, Figures]] = {}
+    result: dict[str, dict[str, SchedulerFigures]] = {}
     for stage in SHARES:
         for name in (KUBELOOP, PEER):
             if only and not name.startswith(tuple(only)):
@@ -70,12 +70,12 @@ def measure(*, pods: int, nodes: int, only: Sequence[str], say: Callable[[str], 
     return result
 
 
-def show(console: Console, title: str, found: Mapping[str, Mapping[str, Figures]]) -> None:
+def show(console: Console, title: str, results: Mapping[str, Mapping[str, SchedulerFigures]]) -> None:
     """Print a table of all figures."""
     table = Table(title=title)
     for heading in ("pods", "scheduler", "pods/s", "ratio", "CPU ms/pod", "server ms/pod", "MiB"):
         table.add_column(heading, justify="left" if heading in ("pods", "scheduler") else "right")
-    for stage, figures in found.items():
+    for stage, figures in results.items():
         peer = figures.get(PEER)
         for name, one in figures.items():
             ratio = f"{one.per_second / peer.per_second:.2f}" if peer is not None else ""
@@ -83,10 +83,10 @@ def show(console: Console, title: str, found: Mapping[str, Mapping[str, Figures]
     console.print(table)
 
 
-def judge(found: Mapping[str, Mapping[str, Figures]]) -> Iterator[Target]:
+def judge(results: Mapping[str, Mapping[str, SchedulerFigures]]) -> Iterator[Target]:
     """Return whether enough pods are scheduled in a second: as milliseconds for a pod, of which less is better."""
     for stage, share in SHARES.items():
-        figures = found.get(stage, {})
+        figures = results.get(stage, {})
         if KUBELOOP in figures:
             peer = figures.get(PEER)
             limit = None if peer is None else 1000 / (peer.per_second * share)
@@ -94,7 +94,7 @@ def judge(found: Mapping[str, Mapping[str, Figures]]) -> Iterator[Target]:
             yield Target(f"scheduling, {stage}", "ms/pod", 1000 / figures[KUBELOOP].per_second, limit, against)
 
 
-def _run(name: str, stage: str, pods: int, nodes: int) -> Figures:
+def _run(name: str, stage: str, pods: int, nodes: int) -> SchedulerFigures:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         kubeconfig = home / "kubeconfig"
@@ -105,7 +105,7 @@ def _run(name: str, stage: str, pods: int, nodes: int) -> Figures:
             with _program(_command(name, kubeconfig, home), home / "scheduler.log") as scheduler:
                 seconds = asyncio.run(_bound(kubeconfig, pods, lambda: _check(scheduler, home / "scheduler.log")))
                 cpu, mib = _cpu(scheduler.pid), _resident(scheduler.pid)
-            return Figures(pods / seconds, 1000 * cpu / pods, 1000 * (_cpu(server.pid) - before) / pods, mib)
+            return SchedulerFigures(pods / seconds, 1000 * cpu / pods, 1000 * (_cpu(server.pid) - before) / pods, mib)
 
 
 def _command(name: str, kubeconfig: Path, home: Path) -> list[str]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from bench.guarding import Administrator, Guard, furnish, guard
+from bench.guarding import AccessControl, Administrator, furnish, guard
 from bench.prepare import BUILD
 from kubeloop.config import load_config
 from tests.realserver.building import binaries
@@ -55,8 +55,8 @@ class Server:
     filled: int = 0
     object_kib: float = 0.0
 
-    def load(self, what: str, workers: int) -> Load | None:
-        return self.loads.get(f"{what}, {workers}")
+    def load(self, request: str, workers: int) -> Load | None:
+        return self.loads.get(f"{request}, {workers}")
 
     def as_json(self) -> dict[str, object]:
         return asdict(self)
@@ -66,7 +66,7 @@ class Server:
 class _Running:
     kubeconfig: Path
     pids: list[int]
-    guard: Guard | None
+    guard: AccessControl | None
 
 
 def measure(name: str, *, requests: int = 2000, pods: int = 500, fill: int = 0, starts: int = 3, guarded: bool = False) -> Server:

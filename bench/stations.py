@@ -101,7 +101,7 @@ def stations(data: Path) -> dict[str, float]:
     keep = reader.keeper.document
     found["leaving managedFields out"], kept = _timed(lambda: [keep(projected, document) for _, projected, document in events])
     first = [reader.head(projected, document, None) for _, projected, document in events]
-    archive.settle()
+    archive.end_list()
     documents = [bytes(document) for document in kept]
 
     def pack() -> list[Any]:

@@ -9,10 +9,10 @@ from bench import clients
 from bench.clients import Peer
 from bench.controlplane import KUBELOOP, ControlPlaneRun, IdleRun
 from bench.controlplane import REAL as CONTROL_PLANE
-from bench.figures import Figures, Queries
+from bench.figures import InformerFigures, Queries
 from bench.servers import DISK, MEMORY, REAL, Server
 
-Found = Mapping[str, Mapping[str, Figures]]
+Found = Mapping[str, Mapping[str, InformerFigures]]
 """Stage to client to figures."""
 
 
@@ -37,30 +37,32 @@ class Target:
 
 
 class _Judge:
-    def __init__(self, found: Found) -> None:
-        self._found = found
+    def __init__(self, measured: Found) -> None:
+        self._found = measured
 
     def ours(self, stage: str, field: str, peer: Peer = clients.KUBELOOP) -> float | None:
         figures = self._found.get(stage, {}).get(peer.name)
         value: float | None = None if figures is None else getattr(figures, field)
         return value
 
-    def share(self, what: str, unit: str, ours: float | None, share: float, stage: str, field: str, peer: Peer) -> Iterator[Target]:
+    def share(self, description: str, unit: str, ours: float | None, share: float, stage: str, field: str, peer: Peer) -> Iterator[Target]:
         theirs = self.ours(stage, field, peer)
         if ours is not None:
-            told = f"{share:g} x {theirs:.4g} of {peer.name}" if theirs is not None else f"{share:g} of {peer.name}, which is not measured"
-            yield Target(what, unit, ours, None if theirs is None else share * theirs, told)
+            against_text = (
+                f"{share:g} x {theirs:.4g} of {peer.name}" if theirs is not None else f"{share:g} of {peer.name}, which is not measured"
+            )
+            yield Target(description, unit, ours, None if theirs is None else share * theirs, against_text)
 
     def limit(
-        self, what: str, unit: str, ours: float | None, limit: float, against: str = "", goal: float | None = None
+        self, description: str, unit: str, ours: float | None, limit: float, against: str = "", goal: float | None = None
     ) -> Iterator[Target]:
         if ours is not None:
-            yield Target(what, unit, ours, limit, against, goal)
+            yield Target(description, unit, ours, limit, against, goal)
 
 
-def informers(found: Found) -> Iterator[Target]:
+def informers(measured: Found) -> Iterator[Target]:
     """Of the default stages."""
-    judge = _Judge(found)
+    judge = _Judge(measured)
     for stage, how in (("10k", "HTTP"), ("10k-tls", "TLS")):
         event = judge.ours(stage, "event_us")
         what = f"watch event, {how}"
@@ -88,15 +90,15 @@ def informers(found: Found) -> Iterator[Target]:
             yield Target(f"peak of the sync, {stage}, {peer.name}", "MiB", peak, final + room, f"final {final:.0f} + {room}")
 
 
-def reading(found: Queries) -> Iterator[Target]:
-    yield Target("typed read by key, decode included", "us", found.get_us, 40, "")
-    yield Target(f"list {found.selected:,} of 100,000 by label, CPU", "s", found.select_s, 0.3, "")
-    yield Target(f"list {found.selected:,} of 100,000 by label, longest stall", "ms", found.stall_ms, 20, "")
-    yield Target(f"restart from disk, {found.restarted:,} objects, CPU", "s", found.restart_s, 1, "", 0.3)
+def reading(queries: Queries) -> Iterator[Target]:
+    yield Target("typed read by key, decode included", "us", queries.get_us, 40, "")
+    yield Target(f"list {queries.selected:,} of 100,000 by label, CPU", "s", queries.select_s, 0.3, "")
+    yield Target(f"list {queries.selected:,} of 100,000 by label, longest stall", "ms", queries.stall_ms, 20, "")
+    yield Target(f"restart from disk, {queries.restarted:,} objects, CPU", "s", queries.restart_s, 1, "", 0.3)
 
 
-def million(found: Found) -> Iterator[Target]:
-    judge = _Judge(found)
+def million(measured: Found) -> Iterator[Target]:
+    judge = _Judge(measured)
     yield from judge.limit(
         "1,000,000 pods: resident at most", "MiB", judge.ours("1m", "highest_mib", clients.KUBELOOP_PAGES), 2560, "", 1536
     )
@@ -104,8 +106,8 @@ def million(found: Found) -> Iterator[Target]:
     yield from judge.share("watch event at 1,000,000", "us", event, 1.2, "10k", "event_us", clients.KUBELOOP)
 
 
-def starts(found: Mapping[str, float]) -> Iterator[Target]:
-    ours, theirs = found.get("kubeloop"), found.get("lightkube")
+def starts(results: Mapping[str, float]) -> Iterator[Target]:
+    ours, theirs = results.get("kubeloop"), results.get("lightkube")
     if ours is not None and theirs is not None:
         yield Target("process start to the first typed Pod, CPU", "ms", ours * 1e3, theirs * 1e3, f"1 x {theirs * 1e3:.0f} of lightkube")
 
@@ -114,10 +116,10 @@ def starts(found: Mapping[str, float]) -> Iterator[Target]:
 _WRITES = {"create": (1.0, 2.0), "get": (1.0, 2.0), "patch": (1.0, 2.0), "delete": (1.0, 2.0), "apply": (2.0, 2.0)}
 
 
-def servers(found: Mapping[str, Server]) -> Iterator[Target]:
+def servers(results: Mapping[str, Server]) -> Iterator[Target]:
     """The embedded server beside the real one, both in memory; and on disk beside itself."""
     judge = _Judge({})
-    ours, real, disk = found.get(MEMORY), found.get(REAL), found.get(DISK)
+    ours, real, disk = results.get(MEMORY), results.get(REAL), results.get(DISK)
     if ours is not None and real is not None:
         yield Target("start to the first answer", "s", ours.start_s, real.start_s / 4, f"1/4 x {real.start_s:.3g}", real.start_s / 8)
         yield Target("resident when fresh", "MiB", ours.fresh_mib, real.fresh_mib / 3, f"1/3 x {real.fresh_mib:.4g}")
@@ -139,9 +141,9 @@ def servers(found: Mapping[str, Server]) -> Iterator[Target]:
             yield Target("create, of the last tenth of them", "us", last, 1.5 * first, f"1.5 x {first:.4g} of the first")
 
 
-def control_planes(found: Mapping[str, ControlPlaneRun]) -> Iterator[Target]:
+def control_planes(results: Mapping[str, ControlPlaneRun]) -> Iterator[Target]:
     """The embedded control plane beside Kubernetes' own: time and CPU at most as much, memory at most a third."""
-    ours, real = found.get(KUBELOOP), found.get(CONTROL_PLANE)
+    ours, real = results.get(KUBELOOP), results.get(CONTROL_PLANE)
     if ours is None or real is None:
         return
     for label, mine, other in (("up", ours.up, real.up), ("down", ours.down, real.down)):
@@ -150,20 +152,20 @@ def control_planes(found: Mapping[str, ControlPlaneRun]) -> Iterator[Target]:
     yield Target("resident with all pods", "MiB", ours.up.resident_mib, real.up.resident_mib / 3, f"1/3 x {real.up.resident_mib:.4g}")
 
 
-def idle_cluster(found: IdleRun) -> Target:
+def idle_cluster(run: IdleRun) -> Target:
     """An idle cluster of 1,000 nodes and 10,000 pods takes at most 20 % of a core."""
-    return Target("idle cluster", "% of a core", 100 * found.share, 20.0, "20")
+    return Target("idle cluster", "% of a core", 100 * run.share, 20.0, "20")
 
 
-def process_pod(found: Sequence[float]) -> Target:
+def process_pod(durations: Sequence[float]) -> Target:
     """A Deployment of one process pod is Ready within a second of kubectl apply, also the slowest of several."""
-    return Target("process pod Ready", "s", max(found), 1.0, "1")
+    return Target("process pod Ready", "s", max(durations), 1.0, "1")
 
 
-def _beside(ours: Server, theirs: Server, what: str, workers: int, share: float, field: str, where: str = "") -> Iterator[Target]:
-    mine, other = ours.load(what, workers), theirs.load(what, workers)
+def _beside(ours: Server, theirs: Server, description: str, workers: int, share: float, field: str, suffix: str = "") -> Iterator[Target]:
+    mine, other = ours.load(description, workers), theirs.load(description, workers)
     if mine is None or other is None:
         return
     of, its = (getattr(each, field) if field == "p50_ms" else 1e3 / each.per_second for each in (mine, other))
-    many = f"{workers} watchers" if "watcher" in what else f"{workers} workers" if workers > 1 else ""
-    yield Target(", ".join(part for part in (what + where, many) if part), "ms", of, share * its, f"{share:g} x {its:.3g}")
+    many = f"{workers} watchers" if "watcher" in description else f"{workers} workers" if workers > 1 else ""
+    yield Target(", ".join(part for part in (description + suffix, many) if part), "ms", of, share * its, f"{share:g} x {its:.3g}")

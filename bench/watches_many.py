@@ -3,7 +3,7 @@
 python -m bench.watches_many            1,000 watches over TLS
 python -m bench.watches_many --kind socket|asyncio|transport|client --count 100
 
-The server is a process of its own that sends every watch the same frames when it is told to. Memory is the resident set of the client
+The server is a separate process that sends every watch the same frames on command. Memory is the resident set of the client
 process after a collection and a trim, over what it was before the first watch; what the kernel holds of a socket is not in it. Readers
 hold the last event of each watch, as readers do.
 """
@@ -218,7 +218,7 @@ def _one(kind: str, count: int) -> dict[str, float]:
 
 
 def run(count: int) -> dict[str, dict[str, float]]:
-    """Each kind in a process of its own."""
+    """Each kind in its own process."""
     found: dict[str, dict[str, float]] = {}
     for kind in KINDS:
         command = [sys.executable, "-m", "bench.watches_many", "--kind", kind, "--count", str(count)]

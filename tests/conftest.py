@@ -24,7 +24,7 @@ from tests.transport.severed import reason_without_namespaces
 
 _NUMBERS = itertools.count(1)
 
-#: Files of a minute or more, the longest first: workers take whole files, and one that begins such a file last keeps the others waiting.
+#: Files of a minute or more, the longest first: workers take whole files, and a worker that begins such a file last delays the end.
 _LONG_FILES = (
     "tests/foreign/test_rust.py",
     "tests/cli/new/test_edits.py",
@@ -38,7 +38,7 @@ _LONG_FILES = (
     "tests/cli/new/test_add.py",
     "tests/cli/new/test_make.py",
     "tests/cli/new/test_operator.py",
-    "tests/cli/running/test_run.py",
+    "tests/cli/run/test_run.py",
     "tests/controlplane/test_garbage_collector.py",
     "tests/conformance/test_scenarios.py",
     "tests/fuzz/test_fuzz.py",
@@ -57,7 +57,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 def pytest_configure(config: pytest.Config) -> None:
     choose_storage(config)
-    # What is collected stays: to look through it for cycles again and again takes a tenth of the collection.
+    # Collected items stay: searching them for cycles again and again takes a tenth of the collection.
     gc.set_threshold(100_000, 20, 20)
 
 
@@ -97,7 +97,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="module", autouse=True)
 def _leftovers_of_a_file() -> Iterator[None]:
-    """Connections and tasks that a file leaves open fail its own last test, not one that runs when the collector happens to find them.
+    """Connections and tasks that a file leaves open fail its own last test, not the test that runs when the collector happens to find them.
 
     What a file leaves in memory, such as modules and caches, stays; the collections of later files need not look at it again.
     """
@@ -125,7 +125,7 @@ def server_with_controllers() -> Iterator[ServerUnderTest]:
 
 @pytest.fixture(scope="session")
 def local_cluster() -> Iterator[LocalCluster]:
-    """The embedded server in a process of its own, without controllers; shared, so use a namespace of your own."""
+    """The embedded server in a separate process, without controllers; shared, so use your own namespace."""
     with LocalCluster(controllers=False) as cluster:
         yield cluster
 

@@ -1,6 +1,6 @@
 """Cancels or fails a coroutine at its n-th suspension, and checks that nothing is left behind.
 
-A suspension is a moment at which the coroutine gives up the event loop: what is awaited without a wait is none.
+A suspension is a moment at which the coroutine gives up the event loop: an await that does not wait is none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-#: A bound on the suspensions of one coroutine, so that one that never ends fails its test.
+#: A bound on the suspensions of one coroutine, so that an endless one fails its test.
 _LIMIT = 2000
 #: Turns of the loop in which transports close their sockets and cancelled tasks end.
 _TURNS = 100
@@ -38,12 +38,12 @@ class Injected(OSError):
 class _Stepper:
     """Awaits a coroutine, and interrupts it at one suspension."""
 
-    def __init__(self, work: Coroutine[Any, Any, Any], at: int, how: Interruption) -> None:
+    def __init__(self, work: Coroutine[Any, Any, Any], at: int, interruption: Interruption) -> None:
         self._work = work
         #: The task that is cancelled; None: the task that awaits the coroutine.
         self.target: asyncio.Task[Any] | None = None
         self._at = at
-        self._how = how
+        self._how = interruption
         self._seen = 0
         #: Where the interruption hit: ``file:line`` of the frames of the coroutine. Empty: the coroutine ended before.
         self.where = ""
@@ -84,7 +84,7 @@ class _Stepper:
         return True
 
 
-async def interrupt(work: Coroutine[Any, Any, Any], at: int, how: Interruption, inside: tuple[object, str] | None = None) -> str:
+async def interrupt(work: Coroutine[Any, Any, Any], at: int, interruption: Interruption, inside: tuple[object, str] | None = None) -> str:
     """Run a coroutine in a task, interrupted at its ``at``-th suspension.
 
     Args:
@@ -101,7 +101,7 @@ async def interrupt(work: Coroutine[Any, Any, Any], at: int, how: Interruption, 
         AssertionError: The coroutine swallowed its cancellation.
         Exception: The coroutine failed although it was not interrupted.
     """
-    stepper = _Stepper(work, at, how)
+    stepper = _Stepper(work, at, interruption)
 
     async def run() -> None:
         await stepper
@@ -122,17 +122,17 @@ async def interrupt(work: Coroutine[Any, Any, Any], at: int, how: Interruption, 
     if not stepper.where:
         task.result()
         return ""
-    if how is not Interruption.FAIL:
+    if interruption is not Interruption.FAIL:
         assert task.cancelled(), f"the cancellation at {stepper.where} was swallowed: {task}"
     elif not task.cancelled():
         task.exception()
     return stepper.where
 
 
-async def each_interruption(how: Interruption, attempt: Callable[[int], Awaitable[str]]) -> int:
+async def each_interruption(interruption: Interruption, attempt: Callable[[int], Awaitable[str]]) -> int:
     """Call ``attempt`` with 1, 2, ... until it returns an empty text, and return how often it was interrupted.
 
-    ``attempt`` makes the object, calls ``interrupt`` and checks what is left.
+    ``attempt`` makes the object, calls ``interrupt`` and checks that nothing is left.
     """
     # The collections after each attempt need not look at the objects of all modules and tests: in a long run those are millions.
     gc.collect()

@@ -1,6 +1,6 @@
-"""The server that a suite runs against: the embedded one, or with KUBELOOP_TEST_SERVER=real the one that KUBELOOP_TEST_KUBECONFIG names.
+"""The server that a suite runs against: the embedded one, or with KUBELOOP_TEST_SERVER=real the server that KUBELOOP_TEST_KUBECONFIG names.
 
-That may be several paths, as in PATH: then each of pytest's workers has a server of its own, as it has of embedded ones.
+That may be several paths, as in PATH: then each of pytest's workers has its own server, as with embedded ones.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def real_is_wanted() -> bool:
 
 @contextmanager
 def server_under_test(*, controllers: bool) -> Iterator[ServerUnderTest]:
-    """Started for the context, unless it is a real one, which whoever calls pytest starts (``make test-real``)."""
+    """Started for the context, unless it is a real one, which the caller of pytest starts (``make test-real``)."""
     if real_is_wanted():
         with closing(ServerUnderTest(_of_this_worker(os.environ["KUBELOOP_TEST_KUBECONFIG"].split(os.pathsep)))) as found:
             yield found

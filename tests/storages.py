@@ -30,7 +30,7 @@ def choose_storage(config: pytest.Config) -> None:
 
 
 def _in_files(patch: pytest.MonkeyPatch, folder: str) -> None:
-    """Servers that name no folder get one that is new whenever they begin anew."""
+    """Servers that name no folder get a new one at each start."""
     make, launch = TlsTestServer.__init__, LocalCluster._launch
 
     @functools.wraps(make)

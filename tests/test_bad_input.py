@@ -156,7 +156,7 @@ BAD = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: "
 
 
 @pytest.mark.parametrize(
-    ("arguments", "manifest", "said"),
+    ("arguments", "manifest", "message"),
     [
         pytest.param(["get", "nosuch"], "", 'error: the server doesn\'t have a resource type "nosuch"\n', id="an unknown resource"),
         pytest.param(["get", "pod", "a"], "", 'Error from server (NotFound): pods "a" not found\n', id="an object that is not there"),
@@ -203,10 +203,10 @@ BAD = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: "
     ],
 )
 async def test_kubectl_says(
-    server: ServerUnderTest, client: Client, namespace: str, tmp_path: Path, arguments: list[str], manifest: str, said: str
+    server: ServerUnderTest, client: Client, namespace: str, tmp_path: Path, arguments: list[str], manifest: str, message: str
 ) -> None:
     kubectl = Kubectl(server.kubeconfig, tmp_path, namespace)
-    assert said in kubectl.refused(*arguments, stdin=manifest)
+    assert message in kubectl.refused(*arguments, stdin=manifest)
     assert await client.list(Deployment, namespace=namespace) == []
     await nothing_was_written(client)
 
@@ -218,7 +218,7 @@ def untrusting(config: ClusterConfig) -> ClusterConfig:
     return msgspec.structs.replace(config, ca=Pem(data=OTHER.certificate, field="certificate-authority-data"))
 
 
-def nobody(config: ClusterConfig) -> ClusterConfig:
+def without_credentials(config: ClusterConfig) -> ClusterConfig:
     return msgspec.structs.replace(config, credentials=Credentials())
 
 
@@ -231,7 +231,7 @@ def elsewhere(config: ClusterConfig) -> ClusterConfig:
 
 
 @pytest.mark.parametrize(
-    ("altered", "error", "said"),
+    ("altered", "error", "message"),
     [
         pytest.param(
             untrusting,
@@ -239,19 +239,19 @@ def elsewhere(config: ClusterConfig) -> ClusterConfig:
             ["x509: certificate signed by unknown authority", "trusted: certificate-authority-data", "give the authority that signed it"],
             id="the authority of another cluster",
         ),
-        pytest.param(nobody, Forbidden, ['User "system:anonymous" cannot list resource "configmaps"'], id="no credentials"),
+        pytest.param(without_credentials, Forbidden, ['User "system:anonymous" cannot list resource "configmaps"'], id="no credentials"),
         pytest.param(outdated, Unauthorized, ['user "jane"', "they are unknown or expired: renew them"], id="an expired token"),
         pytest.param(elsewhere, ConnectionRefused, ["nothing listens there; is the server running"], id="no server at that address"),
     ],
 )
 async def test_the_client_says_of_a_configuration(
-    server: ServerUnderTest, altered: Callable[[ClusterConfig], ClusterConfig], error: type[KubeloopError], said: list[str]
+    server: ServerUnderTest, altered: Callable[[ClusterConfig], ClusterConfig], error: type[KubeloopError], message: list[str]
 ) -> None:
     config = altered(server.config)
     async with Client(Transport(config)) as client:
         with pytest.raises(error) as raised:
             await client.list(ConfigMap, namespace="default")
-    assert [part for part in said if part not in str(raised.value)] == []
+    assert [part for part in message if part not in str(raised.value)] == []
     assert "expired-or-unknown" not in str(raised.value)  # no secret in a message
 
 
@@ -267,10 +267,10 @@ LARGE = ConfigMap(metadata=ObjectMeta(name="big"), data={"k": "x" * 3_200_000})
 
 
 @pytest.mark.parametrize(
-    ("act", "error", "said"),
+    ("act", "error", "message"),
     [
         pytest.param(
-            lambda client: client.get(Unstructured.of("example.com/v1", "Nosuch"), "a"),
+            lambda client: client.get(Unstructured.for_kind("example.com/v1", "Nosuch"), "a"),
             UnknownKind,
             ['serves no kind "Nosuch" in example.com/v1; install the CustomResourceDefinition'],
             id="an unknown kind",
@@ -290,16 +290,16 @@ LARGE = ConfigMap(metadata=ObjectMeta(name="big"), data={"k": "x" * 3_200_000})
     ],
 )
 async def test_the_client_says_of_a_request(
-    client: Client, act: Callable[[Client], Awaitable[object]], error: type[KubeloopError], said: list[str]
+    client: Client, act: Callable[[Client], Awaitable[object]], error: type[KubeloopError], message: list[str]
 ) -> None:
     with pytest.raises(error) as raised:
         await act(client)
-    assert [part for part in said if part not in str(raised.value)] == []
+    assert [part for part in message if part not in str(raised.value)] == []
     await nothing_was_written(client)
 
 
 @pytest.mark.parametrize(
-    ("authority", "said"),
+    ("authority", "message"),
     [
         pytest.param(
             OTHER.certificate, "tls: failed to verify certificate: x509: certificate signed by unknown authority", id="another authority"
@@ -311,7 +311,7 @@ async def test_the_client_says_of_a_request(
         ),
     ],
 )
-def test_kubectl_says_of_a_configuration(server: ServerUnderTest, tmp_path: Path, authority: bytes | None, said: str) -> None:
+def test_kubectl_says_of_a_configuration(server: ServerUnderTest, tmp_path: Path, authority: bytes | None, message: str) -> None:
     config = server.config
     assert config.ca is not None
     trusted = base64.b64encode(authority or config.ca.read()).decode()
@@ -324,4 +324,4 @@ def test_kubectl_says_of_a_configuration(server: ServerUnderTest, tmp_path: Path
     }
     path = tmp_path / "config"
     path.write_text(json.dumps(document))
-    assert said in Kubectl(path, tmp_path).refused("get", "pods")
+    assert message in Kubectl(path, tmp_path).refused("get", "pods")

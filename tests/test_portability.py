@@ -162,7 +162,7 @@ async def test_kubeloop_watch_shows_changes_and_ends_on_ctrl_c(tmp_path: Path, s
 
 
 @pytest.mark.parametrize(
-    ("args", "status", "said"),
+    ("args", "status", "message"),
     [
         pytest.param(["-h"], 0, "Usage: kubeloop", id="help"),
         pytest.param(["config", "get-contexts", "--kubeconfig", "KUBECONFIG"], 0, "CURRENT", id="config reads"),
@@ -173,12 +173,12 @@ async def test_kubeloop_watch_shows_changes_and_ends_on_ctrl_c(tmp_path: Path, s
     ],
 )
 @pytest.mark.embedded
-def test_a_command_runs_or_says_what_it_needs(tmp_path: Path, server: ServerUnderTest, args: list[str], status: int, said: str) -> None:
+def test_a_command_runs_or_says_what_it_needs(tmp_path: Path, server: ServerUnderTest, args: list[str], status: int, message: str) -> None:
     copy = tmp_path / "copy"
     copy.write_bytes(server.kubeconfig.read_bytes())
     done = _run(tmp_path, COMMAND, *({"KUBECONFIG": str(server.kubeconfig), "COPY": str(copy)}.get(one, one) for one in args))
     assert done.returncode == status, done.stderr
-    assert said in done.stdout + done.stderr
+    assert message in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -227,21 +227,21 @@ def test_a_local_cluster_starts_ends_and_says_why_it_does_not_start(tmp_path: Pa
     ]  # fmt: skip
 
 
-def test_persisted_informers_and_dumps_on_a_signal_say_what_is_missing(tmp_path: Path) -> None:
+def test_errors_of_persisted_informers_and_dumps_on_a_signal_name_the_missing_feature(tmp_path: Path) -> None:
     body = """
-from kubeloop import Client, ConfigError, Informers
+from kubeloop import Client, ConfigError, InformerFactory
 from kubeloop.config import ClusterConfig
 from kubeloop.transport import Transport
 
 async def main():
     async with Client(Transport(ClusterConfig(server="http://127.0.0.1:9"))) as client:
         try:
-            async with Informers(client, persist="state"):
+            async with InformerFactory(client, persist="state"):
                 pass
         except ConfigError as error:
             print(error)
         try:
-            Informers(client).dump_on_signal()
+            InformerFactory(client).dump_on_signal()
         except RuntimeError as error:
             print(error)
 

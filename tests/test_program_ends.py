@@ -17,7 +17,7 @@ _HEAD = """
 import asyncio, sys
 import kubeloop
 from msgspec.structs import replace
-from kubeloop import Client, Controller, Informers, Manager
+from kubeloop import Client, Controller, InformerFactory, Manager
 from kubeloop.api.core.v1 import ConfigMap, Namespace
 from kubeloop.config import ClusterConfig, ImpersonatedUser, load_config
 from kubeloop.transport import Transport
@@ -50,8 +50,8 @@ async def main():
 """
 _INFORMERS = """
 async def main():
-    async with Client.from_config(sys.argv[1]) as client, Informers(client) as informers:
-        informers.of(Namespace)
+    async with Client.from_config(sys.argv[1]) as client, InformerFactory(client) as informers:
+        informers.for_kind(Namespace)
         await informers.wait_synced()
         print("ready", flush=True)
         await asyncio.Event().wait()
@@ -106,11 +106,11 @@ def program(tmp_path: Path, server: ServerUnderTest) -> Program:
 
 
 @pytest.mark.parametrize(
-    ("body", "plain", "said"),
+    ("body", "plain", "message"),
     [
         pytest.param(_NO_CONFIGURATION, 22, r"error: ConfigError: no configuration found: .*set KUBECONFIG", id="no kubeconfig"),
-        pytest.param(_REFUSED, 36, r"error: ConnectionRefused: .*is the server running", id="a client that nobody listens to"),
-        pytest.param(_REFUSED_MANAGER, 22, r"error: DeadlineError: .*not synced: configmaps", id="a manager that nobody listens to"),
+        pytest.param(_REFUSED, 36, r"error: ConnectionRefused: .*is the server running", id="a client without a server"),
+        pytest.param(_REFUSED_MANAGER, 22, r"error: DeadlineError: .*not synced: configmaps", id="a manager without a server"),
         pytest.param(
             _FORBIDDEN,
             24,
@@ -121,12 +121,12 @@ def program(tmp_path: Path, server: ServerUnderTest) -> Program:
     ],
 )
 async def test_a_failure_of_the_cluster_ends_a_program_with_a_message_and_the_user_s_own_line(
-    program: Program, body: str, plain: int, said: str
+    program: Program, body: str, plain: int, message: str
 ) -> None:
     status, err = await program.ends(body, "kubeloop.run")
     lines = err[err.index("error: ") :].splitlines()
     assert status == 1, err
-    assert re.match(said, lines[0]), err
+    assert re.match(message, lines[0]), err
     assert re.match(r"  at app.py:\d+, in (main|lists) \(KUBELOOP_TRACEBACK=1 shows the traceback\)", lines[-1]), err
     assert len(lines) <= 3, err
     assert "Traceback" not in err
@@ -137,7 +137,7 @@ async def test_a_failure_of_the_cluster_ends_a_program_with_a_message_and_the_us
     assert len(trace) <= plain, err
 
 
-async def test_the_whole_traceback_is_there_for_whoever_asks(program: Program) -> None:
+async def test_the_whole_traceback_is_shown_on_request(program: Program) -> None:
     status, err = await program.ends(_REFUSED, "kubeloop.run", KUBELOOP_TRACEBACK="1")
     assert status == 1
     assert "Traceback (most recent call last)" in err

@@ -55,7 +55,7 @@ async def test_the_test_that_it_shows_passes() -> None:
 
 
 def test_the_controller_that_it_shows_is_the_example() -> None:
-    """Which has a test of its own."""
+    """This part has its own test."""
     assert (ROOT / "examples" / "greeting" / "greeting.py").read_text() == PROGRAM
 
 

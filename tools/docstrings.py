@@ -115,9 +115,9 @@ def lacks_of_classes(classes: Iterable[type]) -> list[Lack]:
     return [Lack("example", cls.__module__.split(".")[1], f"{cls.__module__} {cls.__qualname__}") for cls in lacking]
 
 
-def figures_of(found: Iterable[Lack]) -> dict[str, int]:
+def figures_of(lacks: Iterable[Lack]) -> dict[str, int]:
     """Return the number of lacks by kind, sorted."""
-    return dict(sorted(Counter(lack.kind for lack in found).items()))
+    return dict(sorted(Counter(lack.kind for lack in lacks).items()))
 
 
 def problems(allowed: Mapping[str, int], today: Mapping[str, int]) -> list[str]:

@@ -63,7 +63,7 @@ class Options:
 
 @dataclass
 class Coverage:
-    """The tests that passed without a change: seconds of each, and by file and line those that execute the line."""
+    """The tests that passed without a change: seconds of each, and by file and line the tests that execute the line."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     executing: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -340,7 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     options = Options(parsed.module, parsed.tests or default_tests(parsed.module), parsed.sample, parsed.seed, parsed.limit)
     runner = Runner(options)
-    # Output is not captured here: copies print nothing, and the results are what is wanted.
+    # Output is not captured here: copies print nothing, and only the results matter.
     status = pytest.main(["-q", "-s", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", *options.tests], plugins=[runner])
     return runner.status or (0 if status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) else int(status))
 

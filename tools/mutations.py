@@ -17,7 +17,7 @@ _OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr, ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.Pow: ast.Mult,
 }  # fmt: skip
 #: Calls whose absence no test needs to notice.
-_UNTESTED_CALLS = ("log", "logger", "_log", "_logger", "LOG", "warnings")
+_UNTESTED_CALLS = ("_LOG", "log", "logger", "warnings")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 

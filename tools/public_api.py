@@ -1,7 +1,8 @@
 """``python -m tools.public_api``: compares the public API of kubeloop with the stored one, ``tests/typing/public_api.txt``.
 
 The stored file has a line for each public name: functions and methods with their signatures, attributes with their types, errors with
-their base classes. docs/api-stability.md says which packages are public. ``--update`` rewrites the file.
+their base classes. Its last section has the classes that no package exports but that public attributes, properties and methods return.
+docs/api-stability.md says which packages are public. ``--update`` rewrites the file.
 
 Exit status: 1 if the file is not up to date.
 """
@@ -9,19 +10,20 @@ Exit status: 1 if the file is not up to date.
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
 import enum
 import importlib
 import inspect
 import sys
 import types
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 import msgspec
 
-from kubeloop.blocking.stubs.sources import attributes
+from kubeloop.blocking.stubs.sources import attributes, origin
 
 ROOT = Path(__file__).resolve().parents[1]
 STORED = ROOT / "tests" / "typing" / "public_api.txt"
@@ -54,6 +56,23 @@ PACKAGES = (
     "kubeloop.pki",
     "kubeloop.timing",
 )
+#: Exported classes whose objects only kubeloop creates (docs/api-stability.md): their constructors are not public.
+CONSTRUCTED_BY_KUBELOOP = (
+    "ExecSession",
+    "Informer",
+    "ListCall",
+    "Lister",
+    "Log",
+    "LogCall",
+    "MergedLogs",
+    "PortForward",
+    "ProxyCall",
+    "RunnableContext",
+    "Subresource",
+    "Watch",
+)
+#: The heading of the classes that programs get from public names, but cannot import from a public package.
+RETURNED = "returned by public names"
 #: Methods of Python's own protocols that callers use by their syntax.
 _PROTOCOLS = ("__aenter__", "__aiter__", "__await__", "__call__", "__contains__", "__enter__", "__getitem__", "__iter__", "__len__")
 
@@ -70,6 +89,9 @@ def public_api() -> str:
             value = getattr(module, name)
             home = known.setdefault(id(value), package) if _is_described(value) else package
             lines += [f"{name} = {home}.{name}"] if home != package else list(_described(name, value, public))
+    lines += ["", f"[{RETURNED}]"]
+    for cls in sorted(_returned_classes(modules, public), key=lambda cls: (cls.__name__, cls.__module__)):
+        lines += _described(cls.__name__, cls, public, constructor=False)
     return "\n".join(lines) + "\n"
 
 
@@ -99,14 +121,62 @@ def changes(stored: str, now: str) -> list[str]:
     return list(difflib.unified_diff(stored.splitlines(), now.splitlines(), "stored", "now", lineterm="", n=0))
 
 
+def _returned_classes(modules: Iterable[types.ModuleType], public: Collection[int]) -> list[type]:
+    """Find the classes of kubeloop that no package exports and that public names return, directly or through such classes."""
+    found: dict[int, type] = {}
+    pending = [value for module in modules for value in (getattr(module, name) for name in module.__all__) if _is_described(value)]
+    while pending:
+        for cls in _classes_from(pending.pop(), public):
+            private = cls.__name__.startswith("_") or not _is_own(cls) or cls.__module__.startswith("kubeloop.api.")
+            if id(cls) not in public and id(cls) not in found and not private:
+                found[id(cls)] = cls
+                pending.append(cls)
+    return list(found.values())
+
+
+def _classes_from(value: Any, public: Collection[int]) -> Iterator[type]:
+    """The classes in the types of what a function, or an object of a class, returns."""
+    if not inspect.isclass(value):
+        yield from _classes_in(_returned(value), value.__module__)
+        return
+    for text, module in attributes(value).values():
+        yield from _classes_in(text, module)
+    for name, raw in _own(value, public).items():
+        if name.startswith("_") and name not in _PROTOCOLS:
+            continue
+        function = raw.fget if isinstance(raw, property) else getattr(raw, "__func__", raw)
+        if inspect.isfunction(function):
+            yield from _classes_in(_returned(function), function.__module__)
+
+
+def _classes_in(annotation: Any, module: str) -> Iterator[type]:
+    """The classes of kubeloop that an annotation names; type aliases are followed."""
+    if not isinstance(annotation, str):
+        return
+    for node in ast.walk(ast.parse(annotation, mode="eval")):
+        if not isinstance(node, ast.Name):
+            continue
+        try:
+            found = origin(module, node.id)
+        except LookupError:
+            continue
+        if not found.module.startswith("kubeloop."):
+            continue
+        value = found.value()
+        if inspect.isclass(value):
+            yield value
+        elif get_origin(value) is not None:
+            yield from (each for each in get_args(value) if inspect.isclass(each))
+
+
 def _is_described(value: object) -> bool:
     return inspect.isclass(value) or inspect.isfunction(value)
 
 
-def _described(name: str, value: Any, public: Collection[int]) -> Iterator[str]:
+def _described(name: str, value: Any, public: Collection[int], *, constructor: bool = True) -> Iterator[str]:
     if inspect.isclass(value) and not isinstance(value, types.GenericAlias):
         yield f"class {name}({', '.join(_bases(value, public))})"
-        for _, line in sorted(_members(value, public)):
+        for _, line in sorted(_members(value, public, constructor=constructor and name not in CONSTRUCTED_BY_KUBELOOP)):
             yield f"    {line}"
     elif inspect.isfunction(value):
         yield _function(name, value)
@@ -121,7 +191,7 @@ def _bases(cls: type, public: Collection[int]) -> list[str]:
     return [base.__name__ for base in cls.__bases__ if base is not object and (id(base) in public or not _is_own(base))]
 
 
-def _members(cls: type, public: Collection[int]) -> Iterator[tuple[str, str]]:
+def _members(cls: type, public: Collection[int], *, constructor: bool) -> Iterator[tuple[str, str]]:
     """Names and lines; what a public base class has already is left out."""
     members = _own(cls, public)
     if issubclass(cls, enum.Enum):
@@ -135,10 +205,12 @@ def _members(cls: type, public: Collection[int]) -> Iterator[tuple[str, str]]:
         fields = frozenset(cls._fields)
         yield from ((name, f"{name}: {_field_type(cls, name)}") for name in cls._fields)
     else:
-        if "__init__" in members:
+        if constructor and "__init__" in members:
             yield "", _function("__init__", members["__init__"])
+        # A dataclass with slots has its fields among its members; its constructor names them, too.
+        without_constructor = getattr(cls, "__dataclass_fields__", {}) if not constructor else {}
         for name, (text, _) in attributes(cls).items():
-            if name not in members:
+            if name not in members or name in without_constructor:
                 yield name, f"{name}: {text}"
     for name, raw in members.items():
         if name in fields or (name.startswith("_") and name not in _PROTOCOLS):

@@ -51,7 +51,7 @@ class Module:
 
 
 @dataclass(frozen=True)
-class Figures:
+class PackageFigures:
     """What a package should have less of."""
 
     #: Modules with fewer than two importers and fewer than ``SMALL`` lines.
@@ -120,9 +120,11 @@ def knots(edges: dict[str, set[str]]) -> list[list[str]]:
     return sorted(found, key=lambda group: (-len(group), group))
 
 
-def problems(found: list[Module], figures: dict[str, Figures], allowed: dict[str, Figures]) -> list[str]:
-    """Return what is worse than allowed, each as a sentence that says what to do."""
-    result = [f"{module.name} has {module.lines} lines; split it by concepts (at most {LARGE})" for module in found if module.lines > LARGE]
+def problems(modules: list[Module], figures: dict[str, PackageFigures], allowed: dict[str, PackageFigures]) -> list[str]:
+    """Return the figures that are worse than allowed, each as a sentence that says what to do."""
+    result = [
+        f"{module.name} has {module.lines} lines; split it by concepts (at most {LARGE})" for module in modules if module.lines > LARGE
+    ]
     for package, now in figures.items():
         if package not in allowed:
             result.append(f"kubeloop.{package}: {ALLOWED.name} has no figures of it; run python -m tools.structure --update")
@@ -133,13 +135,13 @@ def problems(found: list[Module], figures: dict[str, Figures], allowed: dict[str
     return result
 
 
-def measure(graph: grimp.ImportGraph, found: list[Module]) -> dict[str, Figures]:
+def measure(graph: grimp.ImportGraph, modules: list[Module]) -> dict[str, PackageFigures]:
     """Return the figures of each package."""
     by_package: dict[str, list[Module]] = defaultdict(list)
-    for module in found:
+    for module in modules:
         by_package[module.package].append(module)
     return {
-        package: Figures(
+        package: PackageFigures(
             sum(module.is_candidate for module in members),
             sum(map(len, knots(folder_imports(graph, f"kubeloop.{package}")))) if package else 0,
         )
@@ -147,9 +149,9 @@ def measure(graph: grimp.ImportGraph, found: list[Module]) -> dict[str, Figures]
     }
 
 
-def lower(now: Figures, allowed: Figures) -> Figures:
+def lower(now: PackageFigures, allowed: PackageFigures) -> PackageFigures:
     """Return the lower of each figure."""
-    return Figures(*map(min, asdict(now).values(), asdict(allowed).values()))
+    return PackageFigures(*map(min, asdict(now).values(), asdict(allowed).values()))
 
 
 def main(arguments: list[str]) -> int:
@@ -161,7 +163,7 @@ def main(arguments: list[str]) -> int:
     found = modules_of(graph)
     figures = measure(graph, found)
     stored = json.loads(ALLOWED.read_text()) if ALLOWED.exists() else {}
-    allowed = {package: Figures(**values) for package, values in stored.items()}
+    allowed = {package: PackageFigures(**values) for package, values in stored.items()}
     if options.package:
         _print_package(graph, found, options.package)
         return 0
@@ -174,24 +176,24 @@ def main(arguments: list[str]) -> int:
     return 1 if wrong else 0
 
 
-def _print_table(found: list[Module], figures: dict[str, Figures]) -> None:
+def _print_table(modules: list[Module], figures: dict[str, PackageFigures]) -> None:
     print(f"{'package':<14}{'modules':>8}{'lines':>9}{'median':>8}{'candidates':>12}{'knotted':>9}")
     for package, now in figures.items():
-        sizes = [module.lines for module in found if module.package == package and not module.is_package]
+        sizes = [module.lines for module in modules if module.package == package and not module.is_package]
         print(f"{package or '-':<14}{len(sizes):>8}{sum(sizes):>9}{median(sizes or [0]):>8.0f}{now.candidates:>12}{now.knotted:>9}")
-    sizes = [module.lines for module in found if not module.is_package]
+    sizes = [module.lines for module in modules if not module.is_package]
     candidates, knotted = (sum(getattr(now, name) for now in figures.values()) for name in ("candidates", "knotted"))
     print(f"{'all':<14}{len(sizes):>8}{sum(sizes):>9}{median(sizes):>8.0f}{candidates:>12}{knotted:>9}")
 
 
-def _print_package(graph: grimp.ImportGraph, found: list[Module], package: str) -> None:
+def _print_package(graph: grimp.ImportGraph, modules: list[Module], package: str) -> None:
     edges = folder_imports(graph, f"kubeloop.{package}")
     for group in knots(edges):
         print(f"folders that import each other: {', '.join(group)}")
         for start in group:
             print(f"  {start} -> {', '.join(sorted(edges[start].intersection(group)))}")
     print(f"modules below {SMALL} lines with fewer than two importers:")
-    for module in found:
+    for module in modules:
         if module.package == package and module.is_candidate:
             print(f"  {module.name.removeprefix('kubeloop.'):<60}{module.lines:>5}  {', '.join(sorted(module.importers)) or '-'}")
 

@@ -41,7 +41,7 @@ _STAGING = (
     "kubelet",
     "pod-security-admission",
 )
-#: Modules with versions of their own: the go.mod of k8s.io/kubernetes says which belongs to a Kubernetes version.
+#: Modules with separate versions: the go.mod of k8s.io/kubernetes says which belongs to a Kubernetes version.
 _REQUIRED = {
     "kube-openapi": "k8s.io/kube-openapi",
     "structured-merge-diff": "sigs.k8s.io/structured-merge-diff/v6",
@@ -224,15 +224,15 @@ def changes(old: Tree, new: Tree, cited: Mapping[UpstreamFile, set[str]]) -> lis
         removed = sum(one.startswith("-") and not one.startswith("---") for one in lines)
         state = "A" if before is None else "D" if after is None else "M"
         result.append(Change(file, state, added, removed, tuple(sorted(modules)), "\n".join(lines)))
-    return sorted(result, key=lambda one: (-one.added - one.removed, one.file))
+    return sorted(result, key=lambda change: (-change.added - change.removed, change.file))
 
 
-def cited_files(trees: Iterable[Tree], found: Iterable[Statement]) -> tuple[dict[UpstreamFile, set[str]], list[Statement]]:
+def cited_files(trees: Iterable[Tree], statements: Iterable[Statement]) -> tuple[dict[UpstreamFile, set[str]], list[Statement]]:
     """Map each file that a statement names in any of the trees to the modules that cite it; return the statements without a file too."""
     trees = list(trees)
     cited: dict[UpstreamFile, set[str]] = {}
     unresolved: list[Statement] = []
-    for statement in found:
+    for statement in statements:
         files = set().union(*(tree.find(statement.text) for tree in trees))
         for file in files:
             cited.setdefault(file, set()).add(statement.module)
@@ -248,7 +248,7 @@ def download(version: str) -> Tree:
         UpstreamError: Go is missing, or the version does not exist.
     """
     if re.fullmatch(r"1\.\d+\.\d+(-[\w.]+)?", version) is None:
-        raise UpstreamError(f"{version!r} is no Kubernetes version; write it as in 1.36.3")
+        raise UpstreamError(f"{version!r} is not a Kubernetes version; write it as in 1.36.3")
     if shutil.which("go") is None:
         raise UpstreamError("Go is needed to download Kubernetes' modules; install Go and run the command again")
     minor = "0" + version.removeprefix("1")
@@ -278,13 +278,13 @@ def _downloaded(modules: Mapping[str, str]) -> dict[str, Path]:
     return {name: folders[module] for name, module in modules.items()}
 
 
-def _print_changes(found: list[Change], cited: Mapping[UpstreamFile, set[str]], *, with_difference: bool) -> None:
-    for one in found:
+def _print_changes(changes: list[Change], cited: Mapping[UpstreamFile, set[str]], *, with_difference: bool) -> None:
+    for one in changes:
         print(f"{one.state} {f'+{one.added}':>6} {f'-{one.removed}':>6}  {one.file.module} {one.file.path}")
         print(f"{'':17} cited by {', '.join(one.cited_by)}")
         if with_difference:
             print(one.difference, end="\n\n")
-    print(f"{len(cited)} cited files, {len(found)} changed, {len(cited) - len(found)} as before")
+    print(f"{len(cited)} cited files, {len(changes)} changed, {len(cited) - len(changes)} as before")
 
 
 def main(arguments: list[str]) -> int:

@@ -36,22 +36,22 @@ async def get() -> None:
 
 async def inform() -> None:
 
-    from kubeloop.cache import Event, Informers, WatchPolicy
+    from kubeloop.cache import InformerEvent, InformerFactory, WatchPolicy
 
     done = asyncio.Event()
     added = updated = 0
 
-    def count(_: Event[Pod]) -> None:
+    def count(_: InformerEvent[Pod]) -> None:
         nonlocal added
         added += 1
 
-    def change(event: Event[Pod]) -> None:
+    def change(event: InformerEvent[Pod]) -> None:
         nonlocal updated
         updated += 1
         if event.head.resource_version == args.last_rv:
             done.set()
 
-    def read(event: Event[Pod]) -> None:
+    def read(event: InformerEvent[Pod]) -> None:
         before, now = event.old_object, event.object
         assert before is not None
         assert before.spec is not None
@@ -59,8 +59,8 @@ async def inform() -> None:
         change(event)
 
     async with Client(Transport(config)) as client:
-        informers = Informers(client, policy=WatchPolicy(watch_list=not args.page, page_size=args.page))
-        pods = informers.of(Pod, indexes={"node": "spec.nodeName"}, managed_fields=args.keep_managed_fields, namespace=ALL_NAMESPACES)
+        informers = InformerFactory(client, policy=WatchPolicy(watch_list=not args.page, page_size=args.page))
+        pods = informers.for_kind(Pod, indexes={"node": "spec.nodeName"}, managed_fields=args.keep_managed_fields, namespace=ALL_NAMESPACES)
         registration = pods.on_event(added=count, updated=read if args.read else change)
         meter = measure.start()
         stalls = measure.Stalls()

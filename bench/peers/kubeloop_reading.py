@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench.peers import measure
 from kubeloop.api.core.v1 import Pod
-from kubeloop.cache import Informer, Informers
+from kubeloop.cache import Informer, InformerFactory
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.config import ClusterConfig
 from kubeloop.transport import Transport
@@ -72,12 +72,12 @@ async def select(pods: Informer[Pod]) -> None:
     print(measure.line("select", found, cpu_s=statistics.median(costs), longest_stall_ms=longest), flush=True)
 
 
-async def restart(where: Path) -> None:
+async def restart(folder: Path) -> None:
     gc.collect()
     async with Client(Transport(config)) as client:
         began, wall = measure.cpu(), time.perf_counter()
-        informers = Informers(client, persist=where, persist_every=0)
-        pods = informers.of(Pod, indexes={"node": "spec.nodeName"}, namespace=ALL_NAMESPACES)
+        informers = InformerFactory(client, persist=folder, persist_every=0)
+        pods = informers.for_kind(Pod, indexes={"node": "spec.nodeName"}, namespace=ALL_NAMESPACES)
         async with informers:
             await informers.wait_synced()
             cost, took = measure.cpu() - began, time.perf_counter() - wall
@@ -87,10 +87,10 @@ async def restart(where: Path) -> None:
             print(measure.line("restart", len(pods.lister), cpu_s=cost, wall_s=round(took, 3)), flush=True)
 
 
-async def first_life(where: Path) -> None:
+async def first_life(folder: Path) -> None:
     async with Client(Transport(config)) as client:
-        informers = Informers(client, persist=where, persist_every=0)
-        pods = informers.of(Pod, indexes={"node": "spec.nodeName"}, namespace=ALL_NAMESPACES)
+        informers = InformerFactory(client, persist=folder, persist_every=0)
+        pods = informers.for_kind(Pod, indexes={"node": "spec.nodeName"}, namespace=ALL_NAMESPACES)
         async with informers:
             await informers.wait_synced()
             measure.check(len(pods.lister), args)

@@ -1,4 +1,4 @@
-"""lightkube: list and watch into a dict (it has no informer); or one typed GET. Runs in an environment of its own."""
+"""lightkube: list and watch into a dict (it has no informer); or one typed GET. Runs in its own environment."""
 
 from __future__ import annotations
 

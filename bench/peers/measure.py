@@ -84,7 +84,7 @@ def go(server: str, pause: str = "") -> Meter:
 
 
 def hold(objects: int, **more: object) -> None:
-    """Report what is left after a collection and the return of free memory."""
+    """Report the memory that is left after a collection and the return of free memory."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Meter().report("hold", objects, **more)

@@ -1,4 +1,4 @@
-"""The official client's SharedInformer. Runs in an environment of its own."""
+"""The official client's SharedInformer. Runs in its own environment."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def workloads(seed: int) -> list[JSON]:
             else ("system-node-critical", 2000001000)
         )
         result.append(w)
-    # Few workloads have most of the pods, and those that have many replicas are rather the plain ones.
+    # Few workloads have most of the pods, and workloads with many replicas are rather the plain ones.
     deployments = [w for w in result if w["kind"] == "Deployment"]
     deployments.sort(key=lambda w: len(json.dumps([w["containers"], w["init"], w["annotations"], w["labels"]])) * rng.uniform(0.7, 1.4))
     for rank, w in enumerate(deployments):

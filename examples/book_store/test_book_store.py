@@ -29,7 +29,7 @@ def test_get_and_get_by_key_return_moby_dick() -> None:
     assert store.get_by_key("Herman Melville/Moby Dick") is MOBY_DICK
 
 
-def test_what_is_not_a_book_is_a_key_error() -> None:
+def test_a_missing_book_is_a_key_error() -> None:
     store = ObjectStore[object](book_key)
     with pytest.raises(ObjectKeyError, match="not a book") as caught:
         store.add("Moby Dick")

@@ -1,4 +1,4 @@
-"""The program of the README works as the README says, and is the one that stands there."""
+"""The program of the README works as the README says, and is the program that stands there."""
 
 from __future__ import annotations
 

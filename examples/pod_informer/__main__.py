@@ -9,9 +9,9 @@ import sys
 
 import click
 
-from kubeloop import Client, Informers, KubeloopError
+from kubeloop import Client, InformerFactory, KubeloopError
 from kubeloop.api.core.v1 import Pod
-from kubeloop.cache import Event, Head, WatchPolicy
+from kubeloop.cache import Head, InformerEvent, WatchPolicy
 
 #: Seconds between resyncs: so often each pod is shown again, changed or not.
 RESYNC = 30.0
@@ -46,8 +46,8 @@ async def run(kubeconfig: str | None, namespace: str, resync: float, lists: bool
         asyncio.get_running_loop().add_signal_handler(number, _stop, signal.Signals(number).name, stop)
     async with Client.from_config(kubeconfig) as client:
         say(f'starting: pods in namespace "{namespace}" of cluster "{client.cluster}", resync every {resync:g} s')
-        async with Informers(client, resync=resync, policy=WatchPolicy(watch_list=not lists)) as informers:
-            pods = informers.of(Pod, namespace=namespace, paths=[PHASE, NODE])
+        async with InformerFactory(client, resync=resync, policy=WatchPolicy(watch_list=not lists)) as informers:
+            pods = informers.for_kind(Pod, namespace=namespace, paths=[PHASE, NODE])
             pods.on_event(added=added, updated=updated, deleted=deleted)
             await informers.wait_synced()
             say(f"synced: {len(pods.lister)} pods")
@@ -59,11 +59,11 @@ def _stop(name: str, stop: asyncio.Event) -> None:
     stop.set()
 
 
-def added(event: Event[Pod]) -> None:
+def added(event: InformerEvent[Pod]) -> None:
     say(f"ADD {event.key}  {shown(event.head)}")
 
 
-def updated(event: Event[Pod]) -> None:
+def updated(event: InformerEvent[Pod]) -> None:
     if event.old is None or event.old is event.head:
         say(f"MOD {event.key}  {shown(event.head)} (resync)")
         return
@@ -71,7 +71,7 @@ def updated(event: Event[Pod]) -> None:
     say(f"MOD {event.key}  {after if before == after else f'{before} -> {after}'}")
 
 
-def deleted(event: Event[Pod]) -> None:
+def deleted(event: InformerEvent[Pod]) -> None:
     say(f"DEL {event.key}  {shown(event.head)}{' (its end was not seen)' if event.tombstone else ''}")
 
 

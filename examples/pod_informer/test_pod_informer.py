@@ -1,4 +1,4 @@
-"""The program as a user runs it: a process of its own, kubectl beside it."""
+"""The program as a user runs it: a separate process, kubectl beside it."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def start(kubectl: Kubectl) -> Iterator[Callable[..., Program]]:
             program.end(signal.SIGTERM)
 
 
-def names(lines: list[str], what: str) -> list[str]:
-    return [line.split()[1] for line in lines if line.startswith(f"{what} ")]
+def names(lines: list[str], verb: str) -> list[str]:
+    return [line.split()[1] for line in lines if line.startswith(f"{verb} ")]
 
 
 def test_two_pods_come_with_a_deployment_and_go_with_it_until_ctrl_c(start: Callable[..., Program], kubectl: Kubectl) -> None:

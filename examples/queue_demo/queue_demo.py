@@ -12,8 +12,8 @@ SENTENCE = "this is a complete sentence"
 async def write(queue: WorkQueue[str]) -> None:
     for word in SENTENCE.split():
         queue.add(word)
-        await asyncio.sleep(0)  # Others have their turn: the queue holds the words until somebody comes for them.
-    # Nothing more will come. The reader still gets everything that waits, and is then told to stop: no sentinel, no guessed pause.
+        await asyncio.sleep(0)  # Let other tasks run: the queue holds the words until a reader takes them.
+    # Nothing more will come. The reader still gets everything that waits, and then ends: no sentinel, no guessed pause.
     queue.shut_down()
 
 

@@ -21,6 +21,6 @@ async def test_after_three_seconds_the_words_come_in_their_order_and_the_program
     await asyncio.wait_for(running, 1)
 
 
-def test_the_readme_shows_what_is_printed() -> None:
+def test_the_readme_shows_the_output() -> None:
     shown = "".join(f"    {word}\n" for word in SENTENCE.split())
     assert shown in (HERE / "README.md").read_text()

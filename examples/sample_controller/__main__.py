@@ -12,7 +12,7 @@ import msgspec
 
 from examples.sample_controller.controller import NAME, FooController
 from examples.sample_controller.variants import ApplyingFooController, FinalizingFooController
-from kubeloop import Client, Informers, KubeloopError, Manager
+from kubeloop import Client, InformerFactory, KubeloopError, Manager
 from kubeloop.config import load_config
 from kubeloop.controller.election import LeaseConfig
 from kubeloop.transport import Transport
@@ -72,7 +72,7 @@ async def run(options: Options) -> None:
     config = load_config(options.kubeconfig)
     if options.master:
         config = msgspec.structs.replace(config, server=options.master)
-    async with Client(Transport(config)) as client, Informers(client, resync=RESYNC) as informers:
+    async with Client(Transport(config)) as client, InformerFactory(client, resync=RESYNC) as informers:
         manager = Manager(client, [VARIANTS[options.variant]()], informers=informers, leader_election=lease(options, client.namespace))
         log.info("Starting Foo controller")
         log.info("Waiting for informer caches to sync")

@@ -17,7 +17,7 @@ WRITES = WriteOptions(field_manager=NAME)
 
 
 class NotManagedError(KubeloopError):
-    """A Deployment of the wanted name is there, and belongs to somebody else."""
+    """A Deployment of the wanted name exists, and belongs to another owner."""
 
 
 class FooController(
@@ -62,7 +62,7 @@ class FooController(
         self.refuse_others(deployment, foo)
         if foo.spec.replicas is not None and foo.spec.replicas != deployment.spec.replicas:
             self.log.debug("%s: %s replicas, %d wanted", deployment.metadata.name, deployment.spec.replicas, foo.spec.replicas)
-            # Without a resourceVersion: whoever wrote in between is overruled, and what else was changed by hand goes, too.
+            # Without a resourceVersion: the write overrules writes in between, and other manual changes, too.
             rendered = render(foo)
             deployment.metadata, deployment.spec = rendered.metadata, rendered.spec
             deployment = await self.client.update(deployment, options=WRITES)

@@ -20,7 +20,7 @@ from examples.sample_controller.controller import FooController
 from examples.sample_controller.kubectl import Kubectl
 from examples.sample_controller.steps import STEPS, KubectlFailed, Stage, StepFailed, install
 from examples.sample_controller.view import LiveView, Outcome, PlainView, Progress, View, closing_table
-from kubeloop import Client, Informers, KubeloopError, Manager
+from kubeloop import Client, InformerFactory, KubeloopError, Manager
 from kubeloop.testing import LocalCluster
 
 
@@ -50,7 +50,7 @@ class Demo:
             await self._step("start an API server", start)
             stage = Stage(Kubectl(cluster.kubeconfig, home), self.view.said)
             await self._step("install the kind Foo", partial(install, stage))
-            async with Client.from_config(cluster.kubeconfig) as client, Informers(client, resync=30) as informers:
+            async with Client.from_config(cluster.kubeconfig) as client, InformerFactory(client, resync=30) as informers:
                 manager = Manager(client, [FooController()], informers=informers)
                 self.progress.informers, self.progress.manager = informers, manager
 

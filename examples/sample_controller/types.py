@@ -20,7 +20,7 @@ class FooSpec(Model):
 
 
 class FooStatus(Model):
-    available_replicas: int | None = None  # 0 is told, too
+    available_replicas: int | None = None  # 0 is written, too
 
 
 # Groups that end in k8s.io are protected; this one is an example and says so.

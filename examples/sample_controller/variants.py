@@ -1,4 +1,4 @@
-"""Two variants of the controller: one that applies its Deployment on the server, one that clears up with a finalizer."""
+"""Two variants of the controller: the first applies its Deployment on the server, the second clears up with a finalizer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FINALIZER = "samplecontroller.k8s.io/deployments"
 
 
 class ApplyingFooController(FooController, name=NAME):
-    """Sends what it wants with server-side apply, in every reconcile: whatever somebody changed of it by hand is put right, and what it
+    """Sends what it wants with server-side apply, in every reconcile: manual changes of these fields are reverted, and what it
     does not name (labels, annotations, a sidecar) stays theirs."""
 
     async def deployment_of(self, foo: Foo) -> Deployment:

@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from kubeloop import Informers, Manager
+from kubeloop import InformerFactory, Manager
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Progress:
 
     steps: list[Outcome] = field(default_factory=list)
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=12))
-    informers: Informers | None = None
+    informers: InformerFactory | None = None
     manager: Manager | None = None
 
 

@@ -1,4 +1,4 @@
-"""``python -m examples.trace_event``: follow one event through kubeloop, on a server of its own or on yours."""
+"""``python -m examples.trace_event``: follow one event through kubeloop, on a new server or on yours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 
 from examples.trace_event.picture import draw
 from examples.trace_event.program import trace
-from examples.trace_event.tracer import Passage
+from examples.trace_event.tracer import StationVisit
 from kubeloop import KubeloopError
 from kubeloop.config import load_config
 from kubeloop.testing import LocalCluster
@@ -22,13 +22,13 @@ from kubeloop.testing import LocalCluster
 def main(kubeconfig: str | None, namespace: str) -> None:
     """Print the stations of one watch event, with time and bytes."""
     try:
-        passages = _trace(kubeconfig, namespace)
+        visits = _trace(kubeconfig, namespace)
     except KubeloopError as error:
         sys.exit(f"trace-event: {error}")
-    draw(passages, Console(highlight=False))
+    draw(visits, Console(highlight=False))
 
 
-def _trace(kubeconfig: str | None, namespace: str) -> list[Passage]:
+def _trace(kubeconfig: str | None, namespace: str) -> list[StationVisit]:
     if kubeconfig is not None:
         return asyncio.run(trace(load_config(kubeconfig), namespace))
     with LocalCluster(controllers=False) as cluster:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from examples.trace_event.tracer import Passage
+from examples.trace_event.tracer import StationVisit
 from kubeloop.meta.columns import WIDTH, folded
 
 _WIDE = 16
 
 
-def draw(passages: list[Passage], console: Console) -> None:
+def draw(visits: list[StationVisit], console: Console) -> None:
     """Of each station a line (name, when, how long since the one before, bytes, module) and below it what happens there."""
     plain = not console.is_terminal
     point, line = ("o", "|") if plain else ("●", "│")
     width = WIDTH if plain else console.width
     _print(console, Text(f"  {'station':<{_WIDE}} {'at us':>8} {'+ us':>8} {'bytes':>8}  module", style="bold"))
     before = 0.0
-    for passage in passages:
+    for passage in visits:
         step = passage.at - before
         before = passage.at
         size = "" if passage.size is None else f"{passage.size:,}"

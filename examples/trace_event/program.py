@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from examples.trace_event.stations import PATH
-from examples.trace_event.tracer import Passage, Saying, Station, Tracer
-from kubeloop import Client, Informers
+from examples.trace_event.tracer import Saying, Station, StationVisit, Tracer
+from kubeloop import Client, InformerFactory
 from kubeloop.api.core.v1 import Pod, ServiceAccount
-from kubeloop.cache import Event, Informer
+from kubeloop.cache import Informer, InformerEvent
 from kubeloop.cache.blobs.blob_store import SAMPLES
 from kubeloop.codec import decode
 from kubeloop.config import ClusterConfig
@@ -36,7 +36,7 @@ class Program:
         #: The first look at the pod is over; what was asked is answered.
         self.looked, self.answered = asyncio.Event(), asyncio.Event()
 
-    def on_change(self, event: Event[Pod]) -> None:
+    def on_change(self, event: InformerEvent[Pod]) -> None:
         """The handler: it queues the key and is done."""
         if event.head.name == NAME:
             self.queue.add(event.key)
@@ -81,8 +81,8 @@ OWN = [
 ]
 
 
-async def trace(config: ClusterConfig, namespace: str = "default") -> list[Passage]:
-    """Make a pod, change it as somebody else, and follow that one event.
+async def trace(config: ClusterConfig, namespace: str = "default") -> list[StationVisit]:
+    """Create a pod, change it as another user, and follow that one event.
 
     Raises:
         ApiError, TransportError, DeadlineError: the server refused, or cannot be reached.
@@ -90,8 +90,8 @@ async def trace(config: ClusterConfig, namespace: str = "default") -> list[Passa
     tracer = Tracer([*PATH, *OWN])
     async with Client(Transport(config), namespace=namespace) as client:
         names = await _make(client)
-        async with Informers(client) as informers:
-            pods = informers.of(Pod, namespace=namespace, indexes={"node": "spec.nodeName", "phase": "status.phase"})
+        async with InformerFactory(client) as informers:
+            pods = informers.for_kind(Pod, namespace=namespace, indexes={"node": "spec.nodeName", "phase": "status.phase"})
             program = Program(client, pods)
             pods.on_event(added=program.on_change, updated=program.on_change)
             await informers.wait_synced()
@@ -101,14 +101,14 @@ async def trace(config: ClusterConfig, namespace: str = "default") -> list[Passa
                     await program.looked.wait()
                     await _packed(pods)
                     with tracer.tracing():
-                        # In a thread of its own, which is not traced: it is somebody else who asks.
+                        # In its own thread, which is not traced: another user sends the request.
                         tasks.create_task(asyncio.to_thread(_ask, config, namespace))
                         await program.answered.wait()
                     worker.cancel()
             finally:
                 for name in names:
                     await client.delete(Pod, name, grace_period_seconds=0)
-    return tracer.passages()
+    return tracer.visits()
 
 
 async def _packed(pods: Informer[Pod]) -> None:
@@ -122,8 +122,8 @@ async def _packed(pods: Informer[Pod]) -> None:
 
 def _ask(config: ClusterConfig, namespace: str) -> None:
     async def ask() -> None:
-        async with Client(Transport(config), namespace=namespace) as somebody:
-            await somebody.patch(Pod, NAME, {"metadata": {"annotations": {ASKED: "what time is it?"}}})
+        async with Client(Transport(config), namespace=namespace) as user:
+            await user.patch(Pod, NAME, {"metadata": {"annotations": {ASKED: "what time is it?"}}})
 
     asyncio.run(ask())
 

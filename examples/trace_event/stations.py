@@ -1,4 +1,4 @@
-"""The stations of one event (docs/architecture.md, the path of one event), and what is to be seen at each."""
+"""The stations of one event (docs/architecture.md, the path of one event), and what each shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import HeadReader
 from kubeloop.cache.blobs.retention import DocumentTrimmer
 from kubeloop.cache.handlers.registration import Registration
-from kubeloop.cache.lister.overlay import MutationCache
+from kubeloop.cache.lister.mutation_cache import MutationCache
 from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.pipeline import ReflectorTarget
 from kubeloop.cache.store.store import Store
@@ -75,7 +75,7 @@ def _store(seen: dict[str, Any], old: Any) -> Saying:
 
 
 def _offered(seen: dict[str, Any], _: Any) -> Saying:
-    return None, f"in the buffer of {seen['self'].name}: told after the store shows it"
+    return None, f"in the buffer of {seen['self'].name}: delivered after the store shows it"
 
 
 def _added(seen: dict[str, Any], _: Any) -> Saying:

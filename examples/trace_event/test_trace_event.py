@@ -11,7 +11,7 @@ from rich.console import Console
 from examples.trace_event.__main__ import main
 from examples.trace_event.picture import draw
 from examples.trace_event.stations import PATH
-from examples.trace_event.tracer import Passage, Station, Tracer
+from examples.trace_event.tracer import Station, StationVisit, Tracer
 from kubeloop.testing import LocalCluster
 
 pytestmark = pytest.mark.embedded
@@ -40,7 +40,7 @@ def test_a_terminal_gets_colours_and_a_line_that_is_drawn() -> None:
     out = io.StringIO()
     station = PATH[0]
     console = Console(file=out, force_terminal=True, color_system="standard", width=200)
-    draw([Passage(station, 0.0, 5000, "first"), Passage(station, 2000.0, None, "second")], console)
+    draw([StationVisit(station, 0.0, 5000, "first"), StationVisit(station, 2000.0, None, "second")], console)
     assert "●" in out.getvalue()
     assert "│" in out.getvalue()
     assert "\x1b[" in out.getvalue()
@@ -64,5 +64,5 @@ def test_only_the_first_call_of_a_station_counts_and_nothing_after_the_block() -
         work(2)
         work(3)
     work(4)
-    [passage] = tracer.passages()
+    [passage] = tracer.visits()
     assert (passage.size, passage.words, passage.at) == (4, "of 2", 0.0)

@@ -30,7 +30,7 @@ class Station:
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class StationVisit:
     """The event at a station: microseconds since the first one."""
 
     station: Station
@@ -40,7 +40,7 @@ class Passage:
 
 
 class Tracer:
-    """Collects passages. The first call of a station counts, calls after it do not: it is one event that is followed."""
+    """Collects visits. The first call of a station counts, calls after it do not: it is one event that is followed."""
 
     def __init__(self, stations: list[Station]) -> None:
         self._stations: dict[tuple[CodeType, str], Station] = {}
@@ -59,11 +59,11 @@ class Tracer:
         finally:
             sys.setprofile(None)
 
-    def passages(self) -> list[Passage]:
+    def visits(self) -> list[StationVisit]:
         """In the order in which the event came by."""
         found = sorted(self._found.values(), key=lambda each: each[0])
         first = found[0][0] if found else 0
-        return [Passage(station, (at - first) / 1000, size, words) for at, station, size, words in found]
+        return [StationVisit(station, (at - first) / 1000, size, words) for at, station, size, words in found]
 
     def _hook(self, frame: FrameType, event: str, answer: Any) -> None:
         if frame.f_code not in self._codes:

@@ -15,7 +15,7 @@ hooks = Webhooks()
 
 @hooks.mutating(Deployment, namespace_selector=ENFORCED)
 def defaults(deployment: Deployment, request: AdmissionRequest[Deployment]) -> None:
-    """Few old ReplicaSets are kept, and whoever made it is noted."""
+    """Keep few old ReplicaSets, and note the user that created the object."""
     if deployment.spec.revision_history_limit is None or deployment.spec.revision_history_limit == 10:
         deployment.spec.revision_history_limit = 2
     if request.operation == "CREATE":
@@ -24,7 +24,7 @@ def defaults(deployment: Deployment, request: AdmissionRequest[Deployment]) -> N
 
 @hooks.validating(Deployment, namespace_selector=ENFORCED)
 def limits(deployment: Deployment) -> Warnings | None:
-    """At most five replicas, and somebody to ask; images should say which they are."""
+    """At most five replicas, and a team label; images should have a tag."""
     errors: list[FieldError] = []
     replicas = deployment.spec.replicas or 0
     if replicas > MOST_REPLICAS:
@@ -39,6 +39,6 @@ def limits(deployment: Deployment) -> Warnings | None:
 
 @hooks.validating(Deployment, operations=["DELETE"], namespace_selector=ENFORCED)
 def protect(deployment: Deployment) -> None:
-    """What is marked stays."""
+    """A marked object stays."""
     if deployment.metadata.annotations.get("example.com/protected") == "true":
         raise Denied("it is protected: remove its annotation example.com/protected first")

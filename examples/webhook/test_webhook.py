@@ -50,21 +50,21 @@ async def test_an_update_leaves_the_author_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "fields", "warnings"),
+    ("desired", "fields", "warnings"),
     [
         pytest.param(deployment(), (), (), id="what keeps to the policy is allowed"),
         pytest.param(deployment(replicas=6), ("spec.replicas",), (), id="six replicas are refused"),
-        pytest.param(deployment(labels={}), ("metadata.labels[team]",), (), id="nobody to ask is refused"),
+        pytest.param(deployment(labels={}), ("metadata.labels[team]",), (), id="a missing team label is refused"),
         pytest.param(deployment(replicas=6, labels={}), ("spec.replicas", "metadata.labels[team]"), (), id="both are said at once"),
         pytest.param(deployment(image="reg:5000/nginx"), (), ('image "reg:5000/nginx" has no tag',), id="no tag is a warning"),
     ],
 )
-async def test_limits(given: Deployment, fields: tuple[str, ...], warnings: tuple[str, ...]) -> None:
-    answer = await hooks.review(limits, given)
+async def test_limits(desired: Deployment, fields: tuple[str, ...], warnings: tuple[str, ...]) -> None:
+    answer = await hooks.review(limits, desired)
     assert (answer.fields, answer.warnings) == (fields, warnings)
 
 
-async def test_what_is_protected_stays() -> None:
+async def test_a_protected_object_stays() -> None:
     assert (await hooks.review(protect, deployment())).allowed
     assert "protected" in (await hooks.review(protect, deployment(annotations={"example.com/protected": "true"}))).message
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kubeloop.version import VERSION as __version__  # noqa: N811 - Python's usual name for it
 
 if TYPE_CHECKING:
-    from kubeloop.cache import Informer, Informers, ObjectStore
+    from kubeloop.cache import Informer, InformerFactory, ObjectStore
     from kubeloop.client import ALL_NAMESPACES, Client
     from kubeloop.controller import Controller, EventRecorder, Manager, Result, TerminalError, set_controller_reference
     from kubeloop.meta import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 _HOMES = {
-    "cache": ("Informer", "Informers", "ObjectStore"),
+    "cache": ("Informer", "InformerFactory", "ObjectStore"),
     "client": ("ALL_NAMESPACES", "Client"),
     "controller": ("Controller", "EventRecorder", "Manager", "Result", "TerminalError", "set_controller_reference"),
     "meta": (
@@ -73,7 +73,7 @@ __all__ = [
     "Forbidden",
     "IncompleteObject",
     "Informer",
-    "Informers",
+    "InformerFactory",
     "Invalid",
     "KubeloopError",
     "LocalCluster",

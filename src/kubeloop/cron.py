@@ -46,7 +46,7 @@ class ScheduleError(ValueError):
 
 
 class Schedule(ABC):
-    """The times at which something is due.
+    """A cron schedule: the times at which something is due.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -69,7 +69,7 @@ class Schedule(ABC):
 
 @dataclass(frozen=True, slots=True)
 class EverySchedule(Schedule):
-    """A schedule of ``@every DURATION``: due a fixed time, in whole seconds, after the time before."""
+    """A schedule of ``@every DURATION``: each time is due a fixed number of whole seconds after the previous one."""
 
     delay: timedelta
 
@@ -223,7 +223,7 @@ def parse_schedule(text: str, zone: tzinfo = UTC) -> Schedule:
 
 
 def schedule_error(text: str) -> str:
-    """Return why a schedule is invalid, or an empty text if it is valid. The zone of a leading ``TZ=`` or ``CRON_TZ=`` is not checked."""
+    """Return the reason why a schedule is invalid; empty if it is valid. The zone of a leading ``TZ=`` or ``CRON_TZ=`` is not checked."""
     if text.startswith(("TZ=", "CRON_TZ=")):
         text = text.partition(" ")[2].strip()
     try:

@@ -1,4 +1,4 @@
-"""Who attacks, and what is to be had: a service account that may use ConfigMaps of its own namespace, and a Secret in another one."""
+"""The attacker and the target: a service account that may use ConfigMaps of its namespace only, and a Secret in another one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kubeloop.client import Client
 from kubeloop.meta import ObjectMeta
 from tests.servers import ServerUnderTest
 
-#: What nobody but an administrator may ever read.
+#: Only an administrator may ever read this.
 GOLD = "the-gold-of-the-other-namespace"
 _PATIENCE = 30.0
 
@@ -37,7 +37,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Thief:
-    """Sends bytes over TLS, with a token of its own unless told otherwise. ``home`` is its namespace, ``other`` that of the Secret."""
+    """Sends bytes over TLS, by default with the token of its account. ``home`` is its namespace, ``other`` that of the Secret."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""Bodies that are larger, deeper or other than they look: each is refused, or read as everybody would read it, in time and in memory."""
+"""Bodies that are larger, deeper or other than they look: each is refused or read in the usual way, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_hostile_body_is_refused(thief: Thief, content_type: str, body: 
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         pytest.param(
             b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","name":"b"}}',
@@ -88,10 +88,10 @@ async def test_a_hostile_body_is_refused(thief: Thief, content_type: str, body: 
         ),
     ],
 )
-async def test_what_is_said_twice_is_refused_where_it_is_asked_for_and_told_otherwise(thief: Thief, body: bytes, told: str) -> None:
+async def test_a_duplicate_field_is_an_error_with_strict_validation_and_else_a_warning(thief: Thief, body: bytes, message: str) -> None:
     strict = await thief.ask("POST", f"{MAPS}&fieldValidation=Strict", body=body)
     assert strict.status == 400
-    assert told in strict.body
+    assert message in strict.body
     warned = await thief.ask("POST", f"{MAPS}&fieldValidation=Warn", body=body)
     assert warned.status == 201
     assert "Warning: 299" in warned.headers

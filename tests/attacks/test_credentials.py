@@ -1,7 +1,7 @@
 """Certificates that are none of this server's: forged, for another purpose, before or after their time.
 
 A real server answers 401 to each. The embedded one ends the TLS handshake where the chain or the purpose is wrong, as Python's TLS does
-before anybody can answer; of times it answers 401 as well.
+before the server can answer; it answers certificates out of their time with 401 as well.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def test_a_certificate_of_the_servers_own_authority_names_a_user(server: S
     assert (found["username"], found["groups"]) == ("ann", ["ops", "system:authenticated"])
 
 
-async def test_a_certificate_of_another_authority_names_nobody(server: ServerUnderTest) -> None:
+async def test_a_certificate_of_another_authority_names_no_user(server: ServerUnderTest) -> None:
     await _refused(server, CertificateAuthority.create("another").issue("admin", ("system:masters",), client=True))
 
 
@@ -69,7 +69,7 @@ async def test_nor_does_one_of_another_authority_of_the_same_name(server: Server
     await _refused(server, namesake(server).issue("admin", ("system:masters",), client=True))
 
 
-async def test_a_certificate_for_servers_names_nobody(server: ServerUnderTest) -> None:
+async def test_a_certificate_for_servers_names_no_user(server: ServerUnderTest) -> None:
     await _refused(server, authority(server).issue("admin", ("system:masters",), server=True))
 
 
@@ -79,7 +79,7 @@ async def test_a_certificate_of_a_user_issues_no_others(server: ServerUnderTest)
     await _refused(server, IssuedCertificate(forged.certificate + ann.certificate, forged.key))
 
 
-async def test_a_self_signed_certificate_names_nobody(server: ServerUnderTest) -> None:
+async def test_a_self_signed_certificate_names_no_user(server: ServerUnderTest) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     names = [(NameOID.ORGANIZATION_NAME, "system:masters"), (NameOID.COMMON_NAME, "admin")]
     subject = x509.Name([x509.NameAttribute(oid, value) for oid, value in names])
@@ -92,13 +92,13 @@ async def test_a_self_signed_certificate_names_nobody(server: ServerUnderTest) -
 
 
 @pytest.mark.parametrize("now", [pytest.param(-400, id="expired"), pytest.param(400, id="not yet valid")])
-async def test_a_certificate_out_of_its_time_names_nobody(server: ServerUnderTest, now: int) -> None:
+async def test_a_certificate_out_of_its_time_names_no_user(server: ServerUnderTest, now: int) -> None:
     issued = authority(server).issue("ann", ("ops",), client=True, days=30, now=datetime.now(UTC) + now * DAY)
     with pytest.raises(Unauthorized):
         await who(server, issued)
 
 
-async def test_a_certificate_without_a_name_is_nobodys_whatever_its_groups(server: ServerUnderTest) -> None:
+async def test_a_certificate_without_a_name_names_no_user_whatever_its_groups(server: ServerUnderTest) -> None:
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     subject = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters")])
     builder = x509.CertificateBuilder().subject_name(subject).public_key(key.public_key()).serial_number(x509.random_serial_number())

@@ -1,4 +1,4 @@
-"""Somebody with few rights tries to become somebody with more, by every way that objects offer."""
+"""A user with few rights tries to get more, by every way that objects offer."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def binding(thief: Thief, kind: str, role_kind: str, name: str) -> JSONObject:
         ),
     ],
 )
-async def test_nobody_makes_a_role_of_rights_that_he_lacks(clerk: Thief, path: str, tree: JSONObject) -> None:
+async def test_a_user_cannot_make_a_role_of_rights_that_he_lacks(clerk: Thief, path: str, tree: JSONObject) -> None:
     answered = await post(clerk, path, tree)
     assert answered.status == 403, answered.body[:300]
 
@@ -139,12 +139,12 @@ async def test_nobody_makes_a_role_of_rights_that_he_lacks(clerk: Thief, path: s
         ),
     ],
 )
-async def test_nobody_binds_himself_to_a_role_that_may_more(clerk: Thief, path: str, kind: str, role_kind: str, name: str) -> None:
+async def test_a_user_cannot_bind_himself_to_a_role_that_may_more(clerk: Thief, path: str, kind: str, role_kind: str, name: str) -> None:
     answered = await post(clerk, path, binding(clerk, kind, role_kind, name))
     assert answered.status == 403, answered.body[:300]
 
 
-async def test_nobody_turns_his_binding_or_role_into_more(clerk: Thief) -> None:
+async def test_a_user_cannot_turn_his_binding_or_role_into_more(clerk: Thief) -> None:
     more = json.dumps({"rules": [EVERYTHING]}).encode()
     merge = {"Content-Type": "application/merge-patch+json"}
     assert (await clerk.ask("PATCH", f"{HOME}/roles/maps", merge, more)).status == 403
@@ -167,8 +167,8 @@ async def test_nobody_turns_his_binding_or_role_into_more(clerk: Thief) -> None:
         pytest.param({"Impersonate-User": "system:serviceaccount:kube-system:generic-garbage-collector"}, id="a service account"),
     ],
 )
-async def test_who_may_be_any_user_may_be_nothing_more(clerk: Thief, headers: dict[str, str]) -> None:
-    """But a user: also one whom a binding knows by his name, which is why nobody should have that right."""
+async def test_a_user_who_may_impersonate_any_user_may_be_nothing_more(clerk: Thief, headers: dict[str, str]) -> None:
+    """But a user: also one whom a binding knows by his name, which is why no user should have that right."""
     answered = await clerk.ask("GET", "/api/v1/namespaces/{other}/secrets/gold", headers)
     assert answered.status == 403
     assert not answered.has_gold
@@ -196,14 +196,14 @@ def signing_request(signer: str, organization: str, name: str = "jane") -> JSONO
     }
 
 
-async def test_nobody_asks_for_a_certificate_of_a_superuser(clerk: Thief) -> None:
+async def test_a_request_for_a_certificate_of_a_superuser_is_refused(clerk: Thief) -> None:
     requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     refused = await post(clerk, requests, signing_request("kubernetes.io/kube-apiserver-client", "system:masters"))
     assert refused.status == 403, refused.body[:300]
     assert "system:masters" in refused.body
 
 
-async def test_who_asks_for_a_certificate_is_told_as_who_he_is_and_cannot_approve_it(clerk: Thief) -> None:
+async def test_a_certificate_request_names_its_real_user_and_he_cannot_approve_it(clerk: Thief) -> None:
     requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     answered = await post(clerk, requests, signing_request("kubernetes.io/kube-apiserver-client", "ops"))
     assert answered.status == 201, answered.body[:300]
@@ -239,8 +239,8 @@ async def test_a_secret_that_asks_for_a_token_needs_the_right_to_secrets(thief: 
     assert (await post(thief, "/api/v1/namespaces/{home}/secrets", tree)).status == 403
 
 
-async def test_pods_take_accounts_of_their_own_namespace_only(thief: Thief, client: Client) -> None:
-    """Within it they may take any, as with Kubernetes: who may create pods there has the rights of all its accounts."""
+async def test_pods_take_accounts_of_the_same_namespace_only(thief: Thief, client: Client) -> None:
+    """Within it they may take any, as with Kubernetes: a user who may create pods there has the rights of all its accounts."""
     answer = await client.transport.request(
         "POST",
         f"/api/v1/namespaces/{thief.home}/pods?dryRun=All",

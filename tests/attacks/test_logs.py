@@ -1,4 +1,4 @@
-"""Logs are read by people and programs that believe them: nobody writes lines of his own into them, and no secret is in them."""
+"""Logs are read by people and programs that believe them: no client writes forged lines into them, and no secret is in them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def running(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Running]
             process.kill()
 
 
-def test_nobody_writes_lines_and_no_secret_is_read_in_the_logs(running: Running) -> None:
+def test_no_client_writes_lines_and_no_secret_is_read_in_the_logs(running: Running) -> None:
     forged = f"x%0d%0a{FORGED}%1b[2J%c2%9b2J%e2%80%a8{FORGED}"
     for path in (f"/{forged}", f"/api/v1/namespaces/default/configmaps/{forged}", "/api/v1/namespaces/%ff%fe", f"/healthz?x={forged}"):
         running.ask("GET", path, User_Agent=f"x\x9b2J{FORGED}", Impersonate_User=f"jane\x9b2J{FORGED}", Audit_Id=f"a {FORGED}")

@@ -1,4 +1,4 @@
-"""Ways round authorization: paths that mean another thing to whoever decides than to whoever serves, and headers that promise rights."""
+"""Ways round authorization: paths that the authorizer and the handler would read differently, and headers that promise rights."""
 
 from __future__ import annotations
 
@@ -80,20 +80,20 @@ async def test_no_path_leads_round_authorization(thief: Thief, path: str, status
         pytest.param({"X-HTTP-Method-Override": "DELETE"}, 200, id="another method"),
         pytest.param({"X-HTTP-Method": "DELETE"}, 200, id="another method by another name"),
         pytest.param({"X-Method-Override": "DELETE"}, 200, id="and by a third"),
-        pytest.param({"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}, 200, id="who a front proxy says"),
+        pytest.param({"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}, 200, id="a user that a front proxy names"),
         pytest.param({"X-Forwarded-For": "127.0.0.1", "X-Real-IP": "127.0.0.1", "Forwarded": "for=127.0.0.1"}, 200, id="from here"),
-        pytest.param({"Impersonate-User": "system:admin", "Impersonate-Group": "system:masters"}, 403, id="to be somebody else"),
+        pytest.param({"Impersonate-User": "system:admin", "Impersonate-Group": "system:masters"}, 403, id="impersonation of another user"),
         pytest.param({"impersonate-user": "system:admin"}, 403, id="in small letters"),
         pytest.param({"Impersonate-Group": "system:masters"}, 400, id="a group alone"),
         pytest.param({"Impersonate-Uid": "1"}, 400, id="a uid alone"),
         pytest.param({"Impersonate-Extra-scopes": "all"}, 400, id="an attribute alone"),
         pytest.param({"Impersonate-User": "system:serviceaccount:{home}:thief"}, 403, id="to be oneself"),
         pytest.param({"Impersonate-User": "system:serviceaccount:{home}:default"}, 403, id="another account of the namespace"),
-        pytest.param({"Impersonate-User": ""}, 200, id="nobody"),
+        pytest.param({"Impersonate-User": ""}, 200, id="impersonation of an empty name"),
     ],
 )
 async def test_no_header_gives_a_right(thief: Thief, headers: dict[str, str], status: int) -> None:
-    """Each request is one that is allowed by itself, and stays just that, unless it asks to be somebody else."""
+    """Each request is allowed without the headers, and stays so, unless it asks to be another user."""
     answered = await thief.ask("GET", "/api/v1/namespaces/{home}/configmaps", headers)
     assert not answered.has_gold
     assert answered.status == status, answered.body[:300]
@@ -106,7 +106,7 @@ async def test_no_header_gives_a_right(thief: Thief, headers: dict[str, str], st
     ("authorization", "status"),
     [
         pytest.param("", 403, id="none"),
-        pytest.param("Basic YWRtaW46YWRtaW4=", 403, id="a password, which nobody has"),
+        pytest.param("Basic YWRtaW46YWRtaW4=", 403, id="a password, which no user has"),
         pytest.param("Bearer", 403, id="a bearer of nothing"),
         pytest.param("Bearer  {token}", 403, id="two blanks before the token"),
         pytest.param("Bearer {token}x", 401, id="a letter too many"),
@@ -117,7 +117,7 @@ async def test_no_header_gives_a_right(thief: Thief, headers: dict[str, str], st
         pytest.param("bearer {token}", 403, id="a scheme in small letters is still the token's: it reads what it may, and no gold"),
     ],
 )
-async def test_what_is_no_token_is_nobody_or_refused(thief: Thief, authorization: str, status: int) -> None:
+async def test_an_invalid_token_is_anonymous_or_refused(thief: Thief, authorization: str, status: int) -> None:
     answered = await thief.ask("GET", GOLD, {"Authorization": authorization.replace("{token}", thief.token)})
     assert (answered.status, answered.has_gold) == (status, False), answered.body[:300]
 

@@ -37,7 +37,7 @@ async def connected(api: Api) -> AsyncIterator[tuple[asyncio.StreamReader, async
 
 
 async def trickled(api: Api, begin: str, crumb: bytes) -> bytes:
-    """All that is answered to who sends ``begin`` and then a crumb now and then, for ever."""
+    """Everything that a client gets that sends ``begin`` and then a crumb now and then without end."""
     async with connected(api) as (reader, writer), asyncio.timeout(_PATIENCE):
         writer.write(begin.encode())
 
@@ -57,7 +57,7 @@ async def trickled(api: Api, begin: str, crumb: bytes) -> bytes:
 
 
 async def is_served(api: Api) -> bool:
-    """Another client, who is told so little time, too, and on a busy machine tries again."""
+    """Another client. The server has the same short timeouts for it, so on a busy machine it tries again."""
     async with asyncio.timeout(_PATIENCE):
         while (await api("GET", "/version", token="")).status != 200:
             pass
@@ -94,7 +94,7 @@ async def test_a_body_that_comes_slowly_is_given_up(api: Api, framing: str, crum
     assert {answer[:12] for answer in await answers} <= {b"HTTP/1.1 504", b""}
 
 
-async def test_connections_that_say_nothing_keep_nobody_from_being_served(api: Api) -> None:
+async def test_silent_connections_keep_no_client_from_being_served(api: Api) -> None:
     host, port = api.server.url.removeprefix("https://").split(":")
     opened = [await asyncio.open_connection(host, int(port)) for _ in range(_MANY)]  # not even a handshake
     try:

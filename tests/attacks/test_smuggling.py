@@ -8,7 +8,7 @@ from tests.attacks.conftest import Thief, parsed
 
 pytestmark = pytest.mark.server
 
-#: What somebody would like the server, or a proxy before it, to take for a request of its own.
+#: What an attacker would like the server, or a proxy before it, to take for a separate request.
 HIDDEN = b"GET /api/v1/namespaces/%s/secrets/gold HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n"
 
 
@@ -34,7 +34,7 @@ def _begun(thief: Thief, method: bytes = b"POST") -> bytes:
         pytest.param(b"Content-Length: -%d\r\n", b"", id="a length below zero"),
         pytest.param(b"Content-Length : %d\r\n", b"", id="a blank before the colon of the length"),
         pytest.param(b"Transfer-Encoding : chunked\r\nContent-Length: %d\r\n", b"0\r\n\r\n", id="a blank before the colon of the coding"),
-        pytest.param(b"Transfer-Encoding: xchunked\r\nContent-Length: %d\r\n", b"0\r\n\r\n", id="a coding that nobody knows"),
+        pytest.param(b"Transfer-Encoding: xchunked\r\nContent-Length: %d\r\n", b"0\r\n\r\n", id="an unknown coding"),
         pytest.param(b"Transfer-Encoding: chunked, identity\r\nContent-Length: %d\r\n", b"0\r\n\r\n", id="chunks within another coding"),
         pytest.param(
             b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\nContent-Length: %d\r\n", b"0\r\n\r\n", id="two codings"
@@ -52,7 +52,7 @@ async def test_unclear_framing_is_refused_once_and_ends_the_connection(thief: Th
     assert answers[0].status in (400, 501)
 
 
-async def test_where_chunks_and_a_length_are_named_chunks_count_for_everybody(thief: Thief) -> None:
+async def test_where_chunks_and_a_length_are_named_the_chunks_count(thief: Thief) -> None:
     """RFC 9112 section 6.1: chunks overrule the length; what follows them is a request by itself, with its own authorization."""
     sent = _begun(thief) + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + _hidden(thief)
     answers = parsed(await thief.raw(sent))
@@ -90,7 +90,7 @@ async def test_an_upgrade_that_is_refused_leaves_no_tunnel(thief: Thief) -> None
 
 
 async def test_header_fields_are_not_folded_into_others(thief: Thief) -> None:
-    """A line that begins with a blank goes on with the field before it, and never becomes one of its own."""
+    """A line that begins with a blank continues the field before it, and never becomes a separate field."""
     begun = b"GET /api/v1/namespaces/%s/secrets/gold HTTP/1.1\r\nHost: x\r\n" % thief.other.encode()
     sent = begun + b"X: a\r\n Impersonate-User: admin\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n" % thief.token.encode()
     answers = parsed(await thief.raw(sent))

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from bench import clients, targets
-from bench.figures import Figures, Queries, figures, queries
+from bench.figures import InformerFigures, Queries, figures, queries
 from bench.pods.cluster import Cluster
 from bench.targets import Target
 from kubeloop.api.core.v1 import Pod
 from kubeloop.codec import decode, encode
 
-OURS = Figures(10_000, 40, 12, 4, 2, 80, 90, 100, 5)
+OURS = InformerFigures(10_000, 40, 12, 4, 2, 80, 90, 100, 5)
 THEIRS = replace(OURS, event_us=20, listed_us=48)
 
 
@@ -38,7 +38,7 @@ def reading(get: float, stall: float) -> dict[str, dict[str, float]]:
 
 def test_figures_are_medians_per_object_above_the_process_own_memory() -> None:
     found = figures([run(0.001, 0.002, 1300, 7), run(0.003, 0.004, 1200), run(0.002, 0.1, 1400)])
-    assert found == Figures(
+    assert found == InformerFigures(
         pods=100,
         listed_us=20,
         event_us=20,

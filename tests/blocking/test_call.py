@@ -1,4 +1,4 @@
-"""One call: whoever is interrupted, at whichever moment, gets away, and what ran is cancelled."""
+"""One call: an interrupted caller returns at any moment, and the call is cancelled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.blocking.call import Call
+from kubeloop.blocking.call import RunningCall
 from kubeloop.blocking.contexts import BlockingContext
 from kubeloop.blocking.iterators import BlockingIterator
 from kubeloop.blocking.loop import shared_loop
@@ -39,7 +39,7 @@ class Interrupting(Jobs):
 def test_an_interrupt_ends_a_call(late: bool) -> None:
     ended = Event()
 
-    async def work(_: Call[None]) -> None:
+    async def work(_: RunningCall[None]) -> None:
         try:
             if not late:
                 await asyncio.Event().wait()
@@ -47,7 +47,7 @@ def test_an_interrupt_ends_a_call(late: bool) -> None:
             ended.set()
 
     loop = shared_loop()
-    call = Call(loop._loop, work)
+    call = RunningCall(loop._loop, work)
     call._jobs = Interrupting(late=late)
     with pytest.raises(KeyboardInterrupt):
         call.wait()
@@ -56,7 +56,7 @@ def test_an_interrupt_ends_a_call(late: bool) -> None:
 
 
 def test_a_call_that_could_not_begin_says_why() -> None:
-    def work(_: Call[Any]) -> Any:
+    def work(_: RunningCall[Any]) -> Any:
         raise LookupError("no")
 
     with pytest.raises(LookupError, match="no"):

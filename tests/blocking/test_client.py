@@ -83,17 +83,17 @@ def test_a_watch_with_a_timeout_ends(blocking: Client, namespace: str) -> None:
 
 
 def test_functions_that_change_objects_are_plain_ones(blocking: Client) -> None:
-    def mutate(found: ConfigMap) -> None:
-        found.data["n"] = "1"
+    def mutate(config_map: ConfigMap) -> None:
+        config_map.data["n"] = "1"
 
     changed = blocking.create_or_update(config_map("a"), mutate)
     assert isinstance(changed, CreateOrUpdateResult)
     assert (changed.operation, changed.object.data) == ("created", {"n": "1"})
-    with pytest.raises(RuntimeError, match="would wait for itself for ever: predicates, mutate and progress functions run there"):
+    with pytest.raises(RuntimeError, match="would deadlock: predicates, mutate and progress functions run there"):
         blocking.update_with_retry(ConfigMap, "a", lambda _: blocking.get(ConfigMap, "a"))
 
 
-def test_what_is_retried_runs_in_the_thread_that_waits_and_may_call(blocking: Client) -> None:
+def test_a_retried_function_runs_in_the_waiting_thread_and_may_call(blocking: Client) -> None:
     blocking.create(config_map("a", n="0"))
     threads: list[threading.Thread] = []
 
@@ -123,7 +123,7 @@ def test_an_error_shows_the_callers_line_and_then_the_clients(blocking: Client) 
     assert caught.value.__context__ is None
     names = [frame.filename.rpartition("kubeloop/")[2] for frame in traceback.extract_tb(caught.tb)]
     assert names[0].endswith("test_client.py")
-    assert names[1:5] == ["blocking/facade.py", "blocking/loop.py", "client/verbs/base.py", "client/verbs/reading.py"]
+    assert names[1:5] == ["blocking/facade.py", "blocking/loop.py", "client/verbs/base.py", "client/verbs/get_list.py"]
 
 
 def test_a_conflict_is_the_same_exception_as_in_coroutines(blocking: Client) -> None:
@@ -184,7 +184,7 @@ def test_a_client_may_be_entered_within_its_own_block(blocking: Client) -> None:
 
 def test_context_variables_of_the_caller_are_seen(blocking: Client) -> None:
     seen: list[str] = []
-    caller = ContextVar("caller", default="nobody")
+    caller = ContextVar("caller", default="unset")
     caller.set("me")
 
     def mutate(_: ConfigMap) -> None:

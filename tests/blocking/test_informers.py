@@ -1,4 +1,4 @@
-"""Informers for scripts: handlers run in threads of their own, and may call."""
+"""Informers for scripts: handlers run in separate threads, and may call."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from queue import SimpleQueue
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.blocking import Client, Informer, Informers, Lister
-from kubeloop.cache import Event
+from kubeloop.blocking import Client, Informer, InformerFactory, Lister
+from kubeloop.cache import InformerEvent
 from kubeloop.meta import ObjectMeta
 
 pytestmark = pytest.mark.server
@@ -21,52 +21,52 @@ def config_map(name: str) -> ConfigMap:
 
 def test_a_cache_is_read_without_waiting(blocking: Client, namespace: str) -> None:
     blocking.create(config_map("a"))
-    with Informers(blocking) as informers:
-        found = informers.of(ConfigMap, namespace=namespace, label_selector="app=x", indexes={"name": "metadata.name"})
+    with InformerFactory(blocking) as informers:
+        found = informers.for_kind(ConfigMap, namespace=namespace, label_selector="app=x", indexes={"name": "metadata.name"})
         assert isinstance(found, Informer)
         informers.wait_synced()
         assert isinstance(found.lister, Lister)
         assert [one.metadata.name for one in found.lister.by_index("name", "a")] == ["a"]
         blocking.create(config_map("b"))
         assert found.lister.get("b") is not None, "own writes are read at once"
-        found.lister.fresh()
+        found.lister.wait_fresh()
         assert {one.metadata.name for one in found.lister.stream()} == {"a", "b"} == {one.metadata.name for one in found.lister.each()}
         assert len(found.lister) == 2
         assert list(informers) == [found]
         assert found.kind is ConfigMap
 
 
-def test_handlers_run_in_a_thread_of_their_own_in_order_and_may_call(blocking: Client, namespace: str) -> None:
+def test_handlers_run_in_their_own_thread_in_order_and_may_call(blocking: Client, namespace: str) -> None:
     seen: SimpleQueue[tuple[str, str, threading.Thread]] = SimpleQueue()
 
-    def added(event: Event[ConfigMap]) -> None:
+    def added(event: InformerEvent[ConfigMap]) -> None:
         now = blocking.get(ConfigMap, event.head.name)
         seen.put((event.head.name, now.metadata.uid, threading.current_thread()))
 
     blocking.create(config_map("a"))
-    with Informers(blocking) as informers:
-        found = informers.of(ConfigMap, namespace=namespace, label_selector="app=x")
+    with InformerFactory(blocking) as informers:
+        found = informers.for_kind(ConfigMap, namespace=namespace, label_selector="app=x")
         registration = found.on_event(added=added)
         registration.wait_synced()
         made = [blocking.create(config_map(name)) for name in ("b", "c")]
-        told = [seen.get(timeout=30) for _ in range(3)]
-        assert [name for name, _, _ in told] == ["a", "b", "c"]
-        assert [uid for _, uid, _ in told[1:]] == [one.metadata.uid for one in made]
-        assert len({thread for _, _, thread in told}) == 1
-        assert threading.current_thread() not in {thread for _, _, thread in told}
+        events = [seen.get(timeout=30) for _ in range(3)]
+        assert [name for name, _, _ in events] == ["a", "b", "c"]
+        assert [uid for _, uid, _ in events[1:]] == [one.metadata.uid for one in made]
+        assert len({thread for _, _, thread in events}) == 1
+        assert threading.current_thread() not in {thread for _, _, thread in events}
 
 
-def test_a_handler_that_raises_is_logged_and_told_of_the_next_event(
+def test_a_handler_that_raises_is_logged_and_gets_the_next_event(
     blocking: Client, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: SimpleQueue[str] = SimpleQueue()
 
-    def added(event: Event[ConfigMap]) -> None:
+    def added(event: InformerEvent[ConfigMap]) -> None:
         seen.put(event.head.name)
         raise LookupError("mine")
 
-    with Informers(blocking) as informers:
-        found = informers.of(ConfigMap, namespace=namespace, label_selector="app=x")
+    with InformerFactory(blocking) as informers:
+        found = informers.for_kind(ConfigMap, namespace=namespace, label_selector="app=x")
         found.on_event(added=added, name="mine")
         informers.wait_synced()
         for name in ("a", "b"):
@@ -79,8 +79,8 @@ def test_a_predicate_runs_in_the_loop_and_is_asked_of_heads(blocking: Client, na
     seen: SimpleQueue[str] = SimpleQueue()
     for name in ("a", "b"):
         blocking.create(config_map(name))
-    with Informers(blocking) as informers:
-        found = informers.of(ConfigMap, namespace=namespace, label_selector="app=x")
+    with InformerFactory(blocking) as informers:
+        found = informers.for_kind(ConfigMap, namespace=namespace, label_selector="app=x")
         registration = found.on_event(added=lambda event: seen.put(event.head.name), predicate=lambda head: head.name == "b")
         registration.wait_synced()
         assert seen.get(timeout=30) == "b"

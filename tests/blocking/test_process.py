@@ -1,4 +1,4 @@
-"""What only a process of its own shows: Ctrl-C, forks, the end of the interpreter. Each script runs with warnings as errors."""
+"""Behaviour that needs a separate process: Ctrl-C, forks, the end of the interpreter. Each script runs with warnings as errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.meta import AlreadyExists, ObjectMeta
 from tests.servers import ServerUnderTest
 
-# A server that takes requests and never answers. ``told`` is called when a whole request has come; ``gone`` holds what came of a
+# A server that takes requests and never answers. ``requested`` is called when a whole request has come; ``gone`` holds what came of a
 # connection's end.
 SILENT = """
 import atexit, os, queue, signal, socket, sys, threading
@@ -26,24 +26,24 @@ listener = socket.create_server(("127.0.0.1", 0))
 atexit.register(listener.close)
 gone = queue.SimpleQueue()
 
-# Whoever starts the tests may ignore SIGINT, as shells do for what runs in the background; Python raises no KeyboardInterrupt then.
+# The parent process may ignore SIGINT, as shells do for background processes; Python raises no KeyboardInterrupt then.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
-def serve(told, answer=b""):
+def serve(requested, answer=b""):
     connection, _ = listener.accept()
     with connection:
         head = b""
         while b"\\r\\n\\r\\n" not in head:
             head += connection.recv(65536)
         connection.sendall(answer)
-        told()
+        requested()
         gone.put(connection.recv(65536))
 
-def start(told, answer=b""):
-    threading.Thread(target=serve, args=(told, answer)).start()
+def start(requested, answer=b""):
+    threading.Thread(target=serve, args=(requested, answer)).start()
 
 def silent_client():
     return Client(Transport(ClusterConfig(server=f"http://127.0.0.1:{listener.getsockname()[1]}")), namespace="default")
@@ -137,7 +137,7 @@ with silent_client() as client:
 SAMPLE = """
 import sys
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.blocking import Client, Informers
+from kubeloop.blocking import Client, InformerFactory
 """
 
 
@@ -145,14 +145,14 @@ from kubeloop.blocking import Client, Informers
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param("raise SystemExit", id="a client that nobody closed"),
+        pytest.param("raise SystemExit", id="an unclosed client"),
         pytest.param(
             "watch = client.watch(ConfigMap).__enter__(); next(iter(watch)); "
             "stream = iter(client.list_stream(ConfigMap, limit=1)); next(stream)",
             id="a watch that goes on, and a list that was left in the middle",
         ),
         pytest.param(
-            "informers = Informers(client).__enter__(); informers.of(ConfigMap).on_event(added=print); del informers",
+            "informers = InformerFactory(client).__enter__(); informers.for_kind(ConfigMap).on_event(added=print); del informers",
             id="informers that run",
         ),
     ],
@@ -166,7 +166,7 @@ def test_the_interpreter_ends_without_a_word(server: ServerUnderTest, body: str)
 
 
 @pytest.mark.embedded
-def test_a_client_that_nobody_has_any_more_closes_its_connections() -> None:
+def test_an_unreferenced_client_closes_its_connections() -> None:
     answer = 'b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok"'
     script = f"""{SILENT}
 client = silent_client()

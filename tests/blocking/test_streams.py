@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+from collections.abc import Callable
 
 import pytest
 
-from kubeloop.blocking import Client, CommandFailed, Transport, TransportError
+from kubeloop.blocking import Client, CommandFailed, DeadlineError, Transport, TransportError
 from tests.apiserver.kubelet.conftest import Cluster, cluster, echo_server, kubectl_home, kubelet
 from tests.apiserver.kubelet.scripted import ScriptedKubelet
 
@@ -87,3 +89,29 @@ async def test_forwarded_ports_as_sockets_and_as_connections(cluster: Cluster, p
                 forward.wait()
 
         await asyncio.to_thread(script)
+
+
+def entered(block: contextlib.AbstractContextManager[object]) -> None:
+    with block:
+        raise AssertionError("zero seconds have passed: nothing is open")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda pods: pods.logs("web", timeout=0), id="logs"),
+        pytest.param(lambda pods: entered(pods.logs_stream("web", timeout=0)), id="logs_stream"),
+        pytest.param(lambda pods: entered(pods.merged_logs("web", timeout=0)), id="merged_logs"),
+        pytest.param(lambda pods: pods.exec("web", ["ls"], timeout=0), id="exec"),
+        pytest.param(lambda pods: entered(pods.exec_stream("web", ["ls"], timeout=0)), id="exec_stream"),
+        pytest.param(lambda pods: entered(pods.attach("web", timeout=0)), id="attach"),
+        pytest.param(lambda pods: entered(pods.port_forward("web", ":80", timeout=0)), id="port_forward"),
+        pytest.param(lambda pods: pods.copy_to("web", __file__, "/tmp/copy", timeout=0), id="copy_to"),
+        pytest.param(lambda pods: pods.copy_from("web", "/tmp/copy", "copy", timeout=0), id="copy_from"),
+        pytest.param(lambda pods: pods.proxy("web", timeout=0), id="proxy"),
+        pytest.param(lambda pods: entered(pods.proxy_stream("web", timeout=0)), id="proxy_stream"),
+    ],
+)
+def test_every_method_for_pods_takes_a_time_limit(blocking: Client, call: Callable[[object], object]) -> None:
+    with pytest.raises(DeadlineError, match="within 0 s"):
+        call(blocking.pods)

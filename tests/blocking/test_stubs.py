@@ -1,4 +1,4 @@
-"""The stub is what the asynchronous classes say now: whoever changes them generates it anew."""
+"""The stub agrees with the asynchronous classes: each change of them requires a new stub."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def test_a_facade_has_every_public_method(name: str) -> None:
     assert not [each for each in methods if inspect.iscoroutinefunction(getattr(facade, each))]
 
 
-CONFLICT, READING, WATCHES = "kubeloop.client.conflict", "kubeloop.client.verbs.reading", "kubeloop.client.watches"
+CONFLICT, READING, WATCHES = "kubeloop.client.conflict", "kubeloop.client.verbs.get_list", "kubeloop.client.watches"
 
 CASES = [
-    pytest.param("Awaitable[int]", CONFLICT, "int", id="what is awaited is given"),
+    pytest.param("Awaitable[int]", CONFLICT, "int", id="an awaitable becomes its result"),
     pytest.param("Callable[[], Awaitable[T]]", CONFLICT, "Callable[[], T]", id="functions that are awaited are plain ones"),
     pytest.param("AsyncIterator[bytes]", WATCHES, "BlockingIterator[bytes]", id="an iterator"),
     pytest.param("AsyncGenerator[bytes, None]", WATCHES, "BlockingIterator[bytes]", id="a generator"),
@@ -63,7 +63,7 @@ def test_an_annotation(text: str, module: str, expected: str) -> None:
     assert Translator(Imports(), frozenset({"list"})).translate(text, module) == expected
 
 
-def test_a_name_that_nobody_knows_is_an_error() -> None:
+def test_an_unknown_name_is_an_error() -> None:
     with pytest.raises(LookupError, match="the name Nothing has no known definition"):
         Translator(Imports(), frozenset()).translate("Nothing", "kubeloop.client.conflict")
 

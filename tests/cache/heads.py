@@ -1,4 +1,4 @@
-"""Heads for tests of the store: pods with just what is indexed."""
+"""Heads for tests of the store: pods with only the indexed fields."""
 
 from __future__ import annotations
 

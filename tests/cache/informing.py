@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Event, Informer, Informers, WatchPolicy
+from kubeloop.cache import Informer, InformerEvent, InformerFactory, WatchPolicy
 from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.reflector.listwatch import ListWatch
@@ -22,9 +22,9 @@ class Seen:
     """A handler that remembers."""
 
     def __init__(self) -> None:
-        self.events: list[Event[ConfigMap]] = []
+        self.events: list[InformerEvent[ConfigMap]] = []
 
-    def __call__(self, event: Event[ConfigMap]) -> None:
+    def __call__(self, event: InformerEvent[ConfigMap]) -> None:
         self.events.append(event)
 
     @property
@@ -36,10 +36,10 @@ class Seen:
 async def informing(
     client: Client, clock: FakeClock, policy: WatchPolicy | None = None, **options: object
 ) -> AsyncIterator[tuple[Informer[ConfigMap], Seen]]:
-    """A running informer, whatever it has got to; ``options`` are those of ``Informers.of``."""
+    """A running informer, whatever it has got to; ``options`` are those of ``InformerFactory.of``."""
     seen = Seen()
-    async with Informers(client, clock=clock, rng=random.Random(1), policy=policy) as informers:
-        maps = informers.of(ConfigMap, **{"namespace": ALL_NAMESPACES, **options})  # type: ignore[arg-type]  # options are of's own
+    async with InformerFactory(client, clock=clock, rng=random.Random(1), policy=policy) as informers:
+        maps = informers.for_kind(ConfigMap, **{"namespace": ALL_NAMESPACES, **options})  # type: ignore[arg-type]  # options are of's own
         maps.on_event(added=seen, updated=seen, deleted=seen)
         yield maps, seen
 
@@ -69,7 +69,7 @@ async def passing(clock: FakeClock, condition: Callable[[], object], step: float
 
 
 class Recorder:
-    """A sink without an informer: writes down what it is told."""
+    """A store without an informer that records its calls."""
 
     def __init__(self) -> None:
         self.reader = HeadReader(ConfigMap.api_version, ConfigMap.kind, (), BlobStore(), StringInterner())
@@ -79,7 +79,7 @@ class Recorder:
     def before(self, namespace: str, name: str) -> Head | None:
         return None
 
-    def listing(self) -> None: ...
+    def begin_list(self) -> None: ...
 
     def replace(self, heads: list[Head], version: str) -> None:
         self.lines.append(f"replace {' '.join(head.name for head in heads)}")
@@ -109,7 +109,7 @@ async def resumed(
 ) -> AsyncIterator[Recorder]:
     """A list and watch that begins from a state at ``version``."""
     recorder = Recorder()
-    scope = InformerScope.of(ConfigMap, namespace=namespace, label_selector=labels)
+    scope = InformerScope.for_kind(ConfigMap, namespace=namespace, label_selector=labels)
     listwatch = ListWatch(client, scope, namespace, clock, random.Random(1))
     task = asyncio.create_task(listwatch.run(recorder, version))
     try:

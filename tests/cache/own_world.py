@@ -35,8 +35,8 @@ def document(name: str, uid: str, version: str, labels: dict[str, str] | None = 
 
 
 @dataclass
-class _Feed:
-    """How far the watch is: what ``Readers`` asks of a ``Feed``."""
+class _WatchPosition:
+    """The version that the watch has reached, as ``Readers`` needs it."""
 
     description: str = "configmaps"
     namespace: str | None = None
@@ -54,16 +54,16 @@ class World:
     clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
-        self.scope = InformerScope.of(ConfigMap, label_selector=self.labels, field_selector=self.field_selector)
+        self.scope = InformerScope.for_kind(ConfigMap, label_selector=self.labels, field_selector=self.field_selector)
         self.store = Store()
         self.reader = HeadReader("v1", "ConfigMap", ("data.x",), BlobStore(), StringInterner(), self.scope.keep)
         defaults = InformerDefaults("test", self.clock, Progress(self.clock))
-        self.feed = _Feed()
+        self.feed = _WatchPosition()
         self.readers: Readers[ConfigMap] = Readers(
             self.scope, "configmaps", self.store, defaults, lambda: self.reader, lambda: self.feed.version
         )
         self.readers.watches([self.feed])
-        self.readers.carry(self.reader)
+        self.readers.rebuild_overlay_heads(self.reader)
         for name, source in INDEXES.items():
             self.readers.add_index(partial(make_index, name, source, self.reader.attributes, self.readers.view.decode))
         self.lister = self.readers.lister

@@ -37,7 +37,7 @@ class Source:
     version: int = 10
     #: Whether it streams the first state (KEP-3157). Else it refuses to, as a server without.
     streams: bool = False
-    #: Answers for the next streams, as below; and the frames of the next stream, instead of its own.
+    #: Answers for the next streams, as below; and the frames of the next stream, replacing the default ones.
     stream_faults: list[JSON | None] = field(default_factory=list)
     stream_frames: list[JSON | bytes] | None = None
     #: What was asked: ("list", "watch", "stream", or "check" for the list of one object that asks whether a version is known; query).
@@ -257,7 +257,7 @@ async def serve(source: Source, port: int = 0) -> web.AppRunner:
     return runner
 
 
-async def until(condition: Any, what: str = "") -> None:
+async def until(condition: Any, description: str = "") -> None:
     """Let real I/O happen until ``condition()``; fail after five seconds."""
     async with asyncio.timeout(5):
         while not condition():

@@ -31,7 +31,7 @@ from kubeloop.cache.store.store import Store
 READER = HeadReader("v1", "Pod", (), BlobStore(), StringInterner())
 BOTH = pytest.mark.parametrize("queue", [pytest.param(DeltaQueue, id="in order"), pytest.param(DeltaFifo, id="by object")])
 Make = Callable[[Known], InformerQueue]
-Told = tuple[str, str, bool]
+Delivery = tuple[str, str, bool]
 
 
 def head(name: str, version: int, namespace: str = "ns") -> Head:
@@ -41,12 +41,12 @@ def head(name: str, version: int, namespace: str = "ns") -> Head:
 
 
 class Line:
-    """A queue before a store, and what handlers were told."""
+    """A queue before a store, and the events that handlers got."""
 
     def __init__(self, make: Make) -> None:
         self.store = Store()
         self.queue = make(self.store)
-        self.told: list[Told] = []
+        self.delivered: list[Delivery] = []
         self.resynced: list[object] = []
 
     def push(self, *deltas: Delta) -> Line:
@@ -54,12 +54,12 @@ class Line:
             self.queue.push(delta)
         return self
 
-    def drain(self) -> list[Told]:
-        """Applies all that waits; what was told meanwhile."""
-        before = len(self.told)
+    def drain(self) -> list[Delivery]:
+        """Apply all waiting deltas; return the events delivered meanwhile."""
+        before = len(self.delivered)
         while self.queue:
             self.apply(self.queue.pop())
-        return self.told[before:]
+        return self.delivered[before:]
 
     def apply(self, delta: Delta) -> None:
         """As the pipeline does: a resync is a replay of the store."""
@@ -75,10 +75,10 @@ class Line:
         seen = (
             shown is None if kind == "DELETED" else shown is not None and int(shown.resource_version or 0) >= int(now.resource_version or 0)
         )
-        assert seen, "the store shows that state or a later one before it is told [E58]"
+        assert seen, "the store shows that state or a later one before it is delivered [E58]"
         if kind == "RESYNC":
             self.resynced.append(change.handler)
-        self.told.append((kind.value, f"{now.name}@{now.resource_version}", change.tombstone))
+        self.delivered.append((kind.value, f"{now.name}@{now.resource_version}", change.tombstone))
 
     @property
     def names(self) -> set[str]:
@@ -90,7 +90,7 @@ class Line:
 
 @BOTH
 @pytest.mark.parametrize(
-    ("first", "then", "told"),
+    ("first", "then", "expected"),
     [
         pytest.param(
             (),
@@ -126,7 +126,7 @@ class Line:
             ("a@1",),
             [Removed(head("a", 4)), Replaced((), "5")],
             ["DELETED a@4"],
-            id="what is deleted already gets no second deletion from a list [D48]",
+            id="a deleted object gets no second deletion from a list [D48]",
         ),
         pytest.param(("a@1", "b@2"), [Resync("h")], ["RESYNC a@1", "RESYNC b@2"], id="a resync tells of each object in the store [D49]"),
         pytest.param((), [Resync("h")], [], id="a resync of an empty store tells of nothing [D49]"),
@@ -145,11 +145,11 @@ class Line:
         ),
     ],
 )
-def test_both_queues(queue: Make, first: tuple[str, ...], then: list[Delta], told: list[str]) -> None:
+def test_both_queues(queue: Make, first: tuple[str, ...], then: list[Delta], expected: list[str]) -> None:
     line = Line(queue)
     line.push(Replaced(tuple(head(each[0], int(each[2:])) for each in first), "1")).drain()
     found = line.push(*then).drain()
-    assert [f"{kind} {name}{' tombstone' * tombstone}" for kind, name, tombstone in found] == told
+    assert [f"{kind} {name}{' tombstone' * tombstone}" for kind, name, tombstone in found] == expected
     assert len(line.queue) == 0
     with pytest.raises(IndexError):
         line.queue.pop()
@@ -188,11 +188,11 @@ def test_a_tombstone_does_not_take_the_version_back(queue: Make) -> None:
     line = Line(queue)
     line.push(Replaced((head("a", 1),), "5")).drain()
     line.push(Removed(head("a", 1), tombstone=True)).drain()
-    assert (line.store.version, line.told[-1]) == ("5", ("DELETED", "a@1", True))
+    assert (line.store.version, line.delivered[-1]) == ("5", ("DELETED", "a@1", True))
 
 
 @BOTH
-def test_an_empty_queue_says_so_at_once_nobody_waits_on_it_and_nothing_has_to_be_unblocked_at_the_end(queue: Make) -> None:
+def test_an_empty_queue_returns_at_once_without_a_waiter_that_has_to_be_unblocked_at_the_end(queue: Make) -> None:
     """client-go's queue blocks its consumer in a thread, and close must wake it; here the one who fills it empties it. [D55]"""
     with pytest.raises(IndexError):
         queue(Store()).pop()
@@ -218,7 +218,7 @@ def test_in_order_nothing_overtakes_over_all_objects() -> None:
     assert [name for _, name, _ in line.drain()] == ["a@1", "b@2", "a@3", "a@4"]
 
 
-def test_in_order_a_deletion_of_an_object_that_nobody_knows_is_told() -> None:
+def test_in_order_a_deletion_of_an_unknown_object_is_delivered() -> None:
     """[D45]"""
     assert Line(DeltaQueue).push(Removed(head("ghost", 4))).drain() == [("DELETED", "ghost@4", False)]
 
@@ -247,7 +247,7 @@ def test_by_object_a_burst_on_one_key_is_kept_together_and_comes_out_at_once() -
     assert fifo.pop() == VersionBookmark("4")
 
 
-def test_by_object_a_deletion_of_an_object_that_nobody_knows_is_dropped() -> None:
+def test_by_object_a_deletion_of_an_unknown_object_is_dropped() -> None:
     """[D57]"""
     line = Line(DeltaFifo).push(Removed(head("ghost", 4)))
     assert line.drain() == []
@@ -258,8 +258,8 @@ def test_by_object_a_deletion_of_an_object_that_nobody_knows_is_dropped() -> Non
     ("deletions", "left"),
     [
         pytest.param([(4, False), (5, False)], (4, False), id="two deletions in a row are one, the first that was seen [D57]"),
-        pytest.param([(4, True), (5, False)], (5, False), id="the one that was seen is kept rather than the tombstone before it [D57]"),
-        pytest.param([(4, False), (5, True)], (4, False), id="the one that was seen is kept rather than the tombstone after it [D57]"),
+        pytest.param([(4, True), (5, False)], (5, False), id="the seen deletion is kept rather than the tombstone before it [D57]"),
+        pytest.param([(4, False), (5, True)], (4, False), id="the seen deletion is kept rather than the tombstone after it [D57]"),
     ],
 )
 def test_by_object_duplicate_deletions(deletions: list[tuple[int, bool]], left: tuple[int, bool]) -> None:
@@ -276,12 +276,12 @@ def test_by_object_a_resync_leaves_out_what_has_news_waiting() -> None:
     """[D57]"""
     line = Line(DeltaFifo)
     line.push(Replaced((head("a", 1), head("b", 2)), "2")).drain()
-    told = line.push(Upserted(head("a", 3)), Resync("handler")).drain()
-    assert told == [("MODIFIED", "a@3", False), ("RESYNC", "b@2", False)]
+    delivered = line.push(Upserted(head("a", 3)), Resync("handler")).drain()
+    assert delivered == [("MODIFIED", "a@3", False), ("RESYNC", "b@2", False)]
     assert line.resynced == ["handler"]
 
 
-def test_by_object_what_is_on_its_way_out_is_known() -> None:
+def test_by_object_waiting_deltas_are_known() -> None:
     """Between two pops the store shows less than was popped and pushed."""
     line = Line(DeltaFifo).push(Upserted(head("a", 1)), Upserted(head("a", 2)))
     first = line.queue.pop()
@@ -294,7 +294,7 @@ def test_by_object_what_is_on_its_way_out_is_known() -> None:
 
 
 @pytest.mark.parametrize("last", [Removed(head("a", 4)), Upserted(head("a", 4))])
-def test_by_object_a_resync_leaves_out_what_is_on_its_way_out(last: Delta) -> None:
+def test_by_object_a_resync_leaves_out_objects_with_a_waiting_delta(last: Delta) -> None:
     line = Line(DeltaFifo)
     line.push(Upserted(head("a", 3)), last)
     line.apply(line.queue.pop())
@@ -358,7 +358,7 @@ def test_whatever_happens_both_end_with_the_same_store_and_tell_each_object_a_hi
         assert line.names == {f"{name}@{at}" for name, at in model.items()}
         assert line.store.version == str(version + 1)
         alive: dict[str, int] = {}
-        for kind, text, _ in line.told:
+        for kind, text, _ in line.delivered:
             name, _, at = text.partition("@")
             if kind == "ADDED":
                 assert name not in alive

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Event, Informers
+from kubeloop.cache import InformerEvent, InformerFactory
 from kubeloop.client import Client
 from kubeloop.meta import ObjectMeta
 from kubeloop.testing import TlsTestServer
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.embedded
 
 class Seen:
     def __init__(self) -> None:
-        self.events: list[Event[ConfigMap]] = []
+        self.events: list[InformerEvent[ConfigMap]] = []
 
-    def __call__(self, event: Event[ConfigMap]) -> None:
+    def __call__(self, event: InformerEvent[ConfigMap]) -> None:
         self.events.append(event)
 
     @property
@@ -46,8 +46,8 @@ def streams(server: TlsTestServer) -> list[str]:
 
 async def test_a_stream_cut_in_the_middle_is_resumed_without_a_list_and_without_a_gap(in_loop_server: TlsTestServer) -> None:
     seen = Seen()
-    async with Client(Transport(in_loop_server.config)) as client, Informers(client) as informers:
-        maps = informers.of(ConfigMap, namespace="default")
+    async with Client(Transport(in_loop_server.config)) as client, InformerFactory(client) as informers:
+        maps = informers.for_kind(ConfigMap, namespace="default")
         maps.on_event(added=seen, updated=seen, deleted=seen)
         await informers.wait_synced(10)
         await client.create(config_map("a"))
@@ -61,11 +61,11 @@ async def test_a_stream_cut_in_the_middle_is_resumed_without_a_list_and_without_
         assert maps.reconnects == 1
 
 
-async def test_a_version_that_expired_is_listed_again_and_what_vanished_is_told(in_loop_server: TlsTestServer) -> None:
+async def test_a_version_that_expired_is_listed_again_and_vanished_objects_are_delivered(in_loop_server: TlsTestServer) -> None:
     seen, clock = Seen(), FakeClock()
-    async with Client(Transport(in_loop_server.config)) as client, Informers(client, clock=clock) as informers:
+    async with Client(Transport(in_loop_server.config)) as client, InformerFactory(client, clock=clock) as informers:
         await client.create(config_map("a"))
-        maps = informers.of(ConfigMap, namespace="default")
+        maps = informers.for_kind(ConfigMap, namespace="default")
         maps.on_event(added=seen, updated=seen, deleted=seen)
         await informers.wait_synced(10)
         await until(in_loop_server.faults.expire_streams)

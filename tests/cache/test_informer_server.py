@@ -13,7 +13,7 @@ import pytest
 
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.api.core.v1 import ConfigMap, Pod
-from kubeloop.cache import Event, Informer, Informers
+from kubeloop.cache import Informer, InformerEvent, InformerFactory
 from kubeloop.client import Client
 from kubeloop.codec import decode
 from kubeloop.meta import DeadlineError, NotFound, ObjectMeta, Unstructured
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.server
 
 class Seen:
     def __init__(self) -> None:
-        self.events: list[Event[ConfigMap]] = []
+        self.events: list[InformerEvent[ConfigMap]] = []
 
-    def __call__(self, event: Event[ConfigMap]) -> None:
+    def __call__(self, event: InformerEvent[ConfigMap]) -> None:
         self.events.append(event)
 
     @property
@@ -41,8 +41,8 @@ def config_map(name: str, labels: dict[str, str] | None = None, **data: str) -> 
 @asynccontextmanager
 async def informed(client: Client, namespace: str, **options: object) -> AsyncIterator[tuple[Informer[ConfigMap], Seen]]:
     seen = Seen()
-    async with Informers(client) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, managed_fields=True, **options)  # type: ignore[arg-type]  # options are of's own
+    async with InformerFactory(client) as informers:
+        maps = informers.for_kind(ConfigMap, namespace=namespace, managed_fields=True, **options)  # type: ignore[arg-type]  # options are of's own
         registration = maps.on_event(added=seen, updated=seen, deleted=seen)
         await informers.wait_synced(30)
         await registration.wait_synced(30)
@@ -51,7 +51,7 @@ async def informed(client: Client, namespace: str, **options: object) -> AsyncIt
         yield maps, seen
 
 
-async def test_what_is_there_comes_first_then_every_change_in_order(client: Client, namespace: str) -> None:
+async def test_present_objects_come_first_then_every_change_in_order(client: Client, namespace: str) -> None:
     await client.create(config_map("a", k="1"))
     async with informed(client, namespace) as (maps, seen):
         assert seen.lines == ["initial ADDED a"]
@@ -97,11 +97,11 @@ async def test_a_late_handler_sees_everything_and_then_only_changes(client: Clie
         assert [line for line in late.lines if line.endswith(" a")] == ["initial ADDED a", "DELETED a"]
 
 
-async def test_a_slow_handler_delays_nobody(client: Client, namespace: str) -> None:
+async def test_a_slow_handler_delays_no_other_handler(client: Client, namespace: str) -> None:
     go = asyncio.Event()
     slow: list[str] = []
 
-    async def wait(event: Event[ConfigMap]) -> None:
+    async def wait(event: InformerEvent[ConfigMap]) -> None:
         await go.wait()
         slow.append(event.key.name)
 
@@ -119,7 +119,7 @@ async def test_under_a_storm_of_changes_the_cache_ends_up_equal_to_the_server(cl
     rng = random.Random(4)
     alive: set[str] = set()
 
-    def consistent(event: Event[ConfigMap]) -> None:
+    def consistent(event: InformerEvent[ConfigMap]) -> None:
         name = event.key.name
         if event.type == "ADDED":
             assert name not in alive
@@ -142,8 +142,8 @@ async def test_under_a_storm_of_changes_the_cache_ends_up_equal_to_the_server(cl
                 except NotFound:
                     await client.create(config_map(name, n="0"))
 
-    async with Informers(client) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, indexes={"n": "data.n"}, managed_fields=True)
+    async with InformerFactory(client) as informers:
+        maps = informers.for_kind(ConfigMap, namespace=namespace, indexes={"n": "data.n"}, managed_fields=True)
         handler = maps.on_event(added=consistent, updated=consistent, deleted=consistent)
         await informers.wait_synced(30)
         await asyncio.gather(*(one(f"m{number}") for number in range(12)))
@@ -161,9 +161,9 @@ async def test_under_a_storm_of_changes_the_cache_ends_up_equal_to_the_server(cl
 
 async def test_a_kind_that_is_installed_later_is_waited_for_and_the_deadline_names_it(client: Client, namespace: str) -> None:
     group = f"g{uuid.uuid4().hex[:8]}.example.com"
-    things = Unstructured.of(f"{group}/v1", "Thing", plural="things", namespaced=True)
-    async with Informers(client) as informers:
-        informer = informers.of(things, namespace=namespace)
+    things = Unstructured.for_kind(f"{group}/v1", "Thing", plural="things", namespaced=True)
+    async with InformerFactory(client) as informers:
+        informer = informers.for_kind(things, namespace=namespace)
         await until(lambda: informer.failure is not None)
         with pytest.raises(DeadlineError, match=rf'things.{group} in namespace "{namespace}" \(NotFound: '):
             await informers.wait_synced(0.01)
@@ -190,11 +190,11 @@ async def test_a_kind_that_is_installed_later_is_waited_for_and_the_deadline_nam
 async def test_pods_are_found_by_node(client: Client, namespace: str) -> None:
     for name, node in (("one", "n1"), ("two", "n1"), ("three", "")):
         # A scheduler that does not exist: who has no node keeps none.
-        spec: dict[str, object] = {"containers": [{"name": "c", "image": "i"}], "schedulerName": "nobody", "nodeName": node}
+        spec: dict[str, object] = {"containers": [{"name": "c", "image": "i"}], "schedulerName": "absent", "nodeName": node}
         body = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
         await client.create(decode(Pod, msgspec.json.encode(body)))
-    async with Informers(client) as informers:
-        pods = informers.of(Pod, namespace=namespace, indexes={"node": "spec.nodeName"})
+    async with InformerFactory(client) as informers:
+        pods = informers.for_kind(Pod, namespace=namespace, indexes={"node": "spec.nodeName"})
         await informers.wait_synced(30)
         assert {pod.metadata.name for pod in pods.lister.by_index("node", "n1")} == {"one", "two"}
         assert {pod.metadata.name for pod in pods.lister.by_index("node", "")} == {"three"}

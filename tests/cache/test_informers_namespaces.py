@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Namespace
-from kubeloop.cache import Event, Informers, OutsideScope
+from kubeloop.cache import InformerEvent, InformerFactory, OutsideScope
 from kubeloop.client import Client
 from kubeloop.endpoints import api_errors
 from kubeloop.meta import DeadlineError, Forbidden, ObjectMeta
@@ -20,9 +20,9 @@ from tests.cache.source import until
 
 class Seen:
     def __init__(self) -> None:
-        self.events: list[Event[ConfigMap]] = []
+        self.events: list[InformerEvent[ConfigMap]] = []
 
-    def __call__(self, event: Event[ConfigMap]) -> None:
+    def __call__(self, event: InformerEvent[ConfigMap]) -> None:
         self.events.append(event)
 
     @property
@@ -49,13 +49,13 @@ async def make(client: Client, *namespaces: str) -> None:
 @pytest.mark.embedded
 async def test_each_namespace_is_watched_apart_into_one_cache_which_a_lister_reads_as_one(in_loop_server: TlsTestServer) -> None:
     seen = Seen()
-    async with Client(Transport(in_loop_server.config)) as client, Informers(client) as informers:
+    async with Client(Transport(in_loop_server.config)) as client, InformerFactory(client) as informers:
         await make(client, "a", "b", "c")
         for namespace in "abc":
             await client.create(config_map("one", namespace, team=namespace))
-        maps = informers.of(ConfigMap, namespace=["b", "a", "b"], indexes={"team": "data.team"})
-        assert informers.of(ConfigMap, namespace=("a", "b")) is maps
-        assert informers.of(ConfigMap, namespace="a") is not maps
+        maps = informers.for_kind(ConfigMap, namespace=["b", "a", "b"], indexes={"team": "data.team"})
+        assert informers.for_kind(ConfigMap, namespace=("a", "b")) is maps
+        assert informers.for_kind(ConfigMap, namespace="a") is not maps
         maps.on_event(added=seen, updated=seen, deleted=seen)
         await informers.wait_synced(10)
         await until(lambda: len(seen.events) == 2)
@@ -78,11 +78,11 @@ async def test_each_namespace_is_watched_apart_into_one_cache_which_a_lister_rea
 async def test_a_namespace_that_is_listed_again_leaves_the_others_alone(in_loop_server: TlsTestServer) -> None:
     """[S225]"""
     seen, clock = Seen(), FakeClock()
-    async with Client(Transport(in_loop_server.config)) as client, Informers(client, clock=clock) as informers:
+    async with Client(Transport(in_loop_server.config)) as client, InformerFactory(client, clock=clock) as informers:
         await make(client, "a", "b")
         await client.create(config_map("gone", "a"))
         await client.create(config_map("stays", "b"))
-        maps = informers.of(ConfigMap, namespace=["a", "b"])
+        maps = informers.for_kind(ConfigMap, namespace=["a", "b"])
         maps.on_event(added=seen, updated=seen, deleted=seen)
         await informers.wait_synced(10)
         await until(lambda: len(seen.events) == 2)
@@ -104,14 +104,14 @@ async def test_a_namespace_that_is_listed_again_leaves_the_others_alone(in_loop_
 
 
 @pytest.mark.embedded
-async def test_it_has_synced_when_all_have_and_what_is_missing_is_named(in_loop_server: TlsTestServer) -> None:
+async def test_it_has_synced_when_all_have_and_missing_ones_are_named(in_loop_server: TlsTestServer) -> None:
     """[S224]"""
     clock = FakeClock()
-    async with Client(Transport(in_loop_server.config)) as client, Informers(client, clock=clock) as informers:
+    async with Client(Transport(in_loop_server.config)) as client, InformerFactory(client, clock=clock) as informers:
         await make(client, "a", "b")
         await client.create(config_map("one", "a"))
         release = in_loop_server.faults.hold(matching=lambda request: "/namespaces/b/configmaps" in request.path)
-        maps = informers.of(ConfigMap, namespace=["a", "b"])
+        maps = informers.for_kind(ConfigMap, namespace=["a", "b"])
         seen = Seen()
         registration = maps.on_event(added=seen)
         await until(lambda: maps._runner.feeds[0].synced and len(seen.events) == 1)
@@ -135,13 +135,13 @@ async def test_it_has_synced_when_all_have_and_what_is_missing_is_named(in_loop_
 @pytest.mark.embedded
 async def test_a_namespace_that_is_forbidden_is_named_at_once_and_the_others_are_served(in_loop_server: TlsTestServer) -> None:
     """[S224]"""
-    async with Client(Transport(in_loop_server.config)) as client, Informers(client) as informers:
+    async with Client(Transport(in_loop_server.config)) as client, InformerFactory(client) as informers:
         await make(client, "a", "b")
         await client.create(config_map("one", "a"))
         text = 'configmaps is forbidden: User "x" cannot list resource "configmaps" in API group "" in the namespace "b"'
         refusal = api_errors.refusal(403, "Forbidden", text)
         in_loop_server.faults.refuse(refusal, times=100, matching=lambda request: "/namespaces/b/configmaps" in request.path)
-        maps = informers.of(ConfigMap, namespace=["a", "b"])
+        maps = informers.for_kind(ConfigMap, namespace=["a", "b"])
         with pytest.raises(Forbidden, match='in the namespace "b"'):
             await informers.wait_synced(10)
         await until(lambda: maps._runner.feeds[0].synced)
@@ -163,7 +163,7 @@ async def test_a_namespace_that_is_forbidden_is_named_at_once_and_the_others_are
 async def test_what_names_no_namespace_is_refused(in_loop_server: TlsTestServer, namespace: str | list[str], text: str) -> None:
     async with Client(Transport(in_loop_server.config)) as client:
         with pytest.raises(ValueError, match=text):
-            Informers(client).of(ConfigMap, namespace=namespace)
+            InformerFactory(client).for_kind(ConfigMap, namespace=namespace)
 
 
 @pytest.mark.server
@@ -175,8 +175,8 @@ async def test_two_namespaces_of_one_server(client: Client, namespace: str) -> N
         await client.create(config_map("one", namespace))
         await client.create(config_map("one", other))
         seen = Seen()
-        async with Informers(client) as informers:
-            maps = informers.of(ConfigMap, namespace=[namespace, other], label_selector="!nothing")
+        async with InformerFactory(client) as informers:
+            maps = informers.for_kind(ConfigMap, namespace=[namespace, other], label_selector="!nothing")
             registration = maps.on_event(added=seen, updated=seen, deleted=seen, predicate=lambda head: head.name != "kube-root-ca.crt")
             await registration.wait_synced(30)
             assert sorted(seen.lines) == sorted([f"initial ADDED {namespace}/one", f"initial ADDED {other}/one"])

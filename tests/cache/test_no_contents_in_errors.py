@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import Secret
-from kubeloop.cache import Informers, Lister, Sorted
+from kubeloop.cache import InformerFactory, Lister, Sorted
 from kubeloop.client import ALL_NAMESPACES, Client
 
 TREE: Any = {"kind": "Secret", "metadata": {"namespace": "shop", "name": "login"}, "data": {"password": "hunter2"}}
@@ -30,7 +30,7 @@ NAMED = "a dict (Secret shop/login)"
     ],
 )
 async def test_a_lister_names_the_kind_and_the_name_alone(api: Client, call: Callable[[Lister[Secret]], object]) -> None:
-    informer = Informers(api).of(Secret, indexes={"type": "type", "sorted": Sorted("type")}, namespace=ALL_NAMESPACES)
+    informer = InformerFactory(api).for_kind(Secret, indexes={"type": "type", "sorted": Sorted("type")}, namespace=ALL_NAMESPACES)
     _check(lambda: call(informer.lister))
 
 
@@ -47,11 +47,11 @@ async def test_a_lister_names_the_kind_and_the_name_alone(api: Client, call: Cal
     ],
 )
 async def test_informers_name_the_kind_and_the_name_alone(api: Client, options: dict[str, Any]) -> None:
-    _check(lambda: Informers(api).of(Secret, **options))
+    _check(lambda: InformerFactory(api).for_kind(Secret, **options))
 
 
 async def test_a_tree_in_the_place_of_a_kind_is_named(api: Client) -> None:
-    _check(lambda: Informers(api).of(TREE, namespace=ALL_NAMESPACES))
+    _check(lambda: InformerFactory(api).for_kind(TREE, namespace=ALL_NAMESPACES))
 
 
 def _check(call: Callable[[], object]) -> None:

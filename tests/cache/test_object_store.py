@@ -1,4 +1,4 @@
-"""The bare store: client-go's nine Store methods and its Indexer, by their sentences, with memory of its own mistakes."""
+"""The bare store: client-go's nine Store methods and its Indexer, by their sentences, which remembers its own mistakes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kubeloop import ObjectStore
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache import (
-    Event,
     EventType,
     ExpiringStore,
     IndexFunctionError,
+    InformerEvent,
     ObjectKeyError,
     UnknownIndex,
     meta_namespace,
@@ -63,7 +63,7 @@ def test_add_get_and_list() -> None:
     assert store.get_by_key("Melville/Moby Dick") is MOBY
     assert (store.list(), store.list_keys(), len(store)) == ([MOBY], ["Melville/Moby Dick"], 1)
     assert store.get(EMMA) is None
-    assert store.get_by_key("nobody/nothing") is None
+    assert store.get_by_key("absent/nothing") is None
 
 
 def test_add_and_update_both_replace_what_has_the_key() -> None:
@@ -178,8 +178,8 @@ def fails(book: Book) -> str:
     ("function", "why"),
     [
         pytest.param(fails, "ZeroDivisionError: no Emma here", id="an index function that raises [X8]"),
-        pytest.param(lambda book: 7 if book.title == "Emma" else "fine", "not iterable", id="one that answers a number [X8]"),
-        pytest.param(lambda book: [7] if book.title == "Emma" else "fine", "no text", id="one that answers numbers [X8]"),
+        pytest.param(lambda book: 7 if book.title == "Emma" else "fine", "not iterable", id="an index function that returns a number [X8]"),
+        pytest.param(lambda book: [7] if book.title == "Emma" else "fine", "not text", id="an index function that returns numbers [X8]"),
     ],
 )
 def test_raises_to_the_caller_and_nothing_is_changed(function: Callable[[Book], Any], why: str) -> None:
@@ -198,7 +198,7 @@ def test_raises_to_the_caller_and_nothing_is_changed(function: Callable[[Book], 
     assert "bad" not in plain.get_indexers()
 
 
-def test_what_is_pushed_is_the_full_list_after_each_change_and_never_on_a_read() -> None:
+def test_the_full_list_is_pushed_after_each_change_and_never_on_a_read() -> None:
     """[G98]"""
     pushed: list[list[Book]] = []
     store = ObjectStore(book_key, INDEXERS, push=pushed.append)
@@ -246,7 +246,7 @@ def test_what_has_no_name_or_a_slash_in_it_has_no_key(obj: object) -> None:
 def test_an_event_is_its_objects_key_tombstone_or_not() -> None:
     """client-go's key functions unwrap tombstones; here none are wrapped. [E63]"""
     gone = head("a", namespace="b")
-    event = Event(EventType.DELETED, gone, gone, CacheView(Store(), Pod, "cluster"), tombstone=True)
+    event = InformerEvent(EventType.DELETED, gone, gone, CacheView(Store(), Pod, "cluster"), tombstone=True)
     assert [meta_namespace_key(each) for each in (gone, event, event.key)] == ["b/a"] * 3
 
 
@@ -278,7 +278,7 @@ async def test_an_entry_is_gone_when_it_is_read_after_its_time() -> None:
     assert store.get_by_key("Austen/Emma") is None
 
 
-async def test_adding_again_starts_its_time_anew() -> None:
+async def test_adding_again_restarts_its_time() -> None:
     """[G96]"""
     clock = FakeClock()
     store = ExpiringStore(10, book_key, clock=clock)

@@ -17,7 +17,7 @@ _ENVIRONMENT = Environment({"object": types.DYN}, messages=patch_messages, funct
     [
         pytest.param("Object{spec: Object.spec{replicas: object.n + 1}}", {"spec": {"replicas": 3}}, id="an object is a map of fields"),
         pytest.param("Object{?a: optional.none(), ?b: optional.of(1)}", {"b": 1}, id="an optional field is left out when there is none"),
-        pytest.param("[JSONPatch{op: 'remove', path: '/x'}]", [{"op": "remove", "path": "/x"}], id="an operation has what is given"),
+        pytest.param("[JSONPatch{op: 'remove', path: '/x'}]", [{"op": "remove", "path": "/x"}], id="an operation has the given fields"),
         pytest.param("jsonpatch.escapeKey('a/b~c')", "a~1b~0c", id="slashes and tildes of a key are escaped"),
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubeloop.cel import CompileError, CostExceeded, Environment, EvalError, InstantiationError, Program, compile_expression, types
-from kubeloop.cel.values import AccessQuestion, AuthorizerDecision, AuthorizerValue, Timestamp
+from kubeloop.cel.values import AccessCheck, AuthorizerDecision, AuthorizerValue, Timestamp
 
 ANYTHING = Environment({"object": types.DYN, "n": types.INT, "authorizer": types.AUTHORIZER})
 
@@ -61,7 +61,7 @@ def test_the_limit_is_no_error_that_could_be_outweighed() -> None:
         program.eval({})
 
 
-def test_a_constant_that_can_never_be_is_told_when_the_program_is_made() -> None:
+def test_an_impossible_constant_is_reported_when_the_program_is_made() -> None:
     with pytest.raises(InstantiationError, match="type conversion error from 'string' to 'int'"):
         compiled("int('a') == n")
 
@@ -95,9 +95,9 @@ def test_marks_stand_below_wide_characters() -> None:
 
 
 def test_the_authorizer_is_asked_with_what_the_expression_says() -> None:
-    asked: list[tuple[AccessQuestion, str]] = []
+    asked: list[tuple[AccessCheck, str]] = []
 
-    def decide(question: AccessQuestion, verb: str) -> AuthorizerDecision:
+    def decide(question: AccessCheck, verb: str) -> AuthorizerDecision:
         asked.append((question, verb))
         return AuthorizerDecision(question.resource == "pods", "because")
 

@@ -1,4 +1,4 @@
-"""Expressions as text: what they are read as, how deep they may nest, and what is no expression."""
+"""Expressions as text: how they are parsed, how deep they may nest, and which texts are no expressions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from kubeloop.cel import CompileError, Environment, compile_expression, types
 from kubeloop.cel.faults import render
 from kubeloop.cel.parser import parse
-from kubeloop.cel.reading import read
+from kubeloop.cel.expression_reader import read
 from kubeloop.cel.syntax import CallNode, Comprehension, Const, EntryNode, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
 from kubeloop.cel.tokens import SyntaxErrorReport
 
 
 def shown(node: Node) -> str:
-    """With each call as a function, so that what binds what is to be seen."""
+    """With each call as a function, so that the precedence of operators is visible."""
     match node:
         case Const():
             return repr(node.value)
@@ -154,7 +154,7 @@ OPERAND = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NU
         pytest.param(
             "a = b",
             ["1:3: Syntax error: token recognition error at: '= '", "1:5: Syntax error: extraneous input 'b' expecting <EOF>"],
-            id="what is no word is left out",
+            id="an entry that is no word is left out",
         ),
         pytest.param(
             "'a",
@@ -169,12 +169,12 @@ def test_usual_mistakes_read_as_kubernetes_tells_them(text: str, faults: list[st
         issues = read(text)[1]
     except SyntaxErrorReport as fault:
         issues = fault.issues
-    told = [line.removeprefix("ERROR: <input>:") for line in render(text, issues).split("\n") if line.startswith("ERROR")]
-    assert len(told) == len(faults)
-    assert all(one.startswith(fault) for one, fault in zip(told, faults, strict=True)), told
+    reported = [line.removeprefix("ERROR: <input>:") for line in render(text, issues).split("\n") if line.startswith("ERROR")]
+    assert len(reported) == len(faults)
+    assert all(one.startswith(fault) for one, fault in zip(reported, faults, strict=True)), reported
 
 
 @pytest.mark.parametrize("text", ["", "1 +", "(1", "1)", "a b", "a.", "[1", "{1}", "a ? b", "f(1,)", "'a", "a ? b ? c : d : e", "a#b"])
-def test_what_is_no_expression_is_refused_at_a_place(text: str) -> None:
+def test_an_invalid_expression_is_refused_with_its_place(text: str) -> None:
     with pytest.raises(CompileError, match=r"\AERROR: <input>:1:\d+: Syntax error: "):
         parse(text)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeloop.cel import CompileError, compile_expression
-from kubeloop.cel.converting import converter
+from kubeloop.cel.conversions import converter
 from kubeloop.cel.declared import MOST_BYTES, DeclaredType, declare, environment
 from kubeloop.cel.estimate import CostRange
 from kubeloop.cel.identifier_escaping import escape, unescape
@@ -63,7 +63,7 @@ def declared(schema: dict[str, Any], *, is_root: bool = False) -> DeclaredType:
 
 
 @pytest.mark.parametrize(
-    ("schema", "most"),
+    ("schema", "largest"),
     [
         pytest.param(STRING, MOST_BYTES - 2, id="a text without a bound is as large as a request"),
         pytest.param({**STRING, "maxLength": 5}, 20, id="a character has up to four bytes"),
@@ -75,8 +75,8 @@ def declared(schema: dict[str, Any], *, is_root: bool = False) -> DeclaredType:
         pytest.param({"x-kubernetes-int-or-string": True, "maxLength": 2}, 8, id="int-or-string has the size of its text"),
     ],
 )
-def test_sizes(schema: dict[str, Any], most: int) -> None:
-    assert declared(schema).size_of(("self",)) == CostRange(0, most)
+def test_sizes(schema: dict[str, Any], largest: int) -> None:
+    assert declared(schema).size_of(("self",)) == CostRange(0, largest)
 
 
 def test_required_fields_make_the_smallest_object_larger() -> None:

@@ -109,14 +109,14 @@ def _cases() -> Iterator[Any]:
             yield pytest.param(case, variables, values, expected, id=f"{case['name']}: {case['expr'][:60]}")
 
 
-def _is_same(found: Any, expected: Any) -> bool:
+def _is_same(value: Any, expected: Any) -> bool:
     if isinstance(expected, float) and math.isnan(expected):
-        return isinstance(found, float) and math.isnan(found)
+        return isinstance(value, float) and math.isnan(value)
     if isinstance(expected, list):
-        return isinstance(found, list) and len(found) == len(expected) and all(map(_is_same, found, expected))
+        return isinstance(value, list) and len(value) == len(expected) and all(map(_is_same, value, expected))
     if isinstance(expected, dict):
-        return isinstance(found, dict) and len(found) == len(expected)
-    return type(found) is type(expected) and bool(found == expected)
+        return isinstance(value, dict) and len(value) == len(expected)
+    return type(value) is type(expected) and bool(value == expected)
 
 
 @pytest.mark.parametrize(("case", "variables", "values", "expected"), list(_cases()))

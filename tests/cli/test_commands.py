@@ -70,7 +70,7 @@ def test_ctrl_c_ends_a_command_with_the_status_of_the_signal_and_no_message(monk
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "message"),
     [
         pytest.param(["doctro"], "No such command 'doctro'. Did you mean 'doctor'?", id="a command"),
         pytest.param(["generate", "modles"], "No such command 'modles'. Did you mean 'models'?", id="a command of a group"),
@@ -83,10 +83,10 @@ def test_ctrl_c_ends_a_command_with_the_status_of_the_signal_and_no_message(monk
         pytest.param(["completion", "bahs"], "'bahs' is not one of 'bash', 'zsh', 'fish'", id="a shell"),
     ],
 )
-def test_what_is_misspelt_is_corrected(typed: list[str], said: str) -> None:
+def test_the_error_for_a_misspelt_word_has_the_right_one(typed: list[str], message: str) -> None:
     result = CliRunner().invoke(main, typed)
     assert result.exit_code == 2
-    assert said in " ".join(result.output.split())
+    assert message in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize("group", [CommandGroup("all"), CommandGroup("all", {"secret": click.Command("secret", hidden=True)})])

@@ -63,19 +63,19 @@ def test_contexts_are_listed_and_used(file: Path) -> None:
 
 def test_another_file_is_merged_in(file: Path, tmp_path: Path) -> None:
     other = document(clusters=[], users=[], contexts=[{"name": "new", "context": {"cluster": "c", "user": "u"}}])
-    assert run("merge", str(write(tmp_path / "other", other)), "--kubeconfig", str(file)).output == "Contexts taken over: new.\n"
+    assert run("merge", str(write(tmp_path / "other", other)), "--kubeconfig", str(file)).output == "Contexts merged: new.\n"
     assert "new" in run("get-contexts", "--kubeconfig", str(file), "-o", "name").output
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         pytest.param(["use-context", "nope"], 'there is no context "nope"; known: prod, x', id="a context that is not there"),
         pytest.param(["explain", "--context", "nope"], 'there is no context "nope"', id="nor can it be explained"),
         pytest.param(["merge", "/nowhere/config"], "/nowhere/config: no such file", id="a file that is not there"),
     ],
 )
-def test_errors_are_told_in_one_text(file: Path, args: list[str], said: str) -> None:
+def test_an_error_is_one_text(file: Path, args: list[str], message: str) -> None:
     output = run(*args, "--kubeconfig", str(file), code=1).output
     assert output.startswith("Error: ")
-    assert said in output
+    assert message in output

@@ -24,6 +24,6 @@ def test_a_duration(text: str, expected: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "0s", "-5", "5 m", "m", "1d", "nan", "inf", "5m!"])
-def test_what_is_none(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is no duration; write seconds, or one like 5m or 1h30m"):
+def test_a_text_that_is_no_duration(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not a valid duration; write seconds, or one like 5m or 1h30m"):
         DurationParameter().convert(text, None, None)

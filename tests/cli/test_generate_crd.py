@@ -49,7 +49,7 @@ def test_verbose_says_what_was_found_and_checked() -> None:
     assert "halls.kubeloop-codegen.example.com: v1: valid" in result.stderr
 
 
-def test_a_check_without_a_file_says_what_is_missing() -> None:
+def test_the_error_for_a_check_without_a_file_names_the_missing_option() -> None:
     result = run(KINDS, "--check")
     assert result.exit_code == 1
     assert "name it with --out" in result.output

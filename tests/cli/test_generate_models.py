@@ -17,7 +17,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(generate, ["models", *arguments])
 
 
-def test_a_package_is_written_told_of_and_compared(tmp_path: Path) -> None:
+def test_a_package_is_written_reported_and_compared(tmp_path: Path) -> None:
     out = str(tmp_path / "models")
     result = run("--crd", CERTS, "--out", out, "-v")
     assert result.exit_code == 0, result.output
@@ -35,7 +35,7 @@ def test_a_check_shows_what_differs_and_writes_nothing(tmp_path: Path) -> None:
     before = module.read_text()
     result = run("--crd", CERTS, "--out", str(tmp_path / "models"), "--check")
     assert result.exit_code == 1
-    assert "not what the schemas say; run again without --check" in result.output
+    assert "differs from the schemas; run again without --check" in result.output
     assert "+    common_name: Annotated[str, msgspec.Meta(max_length=64)] | None = None" in result.output
     assert module.read_text() == before
 

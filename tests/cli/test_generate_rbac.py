@@ -22,8 +22,8 @@ class Secrets(Controller[ConfigMap], owns=[Secret], name="secrets"):
 
 
 class NeedsMore(Secrets, name="needs-more"):
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, value: str) -> None:
+        self.what = value
 
 
 def controllers() -> list[ControllerBase[ConfigMap]]:
@@ -34,7 +34,7 @@ def broken() -> None:
     raise RuntimeError("no licence")
 
 
-def with_argument(what: str) -> None: ...
+def with_argument(value: str) -> None: ...
 
 
 one = Secrets()
@@ -73,7 +73,7 @@ def test_a_file_is_written_and_check_compares_it(tmp_path: Path) -> None:
     assert run(f"{HERE}:one", "--out", out, "--no-leader-election", "--check").exit_code == 0
     result = run(f"{HERE}:one", "--out", out, "--check")
     assert result.exit_code == 1
-    assert "not what the controllers say" in result.output
+    assert "differs from the controllers" in result.output
     assert "+kind: Role" in result.output
 
 
@@ -92,17 +92,17 @@ def test_the_rules_alone_are_for_templates() -> None:
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        pytest.param(HERE, "say MODULE:NAME", id="a module alone"),
+        pytest.param(HERE, "write MODULE:NAME", id="a module alone"),
         pytest.param("nowhere_at_all:x", "no module nowhere_at_all here", id="a module that is not there"),
         pytest.param(f"{HERE}:missing", "has no missing", id="a name that is not there"),
-        pytest.param(f"{HERE}:HERE", "an object of str is no controller; wanted is a list of controllers", id="something else"),
+        pytest.param(f"{HERE}:HERE", "an object of str is not a controller; expected a list of controllers", id="something else"),
         pytest.param(f"{HERE}:nothing", "holds no controller", id="an empty list"),
         pytest.param(f"{HERE}:broken", "broken() failed: RuntimeError: no licence", id="a function that fails"),
         pytest.param(f"{HERE}:with_argument", "with_argument takes arguments", id="a function that wants something"),
         pytest.param(f"{HERE}:NeedsMore", "NeedsMore takes arguments", id="a class that wants something"),
     ],
 )
-def test_what_cannot_be_used_is_an_error_that_says_what_is_wanted(target: str, words: str) -> None:
+def test_the_error_for_a_wrong_target_names_the_accepted_ones(target: str, words: str) -> None:
     result = run(target)
     assert result.exit_code == 1
     assert result.output.startswith("Error: ")

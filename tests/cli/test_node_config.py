@@ -118,7 +118,7 @@ def test_a_folder_with_files_stays_as_it_is(files: Path, administrator: Path) ->
     assert {path.name: path.read_bytes() for path in files.iterdir()} == before
 
 
-def test_a_user_without_the_right_is_told_to_use_an_administrators_kubeconfig(files: Path, tmp_path: Path) -> None:
+def test_the_error_for_a_user_without_the_right_recommends_an_administrators_kubeconfig(files: Path, tmp_path: Path) -> None:
     result = run("worker-3", "--kubeconfig", str(files / "kube-proxy.kubeconfig"), "--out", str(tmp_path / "new"))
     assert result.exit_code == 1
     assert "cannot create resource" in result.output
@@ -128,14 +128,14 @@ def test_a_user_without_the_right_is_told_to_use_an_administrators_kubeconfig(fi
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        pytest.param(["Worker"], "'Worker' is no name of a node: a lowercase RFC 1123 subdomain", id="a name in capitals"),
+        pytest.param(["Worker"], "'Worker' is not a valid name of a node: a lowercase RFC 1123 subdomain", id="a name in capitals"),
         pytest.param(["w", "--node-ip=here"], "--node-ip here: no IP address; write one such as 192.168.1.10", id="an address"),
         pytest.param(["w", "--node-ip=127.0.0.1"], "--node-ip 127.0.0.1: a kubelet refuses it; name the address of an", id="loopback"),
         pytest.param(["w", "--cluster-dns=x"], "--cluster-dns x: no IP address", id="the DNS service"),
         pytest.param(["w", "--cluster-domain=A"], "--cluster-domain 'A': a lowercase", id="the domain"),
         pytest.param(["w", "--cluster-cidr=10.1.1.1/8"], "10.1.1.1/8 has host bits set; write a range such as", id="the range of pods"),
         pytest.param(["w", "--container-runtime-endpoint=/run/x"], "/run/x: write a URL such as unix:///run/containerd", id="the socket"),
-        pytest.param(["w", "--server=host:1"], '--server: "host:1" is no URL of a server', id="the server"),
+        pytest.param(["w", "--server=host:1"], '--server: "host:1" is not a valid URL of a server', id="the server"),
         pytest.param(["w", "--context=other"], 'context "other"', id="the context"),
     ],
 )

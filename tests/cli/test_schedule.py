@@ -9,21 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from kubeloop.api.core.v1 import PersistentVolumeClaim
 from kubeloop.controlplane.scheduling.configuration import default_profile
 from kubeloop.controlplane.scheduling.explanation import explain_pod
-from kubeloop.controlplane.scheduling.facts import PodFacts
+from kubeloop.controlplane.scheduling.facts import SELECTED_NODE, PodFacts, claim_facts
 from kubeloop.testing import LocalCluster
 from tests.controlplane.scheduling import cluster, node, pod
+from tests.controlplane.workloads import read
 
 TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
 
 
-def explained(wanted: PodFacts) -> str:
+def explained(pod: PodFacts) -> str:
     small = [node(f"small-{number}", room={"cpu": 500}) for number in range(10)]
     facts = cluster(node("a"), node("tainted", taints=[TAINT], room={"cpu": 500}), node("closed", closed=True), *small)
-    if wanted.node:
-        facts.add_pod(wanted, wanted.node)
-    return explain_pod(default_profile(), wanted, facts).text(60)
+    if pod.node:
+        facts.add_pod(pod, pod.node)
+    return explain_pod(default_profile(), pod, facts).text(60)
 
 
 def test_each_node_has_its_reasons_and_the_others_their_scores() -> None:
@@ -65,6 +67,35 @@ def test_the_victims_of_a_possible_preemption_are_named() -> None:
     assert tree["nodes"] == [
         {"name": "a", "fits": False, "refusals": [{"plugin": "NodeResourcesFit", "reasons": ["Insufficient cpu"], "resolvable": True}]}
     ]
+
+
+def test_the_gates_of_a_pod_are_named_before_the_nodes() -> None:
+    gated = pod("web", schedulingGates=[{"name": "a.example/quota"}, {"name": "b.example/queue"}])
+    explanation = explain_pod(default_profile(), gated, cluster(node("a")))
+    assert explanation.text(80).splitlines()[:5] == [
+        "Scheduling is blocked due to non-empty scheduling gates: a.example/quota,",
+        "b.example/queue. Without them:",
+        "",
+        "Pod shop/web has no node. Profile default-scheduler: 1 of 1 nodes fit.",
+        "",
+    ]
+    assert explanation.to_dict()["schedulingGates"] == ["a.example/quota", "b.example/queue"]
+
+
+def test_a_pod_that_waits_for_its_volumes_names_their_node() -> None:
+    document = {"metadata": {"name": "data", "namespace": "shop", "annotations": {SELECTED_NODE: "a"}}, "spec": {"storageClassName": "csi"}}
+    facts = cluster(node("a"), claims={("shop", "data"): claim_facts(read(PersistentVolumeClaim, document))})
+    waiting = pod(
+        "web",
+        volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        status={"phase": "Pending", "nominatedNodeName": "a"},
+    )
+    explanation = explain_pod(default_profile(), waiting, facts)
+    lines = explanation.text(80).splitlines()
+    assert "The pod is nominated to node a (status.nominatedNodeName)." in lines
+    assert "The pod waits for the volume of the claim data, whose selected node is a." in lines
+    tree = explanation.to_dict()
+    assert (tree["nominatedNode"], tree["selectedNodes"]) == ("a", [{"claim": "data", "node": "a"}])
 
 
 @pytest.mark.embedded

@@ -97,7 +97,7 @@ def test_a_client_that_does_not_trust_the_authority_does_not_talk(running: subpr
         urllib.request.urlopen(f"{url}/readyz", context=ssl.create_default_context())
 
 
-def test_a_port_in_use_is_told_and_the_exit_status_is_one(kubeconfig: Path) -> None:
+def test_a_port_in_use_is_an_error_and_the_exit_status_is_one(kubeconfig: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -128,6 +128,31 @@ def test_it_does_not_start_with(args: list[str], message: str) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="process pods need Linux")
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        pytest.param(
+            ["--image-map", "nosuch.yaml"],
+            "Error: --image-map nosuch.yaml: No such file or directory; write a file with images: NAME: {command: [...]}",
+            id="an image map that is not there",
+        ),
+        pytest.param(["--image-map", "/dev/null"], "Error: --image-map /dev/null: it must have the form images: ", id="an empty image map"),
+        pytest.param(
+            ["--data", "/proc/nosuch"],
+            "Error: --data /proc/nosuch: No such file or directory; name a folder on a local disk that you may write",
+            id="a folder for data that cannot be made",
+        ),
+    ],
+)
+def test_process_pods_do_not_start_with(args: list[str], message: str) -> None:
+    status, out, err = finish(start("--pods", "process", *args, controllers=True))
+    assert (status, out) == (1, "")
+    assert message in err
+    assert "serving at" not in err
+    assert "Traceback" not in err
+
+
 #: A busy machine may hold a handler up: the log says so, rightly.
 SLOW = "kept the event loop waiting"
 
@@ -146,7 +171,7 @@ def test_with_controllers_it_is_small_says_little_and_takes_bodies_of_any_size(k
     said = itertools.takewhile(is_before, process.stderr)
     lines = [line for line in said if SLOW not in line]
     assert ["serving at" in line for line in lines] == [True], lines
-    assert re.search(r" caches are synced, starting \d+ controllers and 1 more$", started)
+    assert re.search(r" caches are synced, starting \d+ controllers? and 1 more$", started)
     assert len(started) <= 120
     value = "v" * 2_000_000
     large = json.dumps({"kind": "ReplicaSet", "spec": {}, "metadata": {"name": "a", "annotations": {"a": value}}}).encode()
@@ -176,7 +201,7 @@ contexts: [{name: prod, context: {cluster: prod, user: jane}}]
         pytest.param(
             OTHER, "holds other entries (jane, prod), which would be lost, so it is left as it is", id="a kubeconfig of other clusters"
         ),
-        pytest.param("my notes", "exists and is no kubeconfig, so it is left as it is; name another file", id="a file of another kind"),
+        pytest.param("my notes", "exists and is not a kubeconfig, so it is left as it is; name another file", id="a file of another kind"),
     ],
 )
 def test_it_does_not_overwrite(kubeconfig: Path, content: str, message: str) -> None:
@@ -188,7 +213,7 @@ def test_it_does_not_overwrite(kubeconfig: Path, content: str, message: str) -> 
     assert kubeconfig.read_text() == content
 
 
-def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+def test_a_path_that_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="/dev/null: not a regular file"):
         writable_target(Path("/dev/null"))
     link = tmp_path / "link"
@@ -210,8 +235,8 @@ def test_without_its_extra_it_says_what_to_install(kubeconfig: Path) -> None:
     code = "import sys; sys.modules['cryptography'] = None; from kubeloop.cli import main; main()"
     arguments = [sys.executable, "-c", code, "server", "--kubeconfig", str(kubeconfig)]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    told = "Error: the embedded server needs cryptography, which is not installed: pip install 'kubeloop[server]'\n"
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
+    expected = "Error: the embedded server needs cryptography, which is not installed: pip install 'kubeloop[server]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", expected)
     assert not kubeconfig.exists()
 
 

@@ -10,7 +10,7 @@ from kubeloop.cli.server_flags import AdmissionFlags
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         pytest.param(
             ["--enable-admission-plugins=Nothing"], 'enable-admission-plugins plugin "Nothing" is unknown', id="an unknown plug-in"
@@ -18,7 +18,7 @@ from kubeloop.cli.server_flags import AdmissionFlags
         pytest.param(
             ["--enable-admission-plugins=PodNodeSelector"],
             "this server does not have the plug-in PodNodeSelector",
-            id="one that is not there",
+            id="a plugin that does not exist",
         ),
         pytest.param(
             ["--enable-admission-plugins=NodeRestriction", "--disable-admission-plugins=PodSecurity,NodeRestriction"],
@@ -27,10 +27,10 @@ from kubeloop.cli.server_flags import AdmissionFlags
         ),
     ],
 )
-def test_the_server_does_not_start_with(flags: list[str], told: str) -> None:
+def test_the_server_does_not_start_with(flags: list[str], message: str) -> None:
     result = CliRunner().invoke(server, flags)
     assert result.exit_code == 1
-    assert told in result.output
+    assert message in result.output
 
 
 def test_lists_and_repeated_flags_are_one() -> None:

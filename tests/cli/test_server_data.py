@@ -39,7 +39,7 @@ def ask(kubeconfig: Path, method: str, path: str, body: Any = None) -> tuple[int
     except urllib.error.HTTPError as refused:
         with refused:
             text = refused.read()
-        # Before a kind is served, its paths lead nowhere, which is told in plain text.
+        # Before a kind is served, its paths lead nowhere, which the answer says in plain text.
         return refused.code, json.loads(text) if refused.headers.get_content_type() == "application/json" else text
 
 
@@ -100,8 +100,8 @@ def test_a_snapshot_is_saved_beside_the_server_and_restored_for_another(tmp_path
         version = create(cluster.kubeconfig, "a")
         assert run("snapshot", "save", file, "--data", data) == (0, f"saved revision {version} of {data} in {file}\n", "")
         create(cluster.kubeconfig, "b")
-    told = f"restored {file} in {other} at revision {version + 100}\n"
-    assert run("snapshot", "restore", file, "--data", other, "--bump-revision", "100") == (0, told, "")
+    message = f"restored {file} in {other} at revision {version + 100}\n"
+    assert run("snapshot", "restore", file, "--data", other, "--bump-revision", "100") == (0, message, "")
     with LocalCluster(controllers=False, data=other) as cluster:
         assert names(cluster.kubeconfig) == ["a"]
         status, refused = ask(cluster.kubeconfig, "GET", f"{CONFIGMAPS}?resourceVersion={version}&resourceVersionMatch=Exact")

@@ -92,7 +92,9 @@ def test_it_listens_on_the_loopback_address_of_the_flag_and_advertises_another(t
         pytest.param("--advertise-address=x", "'x' does not appear to be an IPv4 or IPv6 address", id="no address"),
         pytest.param("--service-cluster-ip-range=x", "Error: --service-cluster-ip-range=x: not a range; write", id="address"),
         pytest.param("--service-node-port-range=x", "Error: --service-node-port-range=x: not a range; write", id="ports"),
-        pytest.param("--event-ttl=x", "Invalid value for '--event-ttl': 'x' is no duration; write seconds, or one like 5m", id="duration"),
+        pytest.param(
+            "--event-ttl=x", "Invalid value for '--event-ttl': 'x' is not a valid duration; write seconds, or one like 5m", id="duration"
+        ),
     ],
 )
 def test_a_flag_that_makes_no_sense_is_named(flag: str, message: str) -> None:
@@ -102,7 +104,7 @@ def test_a_flag_that_makes_no_sense_is_named(flag: str, message: str) -> None:
     assert message in done.stderr
 
 
-def test_tokens_are_signed_by_the_key_that_a_flag_names_and_its_issuer_is_told(tmp_path: Path) -> None:
+def test_tokens_are_signed_by_the_key_that_a_flag_names_and_name_its_issuer(tmp_path: Path) -> None:
     key = ec.generate_private_key(ec.SECP384R1())
     (tmp_path / "sa.key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     url = "https://tokens.example.com"
@@ -113,8 +115,8 @@ def test_tokens_are_signed_by_the_key_that_a_flag_names_and_its_issuer_is_told(t
         server("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "builder"}})
         made = json.loads(server("POST", "/api/v1/namespaces/default/serviceaccounts/builder/token", {"spec": {"expirationSeconds": 7200}}))
         assert made["spec"] == {"audiences": ["api", "us"], "expirationSeconds": 3600, "boundObjectRef": None}
-        told = jwt.decode(made["status"]["token"], key.public_key(), ["ES384"], audience="us")
-        assert (told["iss"], told["exp"] - told["iat"]) == (url, 3600)
+        claims = jwt.decode(made["status"]["token"], key.public_key(), ["ES384"], audience="us")
+        assert (claims["iss"], claims["exp"] - claims["iat"]) == (url, 3600)
 
 
 def test_who_decides_is_as_the_flag_says(tmp_path: Path) -> None:
@@ -126,5 +128,5 @@ def test_who_decides_is_as_the_flag_says(tmp_path: Path) -> None:
 def test_an_unknown_authorization_mode_is_named() -> None:
     command = [sys.executable, "-m", "kubeloop", "server", "--authorization-mode", "Node,Webhook"]
     found = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    told = "Error: --authorization-mode: 'Webhook' is no mode of this server; known are Node, RBAC, AlwaysAllow, AlwaysDeny\n"
-    assert (found.returncode, found.stdout, found.stderr.endswith(told)) == (1, "", True)
+    claims = "Error: --authorization-mode: 'Webhook' is not a mode of this server; known: Node, RBAC, AlwaysAllow, AlwaysDeny\n"
+    assert (found.returncode, found.stdout, found.stderr.endswith(claims)) == (1, "", True)

@@ -24,7 +24,7 @@ POLICY = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceive
 SECRET_TOKEN = "never-to-be-seen"
 
 
-def test_a_server_logs_audits_and_ends_at_a_signal_as_it_is_told(tmp_path: Path) -> None:
+def test_a_server_logs_audits_and_ends_at_a_signal_as_configured(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     (tmp_path / "tokens.csv").write_text(f"{SECRET_TOKEN},alice,1,system:masters\n")
     audit, kubeconfig = tmp_path / "audit.log", tmp_path / "kubeconfig"
@@ -58,8 +58,8 @@ def test_a_server_logs_audits_and_ends_at_a_signal_as_it_is_told(tmp_path: Path)
     assert (event["auditID"], event["user"]["username"], event["stage"]) == ("mine", "alice", "ResponseComplete")
     lines = [json.loads(line) for line in errors.splitlines()]
     (line,) = [line for line in lines if line["msg"] == "HTTP"]
-    told = {name: line[name] for name in ("verb", "URI", "userAgent", "audit-ID", "srcIP", "user", "apf_pl", "resp")}
-    assert told == {
+    fields = {name: line[name] for name in ("verb", "URI", "userAgent", "audit-ID", "srcIP", "user", "apf_pl", "resp")}
+    assert fields == {
         "verb": "LIST",
         "URI": "/api/v1/namespaces?limit=1",
         "userAgent": "test/1",
@@ -73,19 +73,19 @@ def test_a_server_logs_audits_and_ends_at_a_signal_as_it_is_told(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         pytest.param(["--audit-log-path=x"], "--audit-policy-file FILE", id="a log without a policy"),
         pytest.param(["--audit-policy-file=nosuch"], "--audit-log-path FILE", id="a policy without a log"),
         pytest.param(["--audit-policy-file=nosuch", "--audit-log-path=-"], "cannot read audit policy nosuch", id="no policy"),
-        pytest.param(["--request-timeout=0"], "is no duration", id="no time at all"),
+        pytest.param(["--request-timeout=0"], "is not a valid duration", id="no time at all"),
         pytest.param(["--logging-format=xml"], "xml", id="an unknown format"),
     ],
 )
-def test_what_makes_no_sense_is_told_in_a_line(flags: list[str], said: str) -> None:
+def test_flags_that_make_no_sense_are_an_error_of_one_line(flags: list[str], message: str) -> None:
     done = CliRunner().invoke(server, ["--no-controllers", *flags])
     assert done.exit_code != 0
-    assert said in done.output
+    assert message in done.output
     assert "Traceback" not in done.output
 
 

@@ -48,9 +48,9 @@ class Watching:
     def lines(self, count: int) -> list[str]:
         return [self.line() for _ in range(count)]
 
-    def end(self, how: int | None = None) -> tuple[int, str, str]:
-        if how is not None:
-            self.process.send_signal(how)
+    def end(self, signal_number: int | None = None) -> tuple[int, str, str]:
+        if signal_number is not None:
+            self.process.send_signal(signal_number)
         out, err = self.process.communicate(timeout=30)
         return self.process.returncode, out, err
 
@@ -91,7 +91,7 @@ def kubectl(server: ServerUnderTest, namespace: str, kubectl_home: Path) -> Kube
 
 
 @server_test
-def test_it_sums_up_what_is_there_and_shows_what_changes_field_by_field(watch: Callable[..., Watching], kubectl: Kubectl) -> None:
+def test_it_sums_up_present_objects_and_shows_changes_field_by_field(watch: Callable[..., Watching], kubectl: Kubectl) -> None:
     kubectl("create", "configmap", "there", "--from-literal=x=1")
     watching = watch("cm", "-n", kubectl.namespace, "-l", "!system", "--field-selector", "metadata.name!=kube-root-ca.crt")
     summary = watching.note_with("watching")
@@ -237,7 +237,7 @@ def test_colours(server: ServerUnderTest, kubectl: Kubectl, environment: dict[st
         pytest.param(["cm", "--context", "nosuch"], 'there is no context "nosuch"', id="a context that is not there"),
     ],
 )
-def test_what_cannot_be_watched_is_told_in_one_line(watch: Callable[..., Watching], args: list[str], message: str) -> None:
+def test_a_resource_that_cannot_be_watched_is_an_error_of_one_line(watch: Callable[..., Watching], args: list[str], message: str) -> None:
     status, out, err = watch(*args).end()
     assert (status, out) == (1, "")
     assert err.startswith("Error: ")
@@ -246,21 +246,23 @@ def test_what_cannot_be_watched_is_told_in_one_line(watch: Callable[..., Watchin
 
 
 @server_test
-def test_who_may_not_watch_is_told_which_verbs_it_takes(watch_with: Callable[..., Watching], kubectl: Kubectl, tmp_path: Path) -> None:
+def test_the_error_for_a_user_that_may_not_watch_names_the_required_verbs(
+    watch_with: Callable[..., Watching], kubectl: Kubectl, tmp_path: Path
+) -> None:
     config = json.loads(kubectl("config", "view", "--raw", "--flatten", "-o", "json"))
-    config["users"][0]["user"]["as"] = "somebody"
+    config["users"][0]["user"]["as"] = "other-user"
     limited = tmp_path / "limited"
     limited.write_text(json.dumps(config))
     status, _, err = watch_with(limited, "secrets", "-n", kubectl.namespace).end()
     assert status == 1
     assert "Forbidden" in err
     assert "kubectl auth can-i watch secrets" in err
-    assert 'User "somebody"' in err
+    assert 'User "other-user"' in err
     assert "Traceback" not in err
 
 
 @embedded
-def test_a_server_that_is_not_there_is_told_in_one_line(watch_with: Callable[..., Watching], tmp_path: Path) -> None:
+def test_a_missing_server_is_an_error_of_one_line(watch_with: Callable[..., Watching], tmp_path: Path) -> None:
     with LocalCluster(controllers=False) as cluster:
         kubeconfig = tmp_path / "gone"
         kubeconfig.write_text(cluster.kubeconfig.read_text())
@@ -271,7 +273,7 @@ def test_a_server_that_is_not_there_is_told_in_one_line(watch_with: Callable[...
 
 
 @embedded
-def test_a_server_that_dies_and_comes_back_is_survived_and_told(watch_with: Callable[..., Watching], tmp_path: Path) -> None:
+def test_a_server_that_dies_and_comes_back_is_survived_and_reported(watch_with: Callable[..., Watching], tmp_path: Path) -> None:
     with LocalCluster(controllers=False) as cluster:
         kubectl = Kubectl(cluster.kubeconfig, tmp_path)
         kubectl("create", "configmap", "lost")
@@ -280,7 +282,7 @@ def test_a_server_that_dies_and_comes_back_is_survived_and_told(watch_with: Call
         cluster.kill()
         assert "again" in watching.note_with("configmaps")
         cluster.restart()
-        # Its store was in memory and its versions begin anew: what happens beyond the version seen last is shown.
+        # Its store was in memory and its versions restart: changes beyond the version seen last are shown.
         names = [f"new-{number}" for number in range(5)]
         for name in names:
             kubectl("create", "configmap", name)

@@ -1,4 +1,4 @@
-"""What is different between two states of an object, and how it is written."""
+"""The differences between two states of an object, and how they are written."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.cli.watching.diff import FieldDifference, changes, without_noise
-from kubeloop.cli.watching.text import lines
+from kubeloop.cli.watch_view.diff import FieldDifference, changes, without_noise
+from kubeloop.cli.watch_view.text import lines
 from kubeloop.codec.redact_secrets import masked, plain
 
 JSON = dict[str, Any]
@@ -38,7 +38,7 @@ INITIALIZED: JSON = {"type": "Initialized", "status": "True"}
             {"metadata": {}},
             {"metadata": {"labels": {"app": "web", "tier": "front"}}},
             ["metadata.labels.app: + web", "metadata.labels.tier: + front"],
-            id="a new map is told field by field",
+            id="a new map is shown field by field",
         ),
         pytest.param(
             {"metadata": {"labels": {"app": "web"}}}, {"metadata": {}}, ["metadata.labels.app: - web"], id="a vanished flat map too"
@@ -47,7 +47,7 @@ INITIALIZED: JSON = {"type": "Initialized", "status": "True"}
             {"spec": {"strategy": {"rollingUpdate": {"maxSurge": 1}}}},
             {"spec": {}},
             ['spec.strategy: - {"rollingUpdate":{"maxSurge":1}}'],
-            id="a vanished deep map is told as a whole",
+            id="a vanished deep map is shown as a whole",
         ),
         pytest.param(
             {"metadata": {"labels": {}}},
@@ -71,19 +71,19 @@ INITIALIZED: JSON = {"type": "Initialized", "status": "True"}
             pod(),
             pod(conditions=[INITIALIZED, {"type": "Ready", "status": "False", "reason": "NotReady", "message": "no [app]"}]),
             ["status.conditions[Initialized]: + True", "status.conditions[Ready]: + False (NotReady: no [app])"],
-            id="of new conditions the word and the reason are told",
+            id="new conditions are shown with status and reason",
         ),
         pytest.param(
             {},
             {"env": [{"name": "A", "value": "1"}]},
             ['env[A]: + {"name":"A","value":"1"}'],
-            id="a new list is told item by item if its items have names",
+            id="a new list is shown item by item if its items have names",
         ),
         pytest.param(
             {"env": [{"name": "A"}, {"name": "B"}]},
             {"env": [{"name": "B"}, {"name": "A"}]},
             ["env: order A, B -> B, A"],
-            id="items that only changed places are told as an order",
+            id="items that only changed places are shown as an order",
         ),
         pytest.param(
             {"ports": [{"port": 80}, {"port": 81, "x": 1}]},
@@ -109,7 +109,7 @@ INITIALIZED: JSON = {"type": "Initialized", "status": "True"}
         pytest.param(
             {"args": ["a", "b"]}, {"args": ["b", "a"]}, ['args: ["a","b"] -> ["b","a"]'], id="unless what stayed changed its order"
         ),
-        pytest.param({"l": [1, 2]}, {"l": [1, 3]}, ["l: [1,2] -> [1,3]"], id="lists of numbers are told as a whole"),
+        pytest.param({"l": [1, 2]}, {"l": [1, 3]}, ["l: [1,2] -> [1,3]"], id="lists of numbers are shown as a whole"),
         pytest.param({"a": 1}, {"a": True}, ["a: 1 -> true"], id="true is not one"),
         pytest.param({"a": None}, {}, ["a: - null"], id="null is something else than nothing"),
         pytest.param({}, {"a": {}}, ["a: + {}"], id="an empty map is something"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.cli.watching.printer import MOST, key_of, printer_for
+from kubeloop.cli.watch_view.printer import MOST, key_of, printer_for
 
 JSON = dict[str, Any]
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""What is no kind, no object, no name or no time is refused by what it is, before anything is sent."""
+"""An argument that is no kind, no object, no name or no time is refused with its description, before anything is sent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ TREE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
         pytest.param(
             lambda c: c.get(Pod(), "x"), "a Pod object was given where a kind is meant; give the class: Pod", id="an object as kind"
         ),
-        pytest.param(lambda c: c.list(Unstructured), "Unstructured alone is no kind; say which: Unstructured.of", id="no kind at all"),
+        pytest.param(
+            lambda c: c.list(Unstructured), "Unstructured alone is not a kind; say which: Unstructured.for_kind", id="no kind at all"
+        ),
         pytest.param(lambda c: c.get(int, "x"), "an int was given where a kind is meant", id="another class"),
         pytest.param(lambda c: c.delete(TREE), "a dict was given where a kind is meant", id="a tree to delete"),
         pytest.param(lambda c: c.create(TREE), "a dict was given where an object is meant; make one of it: Unstructured", id="a tree"),
@@ -43,7 +45,7 @@ TREE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
         ),
         pytest.param(lambda c: c.patch("cm", "x", {}), 'the text "cm" was given where a kind is meant', id="a patch of text"),
         pytest.param(lambda c: c.patch_metadata(ConfigMap, "x"), "patch_metadata: no patch was given", id="no patch"),
-        pytest.param(lambda c: c.pods.exec(None, ["ls"]), "None names no pod: give", id="a command for nobody"),
+        pytest.param(lambda c: c.pods.exec(None, ["ls"]), "None names no pod: give", id="a command without a pod"),
         pytest.param(lambda c: c.get(Pod, 3), "name=3: must be text", id="a number as name"),
         pytest.param(lambda c: c.list(Pod, namespace=3), "namespace=3: must be text", id="a number as namespace"),
         pytest.param(lambda c: c.wait_ready(Pod, "x", timeout="5s"), "timeout='5s': must be a number of seconds", id="text as time"),

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.server
 Ask: TypeAlias = Callable[[Client], Awaitable[object]]
 
 NAME = "a"
-ANY = Unstructured.of("v1", "ConfigMap")
+ANY = Unstructured.for_kind("v1", "ConfigMap")
 
 
 async def list_whole(client: Client) -> None:
@@ -44,18 +44,18 @@ async def watch_on(client: Client) -> None:
 
 
 async def follow_logs(client: Client) -> None:
-    async with client.pods.logs("nobody", follow=True) as lines:
+    async with client.pods.logs("absent", follow=True) as lines:
         async for _ in lines:
             pass
 
 
 async def roll_out(client: Client) -> None:
-    async for _ in client.rollout_status(Deployment, "nobody", timeout=60):
+    async for _ in client.rollout_status(Deployment, "absent", timeout=60):
         pass
 
 
 async def forward(client: Client) -> None:
-    async with client.pods.port_forward("nobody", ":80"):
+    async with client.pods.port_forward("absent", ":80"):
         pass
 
 
@@ -75,14 +75,14 @@ VERBS: list[Ask] = [
     follow_logs,
     roll_out,
     forward,
-    lambda c: c.pods.exec("nobody", ["ls"]),
+    lambda c: c.pods.exec("absent", ["ls"]),
     lambda c: c.patch(ConfigMap, NAME, {"data": {"b": "1"}}),
-    lambda c: c.update_with_retry(ConfigMap, NAME, lambda found: found.data.update(c="1")),
+    lambda c: c.update_with_retry(ConfigMap, NAME, lambda obj: obj.data.update(c="1")),
     lambda c: c.apply(ConfigMap(metadata=ObjectMeta(name="applied"), data={"a": "1"}), field_manager="tests", force=True),
-    lambda c: c.create_or_update(ConfigMap(metadata=ObjectMeta(name="other")), lambda found: found.data.update(c="1")),
+    lambda c: c.create_or_update(ConfigMap(metadata=ObjectMeta(name="other")), lambda obj: obj.data.update(c="1")),
     lambda c: c.wait_for(ConfigMap, NAME, lambda _: False, timeout=60),
     lambda c: c.wait_gone(ConfigMap, NAME, timeout=60),
-    lambda c: c.until(ConfigMap, lambda _: False, timeout=60, namespace=ALL_NAMESPACES),
+    lambda c: c.wait_for_events(ConfigMap, lambda _: False, timeout=60, namespace=ALL_NAMESPACES),
 ]
 
 

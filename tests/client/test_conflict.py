@@ -1,4 +1,4 @@
-"""Read-change-write that meets somebody else's write."""
+"""Read-change-write that meets another client's write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubeloop.timing import SystemClock
 
 
 class Tries:
-    """Fails as often as told, then gives the number of the try."""
+    """Fails ``failures`` times, then returns the number of the try."""
 
     def __init__(self, *failures: ApiError) -> None:
         self.failures = list(failures)
@@ -75,13 +75,13 @@ async def test_pauses_grow_where_a_controller_may_be_busy() -> None:
     assert [round(one / 0.010, 0) in (low, low + 1, low + 2, low + 3) for one, low in zip(slept, (1, 5, 25), strict=True)] == [True] * 3
 
 
-async def test_other_errors_are_tried_again_if_so_told() -> None:
+async def test_other_errors_are_tried_again_if_so_configured() -> None:
     tries = Tries(NotFound(Status(reason="NotFound", code=404)))
     assert await retry_on_error(tries, lambda error: isinstance(error, NotFound), clock=Recording()) == 2
 
 
 @pytest.mark.server
-async def test_a_change_survives_somebody_elses(client: Client, namespace: str) -> None:
+async def test_a_change_survives_another_clients_change(client: Client, namespace: str) -> None:
     await client.create(ConfigMap(metadata=ObjectMeta(name="a")))
     disturbed = False
 

@@ -1,4 +1,4 @@
-"""Who closes a client ends what it is doing; an answer that does not come in time ends nothing that goes on by itself."""
+"""Closing a client ends its work; an answer that does not come in time ends nothing that continues by itself."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def follow_logs(client: Client) -> None:
         pytest.param(lambda c: c.wait_rollout(Deployment, "a", timeout=3600), id="a wait for a rollout"),
         pytest.param(follow_log, id="a log"),
         pytest.param(follow_logs, id="logs of several pods"),
-        pytest.param(lambda c: c.until(ConfigMap, lambda _: True, timeout=3600), id="a wait for events"),
+        pytest.param(lambda c: c.wait_for_events(ConfigMap, lambda _: True, timeout=3600), id="a wait for events"),
     ],
 )
 async def test_what_goes_on_for_long_ends_when_its_client_is_closed(ask: Ask) -> None:

@@ -1,4 +1,4 @@
-"""Errors derive from those of Python that callers catch already; and a deadline inside a wait stays the one that passed."""
+"""Errors derive from those of Python that callers catch already; a deadline that passes inside a wait is the reported one."""
 
 from __future__ import annotations
 
@@ -55,4 +55,4 @@ async def test_a_list_that_is_late_ends_a_watch_with_its_own_error() -> None:
 async def test_a_list_that_is_late_ends_a_wait_with_its_own_error() -> None:
     async with FaultServer(SILENCE) as server, Client(Transport(server.config(), timeout=0.05)) as client:
         with pytest.raises(DeadlineError, match=r"no answer within 0\.05 s .list pods"):
-            await client.until(Pod, lambda event: event.type == "DELETED", timeout=30, namespace=ALL_NAMESPACES)
+            await client.wait_for_events(Pod, lambda event: event.type == "DELETED", timeout=30, namespace=ALL_NAMESPACES)

@@ -1,4 +1,4 @@
-"""The first things that somebody does with a client; numbers are rows of the reference table of what users of client-go try."""
+"""The first things that a user does with a client; numbers are rows of the reference table of what users of client-go try."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ async def test_63_each_node_has_a_name_an_architecture_and_a_system(client: Clie
 async def test_64_a_pod_that_was_created_is_there_for_everybody(
     client: Client, namespace: str, server: ServerUnderTest, tmp_path: Path
 ) -> None:
-    spec = PodSpec(scheduler_name="nobody", containers=[Container(name="c", image="nginx")])
+    spec = PodSpec(scheduler_name="absent", containers=[Container(name="c", image="nginx")])
     await client.create(Pod(metadata=ObjectMeta(name="my-pod"), spec=spec))
     kubectl = Kubectl(Path(server.kubeconfig), tmp_path, namespace)
     assert await asyncio.to_thread(kubectl, "get", "pod", "my-pod", "-o", "name") == "pod/my-pod\n"
 
 
-async def test_65_a_timeout_ends_a_request_that_nobody_answers() -> None:
+async def test_65_a_timeout_ends_a_request_without_an_answer() -> None:
     async with FaultServer(SILENCE) as server, Client(Transport(server.config())) as client:
         with pytest.raises(DeadlineError, match=r"no answer within 0\.05 s .get pods"):
             await client.transport.request("GET", "/api/v1/namespaces/default/pods/a", timeout=0.05)
@@ -78,7 +78,7 @@ async def test_65_a_timeout_ends_a_request_that_nobody_answers() -> None:
 def read(text: str | bytes, scheme: Scheme) -> Resource:
     """One object of whichever class the scheme has for its kind."""
     [tree] = read_yaml(text)
-    return decode(scheme.class_of(GroupVersionKind.of(tree["apiVersion"], tree["kind"])), msgspec.json.encode(tree))
+    return decode(scheme.class_of(GroupVersionKind.from_api_version(tree["apiVersion"], tree["kind"])), msgspec.json.encode(tree))
 
 
 def test_66_objects_come_back_from_json_and_yaml_as_they_were() -> None:

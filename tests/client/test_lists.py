@@ -76,7 +76,7 @@ class TestAgainstAServer:
     async def test_selectors(self, client: Client, namespace: str, selection: dict[str, Any]) -> None:
         assert await names(client.list(ConfigMap, namespace=namespace, **selection)) == ["m1", "m2"]
 
-    async def test_a_version_is_asked_for_exactly_or_at_least(self, client: Client, namespace: str) -> None:
+    async def test_a_version_is_requested_exactly_or_at_least(self, client: Client, namespace: str) -> None:
         before = await client.list(ConfigMap, namespace=namespace, label_selector="app")
         await client.create(config_map("zzz-later", app="web"))
         exact = client.list(
@@ -119,7 +119,7 @@ class TestAgainstAServer:
         assert namespace in {one.metadata.namespace for one in found}
 
 
-async def test_a_selector_that_selects_nothing_is_not_sent_as_one_that_selects_everything() -> None:
+async def test_a_selector_that_selects_nothing_is_not_sent_as_a_selector_of_everything() -> None:
     async with FaultServer(Reply()) as server, Client(Transport(server.config())) as client:
         with pytest.raises(ValueError, match="selects nothing"):
             await client.list(ConfigMap, label_selector=NOTHING, namespace=ALL_NAMESPACES)
@@ -161,7 +161,7 @@ async def test_a_selector_that_cannot_be_read_is_named_and_not_sent(options: dic
 @pytest.mark.parametrize(
     "options", [{"label_selector": 5}, {"label_selector": {"app": 5}}, {"field_selector": 5}, {"field_selector": {"a": 5}}]
 )
-async def test_what_is_no_selector_is_named_with_what_is_one(options: dict[str, Any]) -> None:
+async def test_the_error_for_a_wrong_selector_names_it_and_the_accepted_ones(options: dict[str, Any]) -> None:
     async with FaultServer(Reply()) as server, Client(Transport(server.config())) as client:
         with pytest.raises(TypeError, match=rf"^{next(iter(options))}=.*give (one such as )?\""):
             await client.list(ConfigMap, **options)
@@ -226,9 +226,17 @@ async def test_an_error_on_the_first_page_is_the_error() -> None:
     assert len(server.received) == 1
 
 
-async def test_one_page_is_asked_for_exactly_as_told() -> None:
+async def test_a_list_that_began_with_a_token_does_not_start_again_from_the_beginning() -> None:
+    gone = status(410, "Expired", "The provided continue parameter is too old", metadata={})
+    async with FaultServer(page(["b"], "next"), gone) as server, Client(Transport(server.config())) as client:
+        with pytest.raises(Expired):
+            await client.list(ConfigMap, options=ListOptions(limit=1, continue_token="t"))
+    assert len(server.received) == 2
+
+
+async def test_one_page_is_requested_exactly_as_given() -> None:
     async with FaultServer(page(["a"], "next")) as server, Client(Transport(server.config())) as client:
-        got = await client.list_page(ConfigMap, ListOptions(limit=1, continue_token="t", label_selector="a=b"), namespace="n")
+        got = await client.list_page(ConfigMap, options=ListOptions(limit=1, continue_token="t"), label_selector="a=b", namespace="n")
     assert got.continue_token == "next"
     assert server.received[0].target == "/api/v1/namespaces/n/configmaps?labelSelector=a%3Db&limit=1&continue=t"
 

@@ -13,7 +13,7 @@ from kubeloop.meta import Unstructured
 
 Tree = dict[str, Any]
 
-KIND = Unstructured.of("example.com/v1", "Widget")
+KIND = Unstructured.for_kind("example.com/v1", "Widget")
 
 
 def key(**fields: Any) -> str:
@@ -29,8 +29,8 @@ def widget(spec: Any, *entries: Tree) -> Unstructured:
     return decode(KIND, json.dumps({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": spec}).encode())
 
 
-def owned(spec: Any, fields: Tree, *others: Tree) -> Any:
-    found = extract(widget(spec, *others, entry({"f:spec": fields})), "ops").to_dict()
+def owned(spec: Any, fields: Tree, *more_fields: Tree) -> Any:
+    found = extract(widget(spec, *more_fields, entry({"f:spec": fields})), "ops").to_dict()
     assert found["metadata"] == {"name": "w", "namespace": "n"}
     return found.get("spec")
 
@@ -88,7 +88,7 @@ def test_only_the_entry_of_that_manager_and_subresource_that_applies_counts() ->
     )
     assert extract(found, "ops")["spec"] == {"c": 3}
     assert extract(found, "ops", subresource="status")["spec"] == {"b": 2}
-    assert "spec" not in extract(found, "nobody")
+    assert "spec" not in extract(found, "absent")
 
 
 def test_numbers_keep_their_spelling() -> None:

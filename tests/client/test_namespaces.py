@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Node
-from kubeloop.cache import Informers
-from kubeloop.client import ALL_NAMESPACES, Client, ListOptions
+from kubeloop.cache import InformerFactory
+from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import Resource, Unstructured
 from kubeloop.transport import Transport
 from tests.faults import FaultServer, Reply
 
 LIST = Reply(body={"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "5"}, "items": []})
-UNKNOWN_SCOPE = Unstructured.of("v1", "ConfigMap")
+UNKNOWN_SCOPE = Unstructured.for_kind("v1", "ConfigMap")
 
 Ask = Callable[[Client], Awaitable[object]]
 
@@ -26,7 +26,7 @@ Ask = Callable[[Client], Awaitable[object]]
         pytest.param(lambda client: client.list(ConfigMap, namespace="bank"), "namespaces/bank/configmaps", id="a list of a namespace"),
         pytest.param(lambda client: client.list(ConfigMap, namespace=ALL_NAMESPACES), "configmaps", id="a list of all namespaces"),
         pytest.param(lambda client: client.list_metadata(ConfigMap), "namespaces/shop/configmaps", id="metadata without a namespace"),
-        pytest.param(lambda client: client.list_page(ConfigMap, ListOptions()), "namespaces/shop/configmaps", id="a page of a list"),
+        pytest.param(lambda client: client.list_page(ConfigMap), "namespaces/shop/configmaps", id="a page of a list"),
         pytest.param(lambda client: client.list(Node), "nodes", id="a cluster-scoped kind has no namespace"),
         pytest.param(lambda client: client.list(Node, namespace=ALL_NAMESPACES), "nodes", id="nor has it all of them"),
         pytest.param(lambda client: client.in_namespace("bank").list(ConfigMap), "namespaces/bank/configmaps", id="of a view"),
@@ -69,12 +69,12 @@ async def test_a_namespace_that_cannot_be_is_refused_before_anything_is_sent(ask
 )
 async def test_the_namespace_of_an_informer(kind: type[Resource], namespace: str | None, objects: str) -> None:
     async with FaultServer(LIST) as server, Client(Transport(server.config()), namespace="shop") as client:
-        informers = Informers(client)
-        assert informers.of(kind, namespace=namespace).description == objects
+        informers = InformerFactory(client)
+        assert informers.for_kind(kind, namespace=namespace).description == objects
         assert informers.metadata(kind, namespace=namespace).description == f"metadata of {objects}"
 
 
 async def test_an_informer_of_a_kind_that_discovery_tells_needs_a_namespace() -> None:
     async with FaultServer(LIST) as server, Client(Transport(server.config()), namespace="shop") as client:
         with pytest.raises(ValueError, match=r"give namespace=\.\.\., ALL_NAMESPACES for all of them"):
-            Informers(client).of(UNKNOWN_SCOPE)
+            InformerFactory(client).for_kind(UNKNOWN_SCOPE)

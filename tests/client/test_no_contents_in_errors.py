@@ -49,7 +49,7 @@ def test_a_wait_for_a_value_of_a_secret_does_not_show_the_value() -> None:
 
 
 @pytest.mark.embedded
-@pytest.mark.parametrize("kind", [Secret, Unstructured.of("v1", "Secret")], ids=["typed", "a tree"])
+@pytest.mark.parametrize("kind", [Secret, Unstructured.for_kind("v1", "Secret")], ids=["typed", "a tree"])
 @pytest.mark.parametrize(
     "call",
     [
@@ -80,7 +80,7 @@ async def test_a_refused_write_of_another_kind_shows_the_value(client: Client) -
 
 
 @pytest.mark.embedded
-@pytest.mark.parametrize("kind", [Secret, Unstructured.of("v1", "Secret")], ids=["typed", "a tree"])
+@pytest.mark.parametrize("kind", [Secret, Unstructured.for_kind("v1", "Secret")], ids=["typed", "a tree"])
 async def test_a_wait_for_a_secret_shows_neither_the_value_nor_the_wanted_one(client: Client, kind: type[Any]) -> None:
     await client.create(Secret(metadata=ObjectMeta(name="login"), data={"password": b"hunter2"}))
     with pytest.raises(DeadlineError) as caught:

@@ -106,7 +106,7 @@ async def test_n176_at_most_as_many_pages_are_asked_for_ahead_as_the_buffer_hold
             assert await reader.settled(5) == 5
 
 
-async def test_n176_without_a_buffer_a_page_is_asked_for_when_it_is_wanted() -> None:
+async def test_n176_without_a_buffer_a_page_is_requested_when_it_is_needed() -> None:
     async with Pages(20) as server, Client(Transport(server.config())) as client:
         reader = Reader(client.list(ConfigMap, namespace=ALL_NAMESPACES), server, prefetch=0)
         async with aclosing(reader.pages):

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from kubeloop.api.core.v1 import Node, Pod, ServiceAccount
-from kubeloop.client import ALL_NAMESPACES, Client, DeleteOptions, ListOptions, WriteOptions
+from kubeloop.client import ALL_NAMESPACES, Client, DeleteOptions, ListOptions, WatchOptions, WriteOptions
 from kubeloop.meta import PartialObject, Unstructured
 from kubeloop.transport import Transport
 from tests.faults import FaultServer, Reply, frames
 
-KIND = Unstructured.of("flops/v1alpha1", "Flip", plural="flips", namespaced=True)
-GLOBAL = Unstructured.of("flops/v1alpha1", "Flop", plural="flops", namespaced=False)
+KIND = Unstructured.for_kind("flops/v1alpha1", "Flip", plural="flips", namespaced=True)
+GLOBAL = Unstructured.for_kind("flops/v1alpha1", "Flop", plural="flops", namespaced=False)
 TREE: dict[str, Any] = {"apiVersion": "flops/v1alpha1", "kind": "Flip", "metadata": {"name": "mip", "namespace": "mops"}}
 LIST = {"apiVersion": "flops/v1alpha1", "kind": "FlipList", "metadata": {"resourceVersion": "5"}, "items": [TREE]}
 BASE = "/apis/flops/v1alpha1/namespaces/mops/flips"
@@ -47,12 +47,16 @@ def flip() -> Unstructured:
 
 
 async def watch_once(client: Client) -> None:
-    async with client.watch(KIND, namespace="mops", label_selector="a=b", resource_version="5", timeout_seconds=9) as events:
+    async with client.watch(
+        KIND, namespace="mops", label_selector="a=b", resource_version="5", options=WatchOptions(timeout_seconds=9)
+    ) as events:
         await anext(aiter(events))
 
 
 async def watch_metadata_once(client: Client) -> None:
-    async with client.watch_metadata(KIND, resource_version="5", timeout_seconds=9, namespace=ALL_NAMESPACES) as events:
+    async with client.watch_metadata(
+        KIND, resource_version="5", options=WatchOptions(timeout_seconds=9), namespace=ALL_NAMESPACES
+    ) as events:
         await anext(aiter(events))
 
 
@@ -92,11 +96,23 @@ def case(ask: Ask, method: str, target: str, body: Any = None, media: str = "app
         ),
         case(
             lambda c: c.list_page(
-                KIND, ListOptions(field_selector="x=y", limit=3, continue_token="t", timeout_seconds=4), namespace="mops"
+                KIND, options=ListOptions(field_selector="x=y", limit=3, continue_token="t", timeout_seconds=4), namespace="mops"
             ),
             "GET",
             f"{BASE}?fieldSelector=x%3Dy&limit=3&continue=t&timeoutSeconds=4",
             name="list a page",
+        ),
+        case(
+            lambda c: c.list(KIND, namespace="mops", label_selector="a=b", options=ListOptions(label_selector="c", timeout_seconds=4)),
+            "GET",
+            f"{BASE}?labelSelector=a%3Db&limit=500&timeoutSeconds=4",
+            name="list with options",
+        ),
+        case(
+            lambda c: c.subresource(KIND, "mip", "status", namespace="mops").get(KIND, resource_version="0"),
+            "GET",
+            f"{BASE}/mip/status?resourceVersion=0",
+            name="get a subresource",
         ),
         case(
             watch_once,
@@ -170,7 +186,7 @@ def case(ask: Ask, method: str, target: str, body: Any = None, media: str = "app
                 KIND,
                 namespace="mops",
                 options=ALL_DELETE,
-                selection=ListOptions(label_selector="a=b", limit=2, resource_version="5", resource_version_match="Exact"),
+                list_options=ListOptions(label_selector="a=b", limit=2, resource_version="5", resource_version_match="Exact"),
             ),
             "DELETE",
             f"{BASE}?labelSelector=a%3Db&limit=2&resourceVersion=5&resourceVersionMatch=Exact",
@@ -195,7 +211,7 @@ def case(ask: Ask, method: str, target: str, body: Any = None, media: str = "app
     ],
 )
 async def test_o190_of(ask: Ask, method: str, target: str, body: Any, media: str, accept: str) -> None:
-    # Of no kind, so of each that is asked for.
+    # Without a kind, so an answer for each requested kind.
     some = {"metadata": TREE["metadata"]}
     answer = frames(("ADDED", some)) if "watch=true" in target else Reply(body=LIST if method == "GET" and "limit=" in target else some)
     async with FaultServer(answer) as server, Client(Transport(server.config())) as client:
@@ -212,8 +228,11 @@ async def test_a_token_request_is_sent_as_its_kind() -> None:
     async with FaultServer(Reply(body=answer), Reply(body=answer)) as server, Client(Transport(server.config())) as client:
         token = await client.service_accounts.create_token("s", namespace="mops", audiences=["shop"], expiration_seconds=600)
         assert token.status.token == "a.b.c"
-        await client.service_accounts.create_token("s", namespace="mops", bound_to=msgspec.convert(account, ServiceAccount))
-    assert server.received[0].target == "/api/v1/namespaces/mops/serviceaccounts/s/token"
+        await client.service_accounts.create_token(
+            "s", namespace="mops", bound_to=msgspec.convert(account, ServiceAccount), options=WriteOptions(dry_run=True)
+        )
+    token_path = "/api/v1/namespaces/mops/serviceaccounts/s/token"
+    assert [one.target for one in server.received] == [token_path, f"{token_path}?dryRun=All"]
     sent = [json.loads(one.body)["spec"] for one in server.received]
     assert sent[0] == {"audiences": ["shop"], "expirationSeconds": 600}
     assert sent[1] == {"boundObjectRef": {"apiVersion": "v1", "kind": "ServiceAccount", "name": "s", "uid": "u"}}

@@ -46,7 +46,7 @@ DEPLOYMENT = {
 }
 
 
-async def test_what_is_created_can_be_read(client: Client, namespace: str) -> None:
+async def test_a_created_object_can_be_read(client: Client, namespace: str) -> None:
     created = await client.create(config_map("a", x="1"))
     assert created.metadata.namespace == namespace
     assert created.metadata.uid
@@ -67,8 +67,8 @@ async def test_the_same_name_twice_is_refused(client: Client, namespace: str) ->
 
 async def test_a_missing_object_is_named_with_its_namespace(client: Client, namespace: str) -> None:
     with pytest.raises(NotFound) as raised:
-        await client.get(Pod, "nobody")
-    assert str(raised.value) == f'NotFound: pods "nobody" not found (get pods "nobody" in namespace "{namespace}")'
+        await client.get(Pod, "absent")
+    assert str(raised.value) == f'NotFound: pods "absent" not found (get pods "absent" in namespace "{namespace}")'
 
 
 async def test_an_update_sends_the_change_and_keeps_the_rest(client: Client, namespace: str) -> None:
@@ -157,7 +157,7 @@ async def test_scale_is_read_and_set(client: Client, namespace: str) -> None:
     assert read.spec is not None
     assert read.spec.replicas == 4
     with pytest.raises(NotFound):
-        await client.get_scale(Deployment, "nobody")
+        await client.get_scale(Deployment, "absent")
 
 
 async def test_an_invalid_object_is_refused_with_a_cause_per_field(client: Client, namespace: str) -> None:
@@ -168,7 +168,7 @@ async def test_an_invalid_object_is_refused_with_a_cause_per_field(client: Clien
 
 
 async def test_an_unknown_field_is_refused_if_asked_for(client: Client, namespace: str) -> None:
-    kind = Unstructured.of("v1", "ConfigMap")
+    kind = Unstructured.for_kind("v1", "ConfigMap")
     odd = kind.from_dict({"metadata": {"name": "a"}, "dta": {"x": "1"}})
     with pytest.raises(BadRequest, match='unknown field "dta"'):
         await client.create(odd, options=WriteOptions(field_validation="Strict"))
@@ -237,7 +237,7 @@ async def test_a_pod_deleted_without_grace_is_gone(client: Client, namespace: st
 
 async def test_a_pod_is_bound_once(client: Client, namespace: str) -> None:
     gated = pod("web-0")
-    gated.spec.scheduler_name = "nobody"
+    gated.spec.scheduler_name = "absent"
     created = await client.create(gated)
     with pytest.raises(Conflict):
         await client.pods.bind("web-0", "node-1", uid="another")
@@ -251,7 +251,7 @@ async def test_a_pod_is_bound_once(client: Client, namespace: str) -> None:
 
 async def test_a_pod_is_evicted(client: Client, namespace: str) -> None:
     gated = pod("web-0")
-    gated.spec.scheduler_name = "nobody"
+    gated.spec.scheduler_name = "absent"
     await client.create(gated)
     await client.pods.evict("web-0", grace_period_seconds=0)
     with pytest.raises(NotFound):
@@ -264,7 +264,7 @@ async def test_bytes_stay_bytes(client: Client, namespace: str) -> None:
 
 
 async def test_a_kind_without_a_class_is_found_by_discovery(client: Client, namespace: str) -> None:
-    kind = Unstructured.of("apps/v1", "Deployment")
+    kind = Unstructured.for_kind("apps/v1", "Deployment")
     created = await client.create(kind.from_dict(DEPLOYMENT | {"metadata": {"name": "plain", "namespace": namespace}}))
     created["spec"]["replicas"] = 2
     updated = await client.update(created)
@@ -274,11 +274,11 @@ async def test_a_kind_without_a_class_is_found_by_discovery(client: Client, name
 
 async def test_an_unknown_kind_names_the_kind_and_the_way_out(client: Client) -> None:
     with pytest.raises(UnknownKind, match=r'serves no kind "Deploymnet" in apps/v1; did you mean Deployment'):
-        await client.get(Unstructured.of("apps/v1", "Deploymnet"), "x")
+        await client.get(Unstructured.for_kind("apps/v1", "Deploymnet"), "x")
     with pytest.raises(UnknownKind, match=r"it serves Deployment in apps/v1: correct apiVersion"):
-        await client.get(Unstructured.of("extensions/v1beta1", "Deployment"), "x")
+        await client.get(Unstructured.for_kind("extensions/v1beta1", "Deployment"), "x")
     with pytest.raises(UnknownKind, match=r"install the CustomResourceDefinition that defines it"):
-        await client.get(Unstructured.of("example.com/v1", "Qqqqqq"), "x")
+        await client.get(Unstructured.for_kind("example.com/v1", "Qqqqqq"), "x")
 
 
 class WidgetSpec(msgspec.Struct, omit_defaults=True):

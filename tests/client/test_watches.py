@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.client import ALL_NAMESPACES, Client
+from kubeloop.client import ALL_NAMESPACES, Client, WatchOptions
 from kubeloop.meta import DeadlineError, DecodeError, Expired, Forbidden, ObjectMeta, PartialObject, Unauthorized, UntrustedCertificate
 from kubeloop.testing import TlsTestServer
 from kubeloop.timing import FakeClock
@@ -22,7 +22,7 @@ def config_map(name: str, **data: str) -> ConfigMap:
 
 @pytest.mark.server
 class TestAgainstAServer:
-    async def test_what_is_there_comes_first_then_what_changes(self, client: Client, namespace: str) -> None:
+    async def test_present_objects_come_first_then_changes(self, client: Client, namespace: str) -> None:
         await client.create(config_map("a"))
         seen: list[tuple[str, str]] = []
         async with asyncio.timeout(20), client.watch(ConfigMap, namespace=namespace, label_selector="app=web") as events:
@@ -61,7 +61,7 @@ class TestAgainstAServer:
 
         async with (
             asyncio.timeout(30),
-            client.watch(ConfigMap, namespace=namespace, label_selector="app", timeout_seconds=1) as events,
+            client.watch(ConfigMap, namespace=namespace, label_selector="app", options=WatchOptions(timeout_seconds=1)) as events,
             asyncio.TaskGroup() as group,
         ):
             group.create_task(write())
@@ -72,7 +72,7 @@ class TestAgainstAServer:
         assert seen == ["m0", "m1", "m2", "m3"]
 
     async def test_waiting_ends_with_the_state_waited_for(self, client: Client, namespace: str) -> None:
-        waiting = asyncio.create_task(client.wait_for(ConfigMap, "a", lambda found: found.data.get("x") == "2", timeout=20))
+        waiting = asyncio.create_task(client.wait_for(ConfigMap, "a", lambda obj: obj.data.get("x") == "2", timeout=20))
         await client.create(config_map("a", x="1"))
         await client.patch(ConfigMap, "a", {"data": {"x": "2"}})
         assert (await waiting).data == {"x": "2"}
@@ -201,7 +201,7 @@ async def test_n179_a_stream_is_opened_again_from_the_last_version_after(fault: 
         pytest.param(frames(error(410, "Expired")), Expired, id="a 410 event"),
         pytest.param(status(401, "Unauthorized", "no"), Unauthorized, id="a 401 at the start"),
         pytest.param(status(403, "Forbidden", "no"), Forbidden, id="a 403 at the start"),
-        # client-go tries a 410 at the start again, for ever: it cannot recover by itself.
+        # client-go tries a 410 at the start again without an end: it cannot recover by itself.
         pytest.param(status(410, "Expired", "too old"), Expired, id="a 410 at the start"),
     ],
 )
@@ -232,7 +232,7 @@ async def test_a_watch_that_ends_at_once_is_not_begun_again_without_a_pause() ->
         await asyncio.wait([reading])
 
 
-async def test_objects_of_a_page_that_is_newer_than_the_first_are_not_told_twice() -> None:
+async def test_objects_of_a_page_that_is_newer_than_the_first_are_not_delivered_twice() -> None:
     def answer(received: Received) -> Reply:
         if "watch=true" in received.query:
             replayed = frames(
@@ -256,7 +256,7 @@ async def test_objects_of_a_page_that_is_newer_than_the_first_are_not_told_twice
 
 
 def forgetful(then: Reply) -> FaultServer:
-    """The first watch is told that its version is forgotten."""
+    """The first watch is refused because its version is forgotten."""
     watches = 0
 
     def answer(received: Received) -> Reply:
@@ -271,7 +271,7 @@ def forgetful(then: Reply) -> FaultServer:
 
 async def test_waiting_outlives_a_version_that_the_server_forgot() -> None:
     async with forgetful(frames(("MODIFIED", item("a", 9)), end="hang")) as server, Client(Transport(server.config())) as client:
-        found = await client.wait_for(ConfigMap, "a", lambda one: one.metadata.resource_version == "9", timeout=10)
+        found = await client.wait_for(ConfigMap, "a", lambda obj: obj.metadata.resource_version == "9", timeout=10)
         assert found.metadata.name == "a"
 
 
@@ -332,7 +332,7 @@ async def test_a_watch_is_used_inside_its_block() -> None:
 
 
 class Forgetting:
-    """Lists of these states one after the other; each watch but the last is told that its version is forgotten."""
+    """Lists of these states one after the other; each watch but the last is refused because its version is forgotten."""
 
     def __init__(self, *states: list[dict[str, Any]], then: Reply = LAST, refusals: int = 0) -> None:
         self.states = list(states)
@@ -382,7 +382,7 @@ async def relisted(answer: Forgetting, count: int) -> list[tuple[str, str, str]]
 
 
 class TestListingAgain:
-    async def test_n183_the_difference_is_told_and_what_vanished_is_deleted_with_its_last_known_state(self) -> None:
+    async def test_n183_the_difference_is_delivered_and_a_vanished_object_is_deleted_with_its_last_known_state(self) -> None:
         before = [owned("a", 1), owned("b", 2), owned("c", 3), owned("d", 4, "u1")]
         after = [owned("a", 1), owned("b", 12), owned("d", 14, "u2"), owned("e", 15)]
         assert await relisted(Forgetting(before, after), 10) == [
@@ -406,7 +406,7 @@ class TestListingAgain:
         assert len(await relisted(Forgetting(*states), 5)) == 5
 
 
-async def test_n182_what_is_there_already_counts_before_anything_is_watched() -> None:
+async def test_n182_present_objects_count_before_anything_is_watched() -> None:
     def answer(received: Received) -> Reply:
         assert "watch=true" not in received.query
         metadata = {"resourceVersion": "3"}
@@ -416,7 +416,7 @@ async def test_n182_what_is_there_already_counts_before_anything_is_watched() ->
         assert (await client.wait_created(ConfigMap, "a", timeout=10)).metadata.resource_version == "2"
 
 
-async def test_metadata_alone_is_asked_for_and_read() -> None:
+async def test_only_metadata_is_requested_and_read() -> None:
     partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "a", "resourceVersion": "5"}}
     async with (
         FaultServer(frames(("ADDED", partial), end="hang")) as server,
@@ -474,7 +474,7 @@ class TestAgainstAServerThatForgets:
                         break
         assert seen == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c"), ("MODIFIED", "b"), ("DELETED", "a")]
 
-    async def test_a_list_whose_snapshot_is_gone_is_asked_for_once_more_as_a_whole(self, in_loop_server: TlsTestServer) -> None:
+    async def test_a_list_whose_snapshot_is_gone_is_requested_once_more_as_a_whole(self, in_loop_server: TlsTestServer) -> None:
         async with Client(Transport(in_loop_server.config)) as client:
             for name in ("a", "b", "c"):
                 await client.create(config_map(name))

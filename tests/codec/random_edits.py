@@ -38,7 +38,7 @@ def scalar(shape: Shape, rng: random.Random) -> tuple[Any, Any]:
 
 
 def document(cls: type[Any], rng: random.Random, depth: int) -> Tree:
-    """A tree of a few known fields of each struct, some of them null, with fields that nobody knows."""
+    """A tree of a few known fields of each struct, some of them null, with unknown fields."""
     fields = [field for field in fields_of(cls).by_wire.values() if field.wire not in SKIPPED]
     chosen = {field.wire: field for field in rng.sample(fields, min(len(fields), 4))}
     for wire in ("spec", "template", "containers", "metadata", "name"):
@@ -155,7 +155,7 @@ class Edit:
         tree = tree or []
         assert shape.item is not None
         at = self.rng.randrange(len(now)) if now else 0
-        # Of items that the models cannot tell apart nobody can say which one was moved or removed.
+        # If the models cannot distinguish two items, it cannot be decided which one was moved or removed.
         assume(all(now.count(item) == 1 for item in now))
         action = self.rng.choice(["insert", "clear", "rearrange", "rearrange", "edit", "edit"]) if now else "insert"
         if action == "insert":
@@ -170,8 +170,8 @@ class Edit:
             self.inside(shape.item, now, tree, at)
         else:
             structs = shape.item.form is ValueForm.STRUCT
-            # Servers refuse a key twice; what says nothing to the models cannot be told from what was made new; and one item copied over
-            # another cannot be told from that other, edited.
+            # Servers refuse a key twice; an item without known fields cannot be distinguished from a new item; and one item copied over
+            # another cannot be distinguished from an edit of the other.
             if structs and not keyed and to_plain(now[at]) and self.rng.random() < 0.2:
                 ways = ["duplicate"]
             else:

@@ -83,7 +83,7 @@ def widget(**spec: Any) -> Widget:
         pytest.param(widget(parts=[PlainSpec(size=4)]), {**NAMED, "spec": {"parts": [{"size": 4}]}}, id="within a list"),
         pytest.param(widget(named={"a": PlainSpec()}), {**NAMED, "spec": {"named": {"a": {}}}}, id="within a map, whose keys stay"),
         pytest.param(
-            Unstructured.of("v1", "ConfigMap").from_dict({"metadata": {"name": "x"}, "data": {}}),
+            Unstructured.for_kind("v1", "ConfigMap").from_dict({"metadata": {"name": "x"}, "data": {}}),
             {**NAMED, "data": {}},
             id="a tree as it is",
         ),
@@ -120,7 +120,7 @@ class TestOwned:
         obj.metadata.labels["a"] = "b"
         assert applied(obj)["spec"] == {"size": 3}
 
-    def test_what_is_set_anew_brings_no_defaults_along(self) -> None:
+    def test_a_new_value_brings_no_defaults_along(self) -> None:
         obj = owned(replicas=1)
         obj.spec.template = PodTemplateSpec(spec=PodSpec(containers=[Container(name="c", ports=[ContainerPort(container_port=80)])]))
         template = {"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]}}
@@ -138,7 +138,7 @@ class TestOwned:
         assert applied(obj) == {**NAMED, "spec": {"minReadySeconds": 5}}
 
     def test_trees_are_sent_with_their_changes(self) -> None:
-        kind = Unstructured.of("v1", "ConfigMap")
+        kind = Unstructured.for_kind("v1", "ConfigMap")
         obj = read_owned(kind, b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"a":"1"}}', "ops")
         obj["data"] = {"a": "2"}
         assert applied(obj) == {**NAMED, "data": {"a": "2"}}

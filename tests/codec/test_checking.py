@@ -12,7 +12,7 @@ import pytest
 from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.core.v1 import ConfigMap, Container, EnvVar, Pod, PodSpec, ResourceRequirements, Secret
 from kubeloop.codec import decode, encode, require_document
-from kubeloop.codec.checking import checked, checked_changes
+from kubeloop.codec.encoding_checks import checked, checked_changes
 from kubeloop.meta import LabelSelector, Model, ObjectMeta, Quantity, Resource, Unstructured, custom_resource
 
 NAME = ObjectMeta(name="x", namespace="shop")
@@ -62,12 +62,12 @@ def pod(**container: Any) -> Pod:
         ),
         pytest.param(
             pod(resources=ResourceRequirements(requests=wrong(dict, cpu=object()))),
-            'Pod "shop/x": spec.containers[1].resources.requests.cpu: a object was given, which JSON cannot say',
+            'Pod "shop/x": spec.containers[1].resources.requests.cpu: a object was given, which JSON cannot represent',
             id="something that JSON cannot say",
         ),
         pytest.param(
             ConfigMap(metadata=NAME, data={"x": "a\ud800"}),
-            'ConfigMap "shop/x": data.x: half a character (a lone surrogate) was given, which JSON cannot say',
+            'ConfigMap "shop/x": data.x: half a character (a lone surrogate) was given, which JSON cannot represent',
             id="text that UTF-8 cannot say",
         ),
         pytest.param(
@@ -88,8 +88,8 @@ def pod(**container: Any) -> Pod:
         ),
         pytest.param(wrong(Pod, metadata=NAME, spec="x"), 'Pod "shop/x": spec: expected object, got str', id="text for a struct"),
         pytest.param(
-            Unstructured.of("v1", "ConfigMap").from_dict({"metadata": {"name": "x"}, "spec": {"a": [1, {"b": object()}]}}),
-            'ConfigMap "x": spec.a[1].b: a object was given, which JSON cannot say',
+            Unstructured.for_kind("v1", "ConfigMap").from_dict({"metadata": {"name": "x"}, "spec": {"a": [1, {"b": object()}]}}),
+            'ConfigMap "x": spec.a[1].b: a object was given, which JSON cannot represent',
             id="a tree",
         ),
     ],
@@ -117,7 +117,7 @@ DOCUMENT = b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"x","creationTim
 
 
 class TestObjectsThatWereRead:
-    def test_one_that_was_not_changed_is_its_document(self) -> None:
+    def test_an_unchanged_object_is_its_document(self) -> None:
         assert checked(decode(Pod, DOCUMENT), require_document) == DOCUMENT
 
     def test_nulls_that_came_from_a_server_are_no_faults(self) -> None:
@@ -187,7 +187,7 @@ class TestOneFieldOfAnObject:
             pytest.param({"phase": "Left"}, "status.phase: invalid enum value 'Left'", id="no choice of the class"),
             pytest.param({"inner": EnvVar(name="x")}, "status.inner: expected Container, got EnvVar", id="a struct of another place"),
             pytest.param({"spec": {1}}, "status.spec: expected str, got array", id="a set"),
-            pytest.param({"spec": object()}, "status.spec: a object was given, which JSON cannot say", id="no JSON"),
+            pytest.param({"spec": object()}, "status.spec: a object was given, which JSON cannot represent", id="no JSON"),
         ],
     )
     def test_a_wrong_change_is_named(self, changes: dict[str, Any], fault: str) -> None:

@@ -189,7 +189,7 @@ def test_what_cannot_be_read_is_explained(body: bytes, message: str) -> None:
         ),
     ],
 )
-def test_what_is_no_list_is_not_taken_for_an_empty_one(page: bytes, message: str) -> None:
+def test_an_invalid_list_is_not_taken_for_an_empty_one(page: bytes, message: str) -> None:
     with pytest.raises(DecodeError) as caught:
         decode_list(Pod, page)
     assert str(caught.value) == message
@@ -243,7 +243,7 @@ def test_metadata_of_any_kind_is_read_and_never_sent() -> None:
 
 
 def test_a_tree_is_read_for_a_kind_without_a_class() -> None:
-    widget = decode(Unstructured.of("example.com/v1", "Widget"), b'{"kind":"Widget","apiVersion":"example.com/v1","spec":{"a":1e2}}')
+    widget = decode(Unstructured.for_kind("example.com/v1", "Widget"), b'{"kind":"Widget","apiVersion":"example.com/v1","spec":{"a":1e2}}')
     assert widget["spec"] == {"a": 100.0}
     assert encode(widget) == b'{"kind":"Widget","apiVersion":"example.com/v1","spec":{"a":1e2}}'
 
@@ -278,6 +278,6 @@ assert names == ["c"] * 80
 
 
 def test_threads_may_decode_a_class_for_the_first_time_at_once() -> None:
-    """In a process of its own: there the class has no decoder yet, and a fault ends the process with a segmentation fault."""
+    """In a separate process: there the class has no decoder yet, and a fault ends the process with a segmentation fault."""
     done = subprocess.run([sys.executable, "-c", _THREADS], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")

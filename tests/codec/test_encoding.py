@@ -37,7 +37,7 @@ def tree() -> dict[str, Any]:
     return result
 
 
-def test_an_object_that_nobody_changed_is_sent_as_it_came() -> None:
+def test_an_unchanged_object_is_sent_as_it_came() -> None:
     assert encode(pod()) == SOURCE.encode()
 
 
@@ -111,7 +111,7 @@ def quantity(pod: Pod, tree: Any) -> None:
 @pytest.mark.parametrize(
     "edit",
     [
-        pytest.param(rename, id="renaming an item keeps what nobody knows of it"),
+        pytest.param(rename, id="renaming an item keeps its unknown fields"),
         pytest.param(reverse, id="items that move take their unknown fields along"),
         pytest.param(insert, id="a new item gets no unknown fields"),
         pytest.param(remove, id="an item that goes takes its unknown fields along"),
@@ -143,7 +143,7 @@ def test_numbers_keep_their_spelling_beside_a_change() -> None:
 
 
 @pytest.mark.parametrize("twin", [copy.copy, copy.deepcopy, lambda obj: pickle.loads(pickle.dumps(obj))])
-def test_a_copy_is_sent_with_all_that_nobody_knows(twin: Callable[[Pod], Pod]) -> None:
+def test_a_copy_is_sent_with_all_unknown_fields(twin: Callable[[Pod], Pod]) -> None:
     changed = twin(pod())
     changed.spec.node_name = "n"
     plain = tree()
@@ -192,7 +192,7 @@ def test_bytes_are_base64_on_the_wire() -> None:
 
 def test_a_change_from_one_to_true_in_a_free_tree_is_a_change() -> None:
     source = b'{"kind":"Widget","apiVersion":"example.com/v1","spec":{"a":1,"b":1.0}}'
-    widget = decode(Unstructured.of("example.com/v1", "Widget"), source)
+    widget = decode(Unstructured.for_kind("example.com/v1", "Widget"), source)
     widget["spec"]["a"] = True
     assert encode(widget) == b'{"kind":"Widget","apiVersion":"example.com/v1","spec":{"a":true,"b":1.0}}'
 
@@ -200,7 +200,7 @@ def test_a_change_from_one_to_true_in_a_free_tree_is_a_change() -> None:
 def test_a_value_that_json_cannot_say_is_refused() -> None:
     deployment = Deployment()
     deployment.metadata.labels["a"] = object()  # type: ignore[assignment]  # the point of the test
-    with pytest.raises(TypeError, match="a field holds a object, which JSON cannot say"):
+    with pytest.raises(TypeError, match="a field holds a object, which JSON cannot represent"):
         encode(deployment)
 
 

@@ -26,7 +26,7 @@ def test_the_collector_is_paused_and_afterwards_as_it_was(collecting: bool) -> N
 
 def test_a_page_that_cannot_be_read_ends_the_pause(collecting: bool) -> None:
     with pytest.raises(DecodeError):
-        decode_list(Unstructured.of("v1", "Pod"), b'{"items":[{"metadata":1}]}')
+        decode_list(Unstructured.for_kind("v1", "Pod"), b'{"items":[{"metadata":1}]}')
     assert gc.isenabled() == collecting
 
 

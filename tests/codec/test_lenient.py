@@ -11,7 +11,7 @@ import pytest
 from msgspec import Meta
 
 from kubeloop.codec import decode, encode
-from kubeloop.codec.checking import checked
+from kubeloop.codec.encoding_checks import checked
 from kubeloop.declare import Limits, ListMap
 from kubeloop.meta import DecodeError, IntOrString, Model, Quantity, Resource, Time, custom_resource
 
@@ -55,7 +55,7 @@ def test_an_unknown_choice_is_kept_as_it_was_sent() -> None:
     assert (spec.mode, spec.colour) == ("Turbo", "Green")
 
 
-def test_what_is_known_beside_it_is_read_as_usual() -> None:
+def test_known_fields_beside_it_are_read_as_usual() -> None:
     spec = read(
         mode="Turbo", colour="Blue", since="2026-01-02T03:04:05Z", limit="1Gi", port="http", parts=[{"name": "a", "size": 2.0}],
         byName={"x": {"name": "b"}}, free={"a": [1]}, raw={"b": 1}, secret="aGk=",
@@ -67,7 +67,7 @@ def test_what_is_known_beside_it_is_read_as_usual() -> None:
     assert (spec.free, spec.raw) == ({"a": [1]}, msgspec.Raw(b'{"b":1}'))
 
 
-def test_bounds_are_not_held_against_what_is_stored() -> None:
+def test_bounds_are_not_checked_on_stored_objects() -> None:
     spec = read(mode="Fast", count=99, loose=7, parts=[{"name": "too long"}]).spec
     assert (spec.count, spec.loose, spec.parts[0].name) == (99, 7, "too long")
 
@@ -101,7 +101,7 @@ def test_items_of_a_list_are_followed_by_the_keys_that_its_marker_names() -> Non
     assert json.loads(encode(gadget))["spec"]["parts"] == [{"name": "b", "x": 2, "size": 5}, {"name": "a", "x": 1}]
 
 
-def test_what_a_newer_server_sent_may_go_back_but_what_is_set_here_is_checked() -> None:
+def test_values_of_a_newer_server_may_be_sent_back_but_values_set_here_are_checked() -> None:
     gadget = read(mode="Turbo", count=99)
     gadget.spec.port = 81
     assert checked(gadget, encode)

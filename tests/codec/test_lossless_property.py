@@ -37,7 +37,7 @@ def one_edit(cls: type[Resource], rng: random.Random) -> None:
     tree = {"apiVersion": cls.api_version, "kind": cls.kind, **document(cls, rng, depth=6)}
     source = json.dumps(tree)
     obj = decode(cls, source.encode())
-    assert to_dict(obj) == tree, "an object that nobody changed"
+    assert to_dict(obj) == tree, "an unchanged object"
     Edit(rng).struct(obj, tree)
     note(f"read: {source}")
     note(f"plain edit: {json.dumps(tree)}")

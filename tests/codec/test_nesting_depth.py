@@ -13,7 +13,7 @@ from kubeloop import codec
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.meta import DecodeError, NestedTooDeeply, Resource, Unstructured
 
-Widget = Unstructured.of("example.com/v1", "Widget")
+Widget = Unstructured.for_kind("example.com/v1", "Widget")
 
 
 def document(cls: type[Resource], levels: int) -> bytes:

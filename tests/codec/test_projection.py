@@ -1,4 +1,4 @@
-"""Frames, projections and list pages: whatever the shape of the bytes, what is read is what they say."""
+"""Frames, projections and list pages: whatever the shape of the bytes, the values read are those in the bytes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def encoded(tree: Any, spaced: bool = False) -> bytes:
         pytest.param("spec.containers", POD["spec"]["containers"], id="a whole list"),
         pytest.param("metadata.generation", 3, id="a field that the head has anyway"),
         pytest.param("kind", "Pod", id="the kind"),
-        pytest.param("spec.missing.deeper", None, id="what is absent is None"),
+        pytest.param("spec.missing.deeper", None, id="an absent field is None"),
         pytest.param("spec.missing[*].x", (), id="no list is no items"),
         pytest.param(
             "spec.containers[*].ports", ([{"containerPort": 80}, {"containerPort": 81}],), id="an item without the field is left out"
@@ -129,7 +129,7 @@ def test_the_objects_bytes_are_exactly_those_of_the_frame(kind: str, shape: Any)
 @pytest.mark.parametrize(
     "frame", [b"<html>", b"{}", b"[]", b'{"type":"ADDED"}', b'{"type":"ADDED","object":[]}', b'{"type":"ADDED","object":{}', b"\xff\xfe"]
 )
-def test_what_is_no_event_is_refused(frame: bytes) -> None:
+def test_an_invalid_event_is_refused(frame: bytes) -> None:
     with pytest.raises(DecodeError):
         Projection().event(frame)
 
@@ -215,7 +215,7 @@ def test_items_come_while_the_list_arrives() -> None:
         pytest.param(b'{"items":5}', id="items of another type"),
     ],
 )
-def test_what_is_no_list_is_refused(body: bytes) -> None:
+def test_an_invalid_list_is_refused(body: bytes) -> None:
     with pytest.raises(DecodeError):
         read_all(body, [])
 

@@ -60,13 +60,13 @@ def test_anchors_and_merges_are_resolved() -> None:
     ("text", "message"),
     [
         pytest.param("a: [1", r"pod.yaml line \d: ", id="broken YAML names file and line"),
-        pytest.param("just words", "pod.yaml: document 1 is no object but text", id="text is no object"),
-        pytest.param("a: 1\n---\n- 2", "pod.yaml: document 2 is no object but a list", id="the document is counted"),
+        pytest.param("just words", "pod.yaml: document 1 is not an object but text", id="text is no object"),
+        pytest.param("a: 1\n---\n- 2", "pod.yaml: document 2 is not an object but a list", id="the document is counted"),
         pytest.param("a: !!python/object:os.system x", "pod.yaml line 1: ", id="nothing is executed"),
         pytest.param("? [a]\n: b", "pod.yaml line 1: a key is a list of 1 item; keys are text", id="a list is no key"),
     ],
 )
-def test_what_is_no_manifest_is_explained(text: str, message: str) -> None:
+def test_the_error_of_an_invalid_manifest_explains_it(text: str, message: str) -> None:
     with pytest.raises(DecodeError, match=message):
         read_yaml(text, name="pod.yaml")
 
@@ -91,5 +91,5 @@ _TREES = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=6), _TREES, max_size=4))
-def test_what_is_written_is_read_again(tree: dict[str, Any]) -> None:
+def test_written_yaml_is_read_back(tree: dict[str, Any]) -> None:
     assert read_yaml(write_yaml(tree)) == [tree]

@@ -1,4 +1,4 @@
-"""From CustomResourceDefinitions to classes in a package of their own, and back; and what two definitions must share to be one."""
+"""From CustomResourceDefinitions to classes in their own package, and back; and the equality of two definitions."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def _some(**optional: st.SearchStrategy[Any]) -> st.SearchStrategy[JSONObject]:
 
 
 def _with(base: JSONObject, *more: st.SearchStrategy[JSONObject]) -> st.SearchStrategy[JSONObject]:
-    return st.tuples(*more).map(lambda found: {**base, **{key: value for one in found for key, value in one.items()}})
+    return st.tuples(*more).map(lambda parts: {**base, **{key: value for one in parts for key, value in one.items()}})
 
 
 _ANY_NODE = _some(**{"nullable": st.just(True), "x-kubernetes-validations": _RULES, "title": st.just("T")})
@@ -42,7 +42,7 @@ _STRINGS = _with(
 )
 _CHOICES = _with(
     {"type": "string"},
-    st.lists(_TEXTS, min_size=1, max_size=3, unique=True).map(lambda found: {"enum": found}),
+    st.lists(_TEXTS, min_size=1, max_size=3, unique=True).map(lambda parts: {"enum": parts}),
     _some(default=_TEXTS),
 )
 _INTEGERS = _with(
@@ -83,14 +83,14 @@ def _lists(nodes: st.SearchStrategy[JSONObject]) -> st.SearchStrategy[JSONObject
         **{"x-kubernetes-list-type": st.sampled_from(["atomic", "set"]), "minItems": st.integers(0, 1), "maxItems": st.integers(1, 3)}
     )
     return st.tuples(nodes, _ANY_NODE, kinds, _some(default=st.just([]))).map(
-        lambda found: {"type": "array", "items": found[0], **found[1], **found[2], **found[3]}
+        lambda parts: {"type": "array", "items": parts[0], **parts[1], **parts[2], **parts[3]}
     )
 
 
 def _maps(nodes: st.SearchStrategy[JSONObject]) -> st.SearchStrategy[JSONObject]:
     kinds = _some(**{"x-kubernetes-map-type": st.sampled_from(["atomic", "granular"]), "maxProperties": st.integers(1, 3)})
     return st.tuples(nodes, _ANY_NODE, kinds).map(
-        lambda found: {"type": "object", "additionalProperties": found[0], **found[1], **found[2]}
+        lambda parts: {"type": "object", "additionalProperties": parts[0], **parts[1], **parts[2]}
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from kubeloop.codec import decode, encode
-from kubeloop.codec.checking import fault_of
+from kubeloop.codec.encoding_checks import fault_of
 from kubeloop.codegen.crd import definitions_of
 from kubeloop.codegen.naming import module_names
 from kubeloop.codegen.typed import ModelSource, source_of_crd
@@ -52,8 +52,8 @@ def test_a_definition_comes_back_from_its_classes(spec: dict[str, Any], status: 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(nodes.flatmap(lambda node: st.tuples(st.just(node), values(node))))
-def test_what_a_server_may_store_is_read_kept_and_may_be_sent_again(found: tuple[dict[str, Any], Any]) -> None:
-    schema, value = found
+def test_what_a_server_may_store_is_read_kept_and_may_be_sent_again(example: tuple[dict[str, Any], Any]) -> None:
+    schema, value = example
     assume(not validate(value, parse(schema)))
     document = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": value}
     body = json.dumps(document).encode()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.codegen.document import schemas_from, write_document
+from kubeloop.codegen.document import schemas_from, write_documents
 from kubeloop.codegen.openapi import merge, normal
 from kubeloop.meta import ConfigError
 from kubeloop.schema.document import DOCUMENT, PATHS, Schemas
@@ -78,7 +78,7 @@ def inputs(tmp_path: Path) -> dict[str, Path]:
 
 
 def test_a_document_joins_version_2_version_3_and_discovery(inputs: dict[str, Path], tmp_path: Path) -> None:
-    write_document(tmp_path, **inputs)
+    write_documents(tmp_path, **inputs)
     schemas = Schemas.decode(gzip.decompress((tmp_path / DOCUMENT).read_bytes()))
     tree = schemas.definition("com.example.v1.Tree")
     assert tree.properties["other"].ref == "org.other.v2.Tree"
@@ -94,7 +94,7 @@ def test_a_document_joins_version_2_version_3_and_discovery(inputs: dict[str, Pa
 def test_the_same_input_gives_the_same_bytes(inputs: dict[str, Path], tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        write_document(tmp_path / name, **inputs)
+        write_documents(tmp_path / name, **inputs)
     assert (tmp_path / "one" / DOCUMENT).read_bytes() == (tmp_path / "two" / DOCUMENT).read_bytes()
 
 
@@ -116,7 +116,7 @@ def test_a_folder_of_documents_is_read_as_one_and_other_files_are_passed_over(tm
         pytest.param('{"swagger": "1.2"}', "not an OpenAPI v2 document", id="an older swagger is refused"),
     ],
 )
-def test_a_bad_input_says_what_is_wrong(text: str, message: str, tmp_path: Path) -> None:
+def test_the_error_for_a_bad_input_says_the_reason(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "input.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match=message) as caught:

@@ -17,7 +17,7 @@ def names(schema: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("schema", "found"),
+    ("schema", "expected"),
     [
         pytest.param({"spec": STRUCT}, {"KindSpec"}, id="a field"),
         pytest.param({"ports": {"type": "array", "items": STRUCT}}, {"KindPort"}, id="an item of a plural"),
@@ -32,8 +32,8 @@ def names(schema: dict[str, Any]) -> set[str]:
         pytest.param({"metadata": STRUCT}, set(), id="metadata of a kind has a class already"),
     ],
 )
-def test_a_struct_in_place_is_named_after_its_way(schema: dict[str, Any], found: set[str]) -> None:
-    assert names(schema) == {f"g.v1.{name}" for name in found}
+def test_a_struct_in_place_is_named_after_its_way(schema: dict[str, Any], expected: set[str]) -> None:
+    assert names(schema) == {f"g.v1.{name}" for name in expected}
 
 
 def test_of_a_long_way_the_last_steps_are_kept() -> None:
@@ -55,7 +55,7 @@ def test_what_belongs_to_the_field_stays_with_it() -> None:
 @pytest.mark.parametrize("name", ["PodTemplateSpec", "Affinity", "Toleration", "ResourceRequirements", "EnvVar"])
 def test_kubernetes_own_structs_are_recognised_whatever_their_descriptions(name: str) -> None:
     node = definition_schema(f"io.k8s.api.core.v1.{name}")
-    assert known_struct({**node, "description": "As somebody else says it."}) == f"io.k8s.api.core.v1.{name}"
+    assert known_struct({**node, "description": "In other words."}) == f"io.k8s.api.core.v1.{name}"
     assert known_struct({**node, "minProperties": 1}) is None
 
 

@@ -38,10 +38,10 @@ async def kubeconfig(in_loop_server: TlsTestServer, tmp_path: Path) -> Path:
 
 
 async def test_definitions_are_taken_from_openapi_where_they_may_not_be_listed(in_loop_server: TlsTestServer, kubeconfig: Path) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     in_loop_server.faults.refuse(api_errors.forbidden_path("no"), matching=lambda request: "customresourcedefinitions" in request.path)
-    source = await read_cluster(kubeconfig, None, told.append)
-    assert any("cannot be listed" in line for line in told)
+    source = await read_cluster(kubeconfig, None, messages.append)
+    assert any("cannot be listed" in line for line in messages)
     assert source.resources[ROUTE].namespaced
     assert source.resources[ROUTE].gvr.resource == "routes"
     assert source.strict >= {"com.example.corpus-c.v1.Route", "com.example.corpus-c.v1.RouteSpecRule"}
@@ -63,10 +63,10 @@ async def test_a_refusal_of_discovery_is_the_servers_own_error(in_loop_server: T
 
 
 async def test_definitions_that_go_while_they_are_read_are_left_out(in_loop_server: TlsTestServer, kubeconfig: Path) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     in_loop_server.faults.refuse(api_errors.no_such_resource(), matching=lambda request: request.path.endswith("corpus-c.example.com/v1"))
-    await read_builtins(kubeconfig, None, told.append)
-    assert any("corpus-c.example.com/v1: left out" in line for line in told)
+    await read_builtins(kubeconfig, None, messages.append)
+    assert any("corpus-c.example.com/v1: left out" in line for line in messages)
 
 
 async def test_an_empty_document_is_that_of_definitions_that_go(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_an_empty_document_is_that_of_definitions_that_go(tmp_path: Path) 
             return Reply(body={"paths": {"apis/things.example.com/v1": {"serverRelativeURL": "/openapi/v3/apis/things.example.com/v1"}}})
         return Reply(body=b"" if received.path.startswith("/openapi") else {"items": []})
 
-    told: list[str] = []
+    messages: list[str] = []
     async with FaultServer(answer=answer) as listening:
         config = {
             "clusters": [{"name": "c", "cluster": {"server": listening.config().server, "insecure-skip-tls-verify": True}}],
@@ -83,5 +83,5 @@ async def test_an_empty_document_is_that_of_definitions_that_go(tmp_path: Path) 
             "current-context": "c",
         }
         (tmp_path / "kubeconfig").write_text(json.dumps(config))
-        assert (await read_cluster(tmp_path / "kubeconfig", None, told.append)).ours() == []
-    assert any("things.example.com/v1: left out" in line for line in told)
+        assert (await read_cluster(tmp_path / "kubeconfig", None, messages.append)).ours() == []
+    assert any("things.example.com/v1: left out" in line for line in messages)

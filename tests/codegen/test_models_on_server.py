@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import kubeloop.api
-from kubeloop.cache import Informers
+from kubeloop.cache import InformerFactory
 from kubeloop.cli.generate import generate
 from kubeloop.client import Client
 from kubeloop.codegen.models import render
@@ -73,8 +73,8 @@ async def test_a_clusters_kinds_are_read_and_used(client: Client, installed: Kub
     made = await client.create(route)
     assert made.spec.rules[0].matches[0].path.type == "PathPrefix"
     assert (await client.get(models.Route, "shop")).spec == made.spec
-    async with Informers(client) as informers:
-        routes = informers.of(models.Route, namespace=client.namespace, indexes={"host": "spec.hostnames[*]"})
+    async with InformerFactory(client) as informers:
+        routes = informers.for_kind(models.Route, namespace=client.namespace, indexes={"host": "spec.hostnames[*]"})
         await informers.wait_synced()
         assert [found.metadata.name for found in routes.lister.by_index("host", "shop.example.com")] == ["shop"]
         found = routes.lister.get("shop", namespace=client.namespace)
@@ -88,5 +88,5 @@ def test_a_server_accepts_the_corpus(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.parametrize("module", ["core/v1.py", "apps/v1.py", "batch/v1.py", "networking/v1.py", "admissionregistration/v1.py"])
-def test_built_in_models_of_a_server_are_those_that_ship(module: str, builtin_models: dict[str, str]) -> None:
+def test_built_in_models_of_a_server_equal_the_shipped_ones(module: str, builtin_models: dict[str, str]) -> None:
     assert builtin_models[module] == (Path(kubeloop.api.__file__).parent / module).read_text()

@@ -19,7 +19,7 @@ from kubeloop.codegen.naming import ModuleName, camel_case, class_name, field_na
         pytest.param("setHostnameAsFQDN", "set_hostname_as_fqdn", id="an abbreviation at the end"),
         pytest.param("insecureSkipTLSVerify", "insecure_skip_tls_verify", id="an abbreviation in the middle"),
         pytest.param("targetCPUUtilizationPercentage", "target_cpu_utilization_percentage", id="an abbreviation before a capital"),
-        pytest.param("openAPIV3Schema", "open_api_v3_schema", id="a version is a word of its own"),
+        pytest.param("openAPIV3Schema", "open_api_v3_schema", id="a version is a separate word"),
         pytest.param("x-kubernetes-list-type", "x_kubernetes_list_type", id="dashes become underscores"),
         pytest.param("$ref", "ref", id="signs in front are dropped"),
     ],

@@ -140,9 +140,9 @@ def test_lists_of_definitions_and_other_documents_are_taken_as_they_come(tmp_pat
     listed = {"kind": "CustomResourceDefinitionList", "apiVersion": "apiextensions.k8s.io/v1", "items": [crd]}
     (tmp_path / "list.json").write_text(json.dumps(listed))
     (tmp_path / "other.yaml").write_text("kind: ConfigMap\napiVersion: v1\n---\n")
-    told: list[str] = []
-    assert read_files([tmp_path], told.append).ours() == ["com.example.v1.Tool"]
-    counts = [line.rpartition("/")[2].partition(" documents")[0] for line in told]
+    messages: list[str] = []
+    assert read_files([tmp_path], messages.append).ours() == ["com.example.v1.Tool"]
+    counts = [line.rpartition("/")[2].partition(" documents")[0] for line in messages]
     assert counts == ["list.json: 1", "other.yaml: 0"]
 
 

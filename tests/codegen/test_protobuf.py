@@ -1,4 +1,4 @@
-"""The table of protobuf messages: what is read from .proto files, and how it is joined with what Go makes of it in JSON."""
+"""The table of protobuf messages: the content of .proto files, joined with Go's JSON names."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_messages_are_read_from_a_json_document(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_source_is_refused_with_its_path(tmp_path: Path, name: str, text: str, error: str) -> None:
+def test_a_file_that_is_no_source_is_refused_with_its_path(tmp_path: Path, name: str, text: str, error: str) -> None:
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)

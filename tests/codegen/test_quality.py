@@ -22,20 +22,20 @@ from typing import Literal, assert_type
 
 from generated.corpus_c.v1 import Route, RouteSpec, RouteSpecRule
 
-from kubeloop import Client, Informers
+from kubeloop import Client, InformerFactory
 from kubeloop.meta import LabelSelector, ObjectMeta
 from generated.corpus_b.v1 import Collector
 from generated.corpus_f.v1 import Model, ModelSpec, ModelSpecStorage
 
 
-async def use(client: Client, informers: Informers) -> None:
+async def use(client: Client, informers: InformerFactory) -> None:
     route = await client.get(Route, "a", namespace="shop")
     assert_type(route, Route)
     assert_type(route.spec.rules, list[RouteSpecRule])
     assert_type(route.spec.rules[0].matches[0].headers[0].type, Literal["Exact", "RegularExpression"])
     async for one in client.list(Route, label_selector="a=b"):
         assert_type(one, Route)
-    informer = informers.of(Route, indexes={"host": "spec.hostnames[*]"})
+    informer = informers.for_kind(Route, indexes={"host": "spec.hostnames[*]"})
     assert_type(informer.lister.get("a", namespace="shop"), Route | None)
     await client.create(Route(metadata=ObjectMeta(name="a"), spec=RouteSpec(hostnames=["a.example.com"])))
     storage = ModelSpecStorage(size="1Gi")

@@ -127,7 +127,7 @@ HAND_WRITTEN_MODELS = {
 }
 
 
-def facts_of(wire: str, info: msgspec.structs.FieldInfo, required: bool) -> str:
+def summary_of(wire: str, info: msgspec.structs.FieldInfo, required: bool) -> str:
     if required:
         return f"Wire name ``{wire}``, required. "
     default = info.default_factory() if info.default_factory is not msgspec.NODEFAULT else info.default
@@ -155,9 +155,9 @@ def test_the_text_of_each_hand_written_field_says_what_the_schema_and_the_class_
     assert fields.keys() == node.properties.keys()
     assert set(said) == {info.name for info in fields.values()}
     for wire, info in fields.items():
-        facts = facts_of(wire, info, wire in node.required)
+        facts = summary_of(wire, info, wire in node.required)
         assert said[info.name].startswith(facts)
-        assert len(said[info.name]) > len(facts), f"{info.name} has no words of its own"
+        assert len(said[info.name]) > len(facts), f"{info.name} has no text beyond the facts"
         keys = node.properties[wire].list_map_keys
         assert not keys or re.search(rf"The key of an item is (?:its )?``{keys[0]}``\.", said[info.name])
 
@@ -207,7 +207,7 @@ class Spec(Model):
 
 @custom_resource("example.com/v1", plural="documented")
 class Documented(Resource):
-    """Has a docstring of its own."""
+    """Has its own docstring."""
 
     spec: Spec
 
@@ -225,7 +225,7 @@ def test_a_model_without_a_docstring_says_its_fields_and_a_docstring_stays() -> 
         "    size: int",
         "        Wire name ``size``, optional; 4 if absent.",
     ]
-    assert Documented.__doc__ == "Has a docstring of its own."
+    assert Documented.__doc__ == "Has its own docstring."
     assert decode(Documented, b'{"apiVersion":"example.com/v1","kind":"Documented"}').__doc__ == Documented.__doc__
 
 

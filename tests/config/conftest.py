@@ -1,4 +1,4 @@
-"""No test reads the configuration of whoever runs it."""
+"""No test reads the configuration of the user that runs it."""
 
 from __future__ import annotations
 

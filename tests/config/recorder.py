@@ -1,4 +1,4 @@
-"""A TLS server that writes down who asks: headers, client certificate and server name, of kubectl's requests and of ours alike."""
+"""A TLS server that records the client's identity: headers, client certificate and server name, of kubectl's requests and of ours alike."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.faults.server import authority
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One request: what of it says who asks, and how the server was reached."""
+class RecordedRequest:
+    """One request: the parts that identify its user, and how the server was reached."""
 
     path: str
     shown: tuple[tuple[str, str], ...]
@@ -30,7 +30,7 @@ class Asked:
 @dataclass
 class Recorder:
     port: int = 0
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[RecordedRequest] = field(default_factory=list)
     #: Answer 401 to these values of Authorization, or to these common names.
     refuse: set[str] = field(default_factory=set)
     connections: int = 0
@@ -52,7 +52,7 @@ class Recorder:
                 headers = [(name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines[1:] if line)]
                 shown = sorted((name, value) for name, value in headers if name == "authorization" or name.startswith("impersonate-"))
                 encodings = next((value for name, value in headers if name == "accept-encoding"), "")
-                request = Asked(lines[0].split(" ")[1], tuple(shown), common_name, self.names.get(tls, ""), encodings)
+                request = RecordedRequest(lines[0].split(" ")[1], tuple(shown), common_name, self.names.get(tls, ""), encodings)
                 self.asked.append(request)
                 refused = request.header("authorization") in self.refuse or common_name in self.refuse
                 writer.write(
@@ -79,7 +79,7 @@ async def recorder(*, tls: bool = True) -> AsyncIterator[Recorder]:
         found.names.clear()
 
 
-def _context(found: Recorder) -> ssl.SSLContext:
+def _context(recorder: Recorder) -> ssl.SSLContext:
     issued = authority().issue("recorder", server=True, dns_names=["api.example"], ip_addresses=["127.0.0.1"])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_verify_locations(cadata=authority().certificate.decode())
@@ -90,7 +90,7 @@ def _context(found: Recorder) -> ssl.SSLContext:
         context.load_cert_chain(file)
 
     def named(tls: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
-        found.names[tls] = name or ""
+        recorder.names[tls] = name or ""
 
     context.sni_callback = named
     return context

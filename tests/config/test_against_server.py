@@ -29,7 +29,7 @@ REVIEW = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubj
 
 
 async def ask(transport: Transport) -> dict[str, Any]:
-    """Who the server says that we are."""
+    """The user name by which the server knows the client."""
     answer = await transport.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=REVIEW)
     found: dict[str, Any] = json.loads(answer.body)["status"]["userInfo"]
     return found

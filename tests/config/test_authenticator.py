@@ -1,4 +1,4 @@
-"""Headers that say who asks: rotation of token files, exec plugins, impersonation."""
+"""Headers that identify the user: rotation of token files, exec plugins, impersonation."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def test_a_plugin_may_give_a_certificate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "status", "said"),
+    ("answer", "status", "message"),
     [
         pytest.param("oops", 0, "printed no ExecCredential", id="a plugin that prints something else"),
         pytest.param(credential(), 0, "printed neither status.token", id="a plugin without a credential"),
@@ -166,10 +166,10 @@ async def test_a_plugin_may_give_a_certificate(tmp_path: Path) -> None:
         pytest.param(credential(token="t"), 3, "ended with exit status 3", id="a plugin that fails"),
     ],
 )
-async def test_a_bad_plugin_is_named(tmp_path: Path, answer: object, status: int, said: str) -> None:
+async def test_a_bad_plugin_is_named(tmp_path: Path, answer: object, status: int, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         await token(of(Credentials(exec=plugin(tmp_path, answer, status))))
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert 'user "u": exec: ' in str(raised.value)
 
 

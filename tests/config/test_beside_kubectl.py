@@ -16,7 +16,7 @@ from kubeloop.config import Overrides, load_config
 from kubeloop.meta import ConfigError
 from kubeloop.transport import Transport
 from tests.config.documents import V1, document, script, write
-from tests.config.recorder import Asked, Recorder, recorder
+from tests.config.recorder import RecordedRequest, Recorder, recorder
 from tests.faults.server import authority
 from tests.kubectl.runner import kubectl_binary
 
@@ -75,7 +75,7 @@ async def kubectl(file: Path, *args: str) -> tuple[int, str]:
 
 async def both(
     server: Recorder, file: Path, flags: list[str], overrides: Overrides | None, context: str | None = None
-) -> tuple[Asked, Asked]:
+) -> tuple[RecordedRequest, RecordedRequest]:
     """What kubectl asked, and what we asked."""
     code, said = await kubectl(file, "get", "--raw", "/probe", *flags)
     assert code == 0, said
@@ -168,7 +168,7 @@ async def test_no_credential_is_shown_to_a_server_without_tls(folder: Path, capl
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         pytest.param(
             document(user={"token": "t", "username": "u"}), "token and username and password are both set", id="two ways to log in"
@@ -196,29 +196,29 @@ async def test_no_credential_is_shown_to_a_server_without_tls(folder: Path, capl
         pytest.param(document({"certificate-authority": "absent"}), "absent: cannot be read", id="a CA that is not there"),
         pytest.param(document(current_context="other"), 'there is no context "other"', id="a context that is not there"),
         pytest.param(document(apiVersion="v2"), 'apiVersion: "v2"', id="a version that is not known"),
-        pytest.param(document(users=[{"name": "u"}, {"name": "u"}]), "stands twice", id="a name twice"),
+        pytest.param(document(users=[{"name": "u"}, {"name": "u"}]), "occurs twice", id="a name twice"),
         pytest.param(document(current_context=7), "put the value in quotes", id="a number for a name"),
     ],
 )
-async def test_kubectl_and_we_refuse(tmp_path: Path, content: dict[str, Any], said: str) -> None:
+async def test_kubectl_and_we_refuse(tmp_path: Path, content: dict[str, Any], message: str) -> None:
     file = write(tmp_path / "config", content)
     with pytest.raises(ConfigError) as raised:
         load_config(file)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert str(file) in str(raised.value)
     code, _ = await kubectl(file, "get", "--raw", "/probe", "--request-timeout=1ms")
     assert code != 0
 
 
-async def test_a_plugin_is_told_what_kubectl_tells_it(folder: Path) -> None:
-    script(folder / "bin" / "told", f'echo "$KUBERNETES_EXEC_INFO" >> {folder}/told\n' + credential('{"token": "t"}'))
+async def test_a_plugin_gets_the_same_input_as_from_kubectl(folder: Path) -> None:
+    script(folder / "bin" / "record-input", f'echo "$KUBERNETES_EXEC_INFO" >> {folder}/inputs\n' + credential('{"token": "t"}'))
     extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "here", "n": [1, 2]}}
-    plugin = {**PLUGIN, "command": "./bin/told", "provideClusterInfo": True, "env": [{"name": "A", "value": "b"}]}
+    plugin = {**PLUGIN, "command": "./bin/record-input", "provideClusterInfo": True, "env": [{"name": "A", "value": "b"}]}
     async with recorder() as server:
         cluster = {"server": server.url, "certificate-authority": "pki/ca.crt", "tls-server-name": "api.example", "extensions": [extension]}
         file = write(folder / "config", document(cluster, {"exec": plugin}))
         theirs, ours = await both(server, file, [], None)
     assert ours == theirs
-    told = [json.loads(line) for line in (folder / "told").read_text().splitlines() if line]
-    assert told[0] == told[1]
-    assert told[1]["spec"]["cluster"]["config"] == {"audience": "here", "n": [1, 2]}
+    inputs = [json.loads(line) for line in (folder / "inputs").read_text().splitlines() if line]
+    assert inputs[0] == inputs[1]
+    assert inputs[1]["spec"]["cluster"]["config"] == {"audience": "here", "n": [1, 2]}

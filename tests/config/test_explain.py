@@ -1,4 +1,4 @@
-"""Where each setting came from, and that no secret is ever told."""
+"""The source of each setting, without any secret."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def test_each_setting_names_the_file_that_it_comes_from_among_several(tmp_path: 
             "environment variable NO_PROXY",
             id="left out",
         ),
-        pytest.param({"HTTPS_PROXY": "ftp://hunter@p"}, "HTTPS_PROXY is no URL of a proxy", "environment", id="one that cannot be used"),
+        pytest.param(
+            {"HTTPS_PROXY": "ftp://hunter@p"}, "HTTPS_PROXY is not a usable URL of a proxy", "environment", id="a proxy that cannot be used"
+        ),
     ],
 )
 def test_the_proxy_names_its_variable(tmp_path: Path, environ: dict[str, str], value: str, origin: str) -> None:
@@ -79,7 +81,7 @@ def test_the_proxy_names_its_variable(tmp_path: Path, environ: dict[str, str], v
     assert "hunter" not in found.value
 
 
-def test_what_has_no_effect_is_told_with_the_reason(tmp_path: Path) -> None:
+def test_a_setting_without_effect_is_reported_with_the_reason(tmp_path: Path) -> None:
     user = {"token": "t", "exec": {"command": "login", "apiVersion": V1, "interactiveMode": "Never"}}
     file = write(tmp_path / "config", document({"certificate-authority": "ca.crt", "certificate-authority-data": DATA}, user))
     found = load_config(file).explain({})
@@ -92,14 +94,14 @@ def test_what_has_no_effect_is_told_with_the_reason(tmp_path: Path) -> None:
     assert "exec" not in {one.name for one in found}
 
 
-def test_credentials_that_are_not_shown_to_a_server_without_tls_are_told(tmp_path: Path) -> None:
+def test_credentials_that_are_not_sent_to_a_server_without_tls_are_reported(tmp_path: Path) -> None:
     found = load_config(write(tmp_path / "config", document({"server": "http://h"}, {"token": "t"}))).explain({})
     assert found.unused == ('token of user "u": the server is not https',)
     assert found["credentials"].value == "none: requests are anonymous"
-    assert found["certificate-authority"].value == "not asked: the server is reached without TLS"
+    assert found["certificate-authority"].value == "not used: the server is reached without TLS"
 
 
-def test_every_way_to_authenticate_is_told_without_its_secret(tmp_path: Path) -> None:
+def test_every_way_to_authenticate_is_reported_without_its_secret(tmp_path: Path) -> None:
     ways: list[tuple[dict[str, Any], str, str]] = [
         ({"tokenFile": "hunted"}, "token-file", f"{tmp_path / 'hunted'}, read again every minute"),
         ({"username": "me", "password": "hunter"}, "username", "me"),

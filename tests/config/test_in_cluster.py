@@ -48,6 +48,6 @@ def test_outside_a_pod_it_says_so(account: Path) -> None:
         in_cluster_config({}, account)
 
 
-def test_a_pod_without_a_token_is_told_the_way_out(tmp_path: Path) -> None:
+def test_a_pod_without_a_token_is_an_error_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="automountServiceAccountToken: true"):
         in_cluster_config(HOST, tmp_path)

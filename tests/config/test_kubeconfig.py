@@ -127,9 +127,14 @@ def test_impersonation_is_read(tmp_path: Path) -> None:
         "name": "u",
         "user": {"token": "t", "as": "jane", "as-groups": ["devs"], "as-uid": "7", "as-user-extra": {"scopes": ["a", "b"]}},
     }
-    who = load_config(write(tmp_path / "config", document(users=[user]))).credentials.impersonate
-    assert who is not None
-    assert (who.user, who.uid, who.groups, who.extra) == ("jane", "7", ("devs",), (("scopes", ("a", "b")),))
+    impersonated = load_config(write(tmp_path / "config", document(users=[user]))).credentials.impersonate
+    assert impersonated is not None
+    assert (impersonated.user, impersonated.uid, impersonated.groups, impersonated.extra) == (
+        "jane",
+        "7",
+        ("devs",),
+        (("scopes", ("a", "b")),),
+    )
 
 
 def user(**fields: Any) -> dict[str, Any]:
@@ -141,7 +146,7 @@ def cluster(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         pytest.param("a: [1\nb: 2\n", "config:2:2: not valid YAML", id="broken YAML is named with line and column"),
         pytest.param("a: b: secret-token\n", "config:1:5: not valid YAML", id="broken YAML in one line too"),
@@ -161,7 +166,7 @@ def cluster(**fields: Any) -> dict[str, Any]:
         ),
         pytest.param(document(apiVersion="v2"), 'apiVersion: "v2" is not known', id="another version"),
         pytest.param(
-            document(users=[{"name": "u"}, {"name": "u"}]), 'users[1].name: "u" stands twice', id="a name that stands twice in one file"
+            document(users=[{"name": "u"}, {"name": "u"}]), 'users[1].name: "u" occurs twice', id="a name that stands twice in one file"
         ),
         pytest.param(document(**{"current-context": ""}), "choose one of: x", id="no current context: the known ones are listed"),
         pytest.param(
@@ -180,7 +185,7 @@ def cluster(**fields: Any) -> dict[str, Any]:
             id="a context that names a missing user",
         ),
         pytest.param(cluster(server=""), "server is not set", id="a cluster without a server"),
-        pytest.param(cluster(server="localhost:6443"), 'server: "localhost:6443" is no URL', id="a server that is no URL"),
+        pytest.param(cluster(server="localhost:6443"), 'server: "localhost:6443" is not a valid URL', id="a server that is no URL"),
         pytest.param(
             cluster(**{"certificate-authority": "missing.crt"}),
             "missing.crt: cannot be read (No such file or directory)",
@@ -228,12 +233,12 @@ def cluster(**fields: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_broken_kubeconfig_says(tmp_path: Path, content: dict[str, Any] | str, said: str) -> None:
+def test_a_broken_kubeconfig_says(tmp_path: Path, content: dict[str, Any] | str, message: str) -> None:
     file = write(tmp_path / "config", content)
     with pytest.raises(ConfigError) as raised:
         load_config(file)
     text = str(raised.value)
-    assert said in text
+    assert message in text
     assert str(file) in text
     assert "secret-token" not in text
 
@@ -254,7 +259,7 @@ def test_a_directory_is_no_kubeconfig(tmp_path: Path) -> None:
         load_config(tmp_path)
 
 
-def test_a_context_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
+def test_a_requested_context_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match='contexts: there is no context "prod"; known: x'):
         load_config(write(tmp_path / "config", document()), context="prod")
 
@@ -278,7 +283,7 @@ def test_printing_shows_no_secret(tmp_path: Path) -> None:
     assert "secret-token" not in repr(load_config(write(tmp_path / "config", document())))
 
 
-def test_printing_what_is_read_from_a_file_shows_no_secret() -> None:
+def test_printing_a_configuration_from_a_file_shows_no_secret() -> None:
     user = KubeconfigUser(token="hunter2", client_key_data="hunter3", exec=Exec(args=["hunter4"]))
     assert "hunter" not in repr(NamedUser(name="u", user=user))
 
@@ -306,5 +311,5 @@ def test_a_proxy_that_is_none_is_refused_when_the_configuration_is_read(proxy: s
 
 
 def test_a_server_with_a_line_break_is_refused() -> None:
-    with pytest.raises(ConfigError, match="is no URL of a server"):
+    with pytest.raises(ConfigError, match="is not a valid URL of a server"):
         ClusterConfig(server="https://h\r\nEvil: 1")

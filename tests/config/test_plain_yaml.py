@@ -78,7 +78,7 @@ def test_what_tools_write_is_read_without_a_parser() -> None:
         pytest.param("".join(" " * deep + "a:\n" for deep in range(60)), id="more levels than anybody writes"),
     ],
 )
-def test_what_is_left_to_a_parser(text: str) -> None:
+def test_a_text_is_left_to_a_parser(text: str) -> None:
     assert read_plain(text.encode()) is None
 
 

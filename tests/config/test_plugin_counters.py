@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from kubeloop.config import load_config
-from kubeloop.config.plugins.figures import AGES, PluginFigures, figures, validity
+from kubeloop.config.plugins.metrics import AGES, PluginMetrics, figures, validity
 from kubeloop.config.tls import CERTIFICATE_PERIOD, TlsSource
 from kubeloop.meta import ConfigError
 from kubeloop.timing import FakeClock
@@ -29,7 +29,7 @@ def test_the_validity_of_a_certificate_is_read() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", b"-----BEGIN CERTIFICATE-----"])
-def test_what_is_no_certificate_has_no_validity(text: bytes) -> None:
+def test_a_text_that_is_no_certificate_has_no_validity(text: bytes) -> None:
     assert validity(text) is None
 
 
@@ -37,7 +37,7 @@ def test_the_first_certificate_to_expire_counts_and_a_replaced_one_by_its_age() 
     class Source:
         pass
 
-    found, source = PluginFigures(), Source()
+    found, source = PluginMetrics(), Source()
     assert found.soonest_expiry() is None
     held = validity(JANE.certificate)
     assert held is not None

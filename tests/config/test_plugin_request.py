@@ -37,7 +37,7 @@ def test_without_cluster_information_there_is_no_cluster() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         pytest.param("", "is not set; this program is run by Kubernetes clients", id="nothing"),
         pytest.param("{", "cannot be read", id="no JSON"),
@@ -45,10 +45,10 @@ def test_without_cluster_information_there_is_no_cluster() -> None:
         pytest.param(f'{{"apiVersion": "{V1}", "kind": "ExecCredential", "spec": {{"cluster": {{}}}}}}', "cannot be read", id="no server"),
     ],
 )
-def test_what_is_no_request_is_a_configuration_error(text: str, said: str) -> None:
+def test_a_text_that_is_no_request_is_a_configuration_error(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         ExecRequest.from_environment({VARIABLE: text})
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_a_client_understands_the_answer() -> None:
@@ -62,7 +62,7 @@ def test_an_answer_without_a_credential_or_time_zone_is_refused() -> None:
     with pytest.raises(ValueError, match="give a token"):
         ExecRequest(api_version=V1).answer()
     with pytest.raises(ValueError, match="time zone"):
-        ExecRequest(api_version=V1).answer(token="t", expires=datetime(2030, 1, 1))  # noqa: DTZ001 - what is refused
+        ExecRequest(api_version=V1).answer(token="t", expires=datetime(2030, 1, 1))  # noqa: DTZ001 - a naive time is refused
 
 
 async def test_a_whole_plugin_in_three_lines(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Credential plugins as programs: what they are told, how they are bounded, and what a person reads when they fail."""
+"""Credential plugins as programs: their input, their limits, and the errors when they fail."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def plugin(
     )
 
 
-async def token(found: ExecPlugin, clock: FakeClock | None = None) -> str:
-    config = ClusterConfig(server="https://h", credentials=Credentials(exec=found))
+async def token(plugin: ExecPlugin, clock: FakeClock | None = None) -> str:
+    config = ClusterConfig(server="https://h", credentials=Credentials(exec=plugin))
     return (await RequestAuthenticator(config, clock or FakeClock()).headers()).get("Authorization", "")
 
 
-async def failure(found: ExecPlugin) -> str:
+async def failure(plugin: ExecPlugin) -> str:
     with pytest.raises(ConfigError) as raised:
-        await token(found)
+        await token(plugin)
     assert OWNER in str(raised.value)
     return str(raised.value)
 
 
-async def test_a_plugin_of_v1beta1_is_told_and_answers_in_v1beta1(tmp_path: Path) -> None:
+async def test_a_plugin_of_v1beta1_is_asked_and_answers_in_v1beta1(tmp_path: Path) -> None:
     command = script(tmp_path / "login", f"echo \"$KUBERNETES_EXEC_INFO\" > {tmp_path}/info\necho '{answer(V1BETA1)}'")
     assert await token(plugin(command, version=V1BETA1)) == "Bearer t"
     info = {"kind": "ExecCredential", "apiVersion": V1BETA1, "spec": {"interactive": False}}
@@ -65,7 +65,7 @@ async def test_a_plugin_that_answers_in_another_version_is_an_error_that_says_wh
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "message"),
     [
         pytest.param("{}", "printed neither status.token nor status.clientCertificateData", id="nothing"),
         pytest.param('{"token": null}', "printed neither", id="null"),
@@ -75,8 +75,8 @@ async def test_a_plugin_that_answers_in_another_version_is_an_error_that_says_wh
         pytest.param('{"token": "t", "expirationTimestamp": "2030-01-01T00:00:00"}', "has no time zone", id="a time without a zone"),
     ],
 )
-async def test_an_answer_without_a_usable_credential_is_an_error(tmp_path: Path, status: str, said: str) -> None:
-    assert said in await failure(plugin(script(tmp_path / "login", f"echo '{answer(status=status)}'")))
+async def test_an_answer_without_a_usable_credential_is_an_error(tmp_path: Path, status: str, message: str) -> None:
+    assert message in await failure(plugin(script(tmp_path / "login", f"echo '{answer(status=status)}'")))
 
 
 async def test_what_a_failing_plugin_said_is_shown_without_control_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,7 +167,7 @@ async def test_a_policy_decides_which_plugins_may_run_L164(
 
 @pytest.mark.parametrize("entry", ["", "./login", "a/../b"])
 def test_a_policy_that_could_never_match_is_refused(entry: str) -> None:
-    with pytest.raises(ConfigError, match="is no command"):
+    with pytest.raises(ConfigError, match="is not a command"):
         PluginPolicy(allowed=(entry,))
 
 
@@ -175,8 +175,8 @@ def test_a_policy_that_could_never_match_is_refused(entry: str) -> None:
     ("mode", "interactive"),
     [
         pytest.param("Never", False, id="a plugin that never asks is not given the terminal"),
-        pytest.param("IfAvailable", True, id="one that may ask is given it"),
-        pytest.param("Always", True, id="and so is one that must"),
+        pytest.param("IfAvailable", True, id="a plugin that may ask gets it"),
+        pytest.param("Always", True, id="a plugin that must ask gets it"),
     ],
 )
 async def test_at_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, interactive: bool) -> None:

@@ -91,7 +91,7 @@ def test_duplicate_names_within_one_file_are_an_error_M167(tmp_path: Path) -> No
     for section in ("clusters", "users", "contexts"):
         content = document()
         content[section] *= 2
-        with pytest.raises(ConfigError, match=rf'config: {section}\[1\].name: "." stands twice in this file'):
+        with pytest.raises(ConfigError, match=rf'config: {section}\[1\].name: "." occurs twice in this file'):
             load_config(write(tmp_path / "config", content))
 
 
@@ -171,7 +171,7 @@ def test_a_literal_token_is_used_first_and_the_token_file_stays_configured_M170(
 
 
 @pytest.mark.parametrize(
-    ("content", "context", "overrides", "said"),
+    ("content", "context", "overrides", "message"),
     [
         pytest.param(document(), "q", None, 'contexts: there is no context "q"; known: x', id="a context that was asked for"),
         pytest.param(document(current_context="q"), None, None, 'current-context: there is no context "q"', id="the current context"),
@@ -181,12 +181,12 @@ def test_a_literal_token_is_used_first_and_the_token_file_stays_configured_M170(
         pytest.param(document(), None, Overrides(user="q"), 'override user: there is no user "q"; known: u', id="another user"),
     ],
 )
-def test_what_is_named_and_not_there_is_an_error_M171(
-    tmp_path: Path, content: dict[str, Any], context: str | None, overrides: Overrides | None, said: str
+def test_a_name_that_is_missing_is_an_error_M171(
+    tmp_path: Path, content: dict[str, Any], context: str | None, overrides: Overrides | None, message: str
 ) -> None:
     with pytest.raises(ConfigError) as raised:
         load_config(write(tmp_path / "config", content), context, overrides=overrides)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_an_empty_configuration_falls_back_to_the_pods_own_cluster_M171(pod: Path) -> None:
@@ -194,7 +194,7 @@ def test_an_empty_configuration_falls_back_to_the_pods_own_cluster_M171(pod: Pat
     assert (config.server, config.credentials.token_file, config.namespace) == ("https://10.0.0.1:443", pod / "token", "ops")
 
 
-def test_and_so_does_one_that_chooses_no_context_M171(pod: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_chooses_no_context_does_so_too_M171(pod: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed(monkeypatch, write(tmp_path / "config", document(current_context="")))
     assert load_config().name == "in-cluster"
     assert load_config(context="x").name == "c"
@@ -243,7 +243,7 @@ def test_outside_a_pod_the_environment_says_nothing_about_namespaces_M172(tmp_pa
 
 
 def test_a_namespace_that_cannot_be_one_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r'context "x": namespace: "a/b" is no name of a namespace'):
+    with pytest.raises(ConfigError, match=r'context "x": namespace: "a/b" is not a valid name of a namespace'):
         _namespace(tmp_path, "a/b")
 
 
@@ -276,18 +276,18 @@ def test_an_auth_provider_of_old_is_refused_and_the_plugin_to_use_is_named(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
-        pytest.param(Overrides(server="api.example"), 'override server: "api.example" is no URL of a server', id="an address"),
+        pytest.param(Overrides(server="api.example"), 'override server: "api.example" is not a valid URL of a server', id="an address"),
         pytest.param(Overrides(proxy_url="ftp://p"), "override proxy_url: only http://, https:// and socks5:// proxies", id="a proxy"),
         pytest.param(
             Overrides(certificate_authority="/absent"), "override certificate_authority: /absent: cannot be read", id="an authority"
         ),
         pytest.param(Overrides(token="a b"), "override token: it holds characters", id="a token"),
-        pytest.param(Overrides(namespace="A"), 'override namespace: "A" is no name of a namespace', id="a namespace"),
+        pytest.param(Overrides(namespace="A"), 'override namespace: "A" is not a valid name of a namespace', id="a namespace"),
     ],
 )
-def test_an_override_that_cannot_be_used_is_named_as_such(tmp_path: Path, overrides: Overrides, said: str) -> None:
+def test_an_override_that_cannot_be_used_is_named_as_such(tmp_path: Path, overrides: Overrides, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         load_config(write(tmp_path / "config", document()), overrides=overrides)
-    assert said in str(raised.value)
+    assert message in str(raised.value)

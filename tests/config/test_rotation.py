@@ -64,7 +64,7 @@ async def test_a_token_file_is_read_at_most_each_minute_and_a_failed_reading_kee
         await ask(transport)
     seen = [one.header("authorization") for one in server.asked]
     assert seen == [f"Bearer hunter{number}" for number in (1, 1, 2, 2, 2, 3)]
-    assert caplog.text.count("the token read before stays in use") == 1, "told once, not for each request"
+    assert caplog.text.count("keeping the previous token") == 1, "it is logged once, not for each request"
     assert "hunter" not in caplog.text
 
 

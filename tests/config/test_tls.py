@@ -1,4 +1,4 @@
-"""The TLS context of a cluster: what is trusted, what is shown, and what a broken certificate says."""
+"""The TLS context of a cluster: trusted authorities, the client certificate, and errors of a broken one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_no_key_is_left_on_disk(tmp_path_factory: pytest.TempPathFactory, monkey
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "message"),
     [
         pytest.param(
             config(key=OTHER.key),
@@ -54,6 +54,6 @@ def test_no_key_is_left_on_disk(tmp_path_factory: pytest.TempPathFactory, monkey
         ),
     ],
 )
-def test_a_broken_certificate_names_its_field(broken: ClusterConfig, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_a_broken_certificate_names_its_field(broken: ClusterConfig, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         broken.ssl_context()

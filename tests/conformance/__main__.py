@@ -37,13 +37,15 @@ def main() -> int:
     parser.add_argument("scenario", nargs="*", help="only scenarios whose name begins so")
     parser.add_argument("--set", default="plain", choices=list(_PATIENCE), help="which set of scenarios (default: plain)")
     parser.add_argument(
-        "--upstream", action="store_true", help="with the real kube-controller-manager (and kube-scheduler) instead of our own controllers"
+        "--upstream",
+        action="store_true",
+        help="with the real kube-controller-manager (and kube-scheduler) instead of kubeloop's controllers",
     )
     parser.add_argument("--record", action="store_true", help="record the set from a real server (not plain; needs Go)")
     parser.add_argument("--ignore", action="append", default=[], help="leave out paths that hold this key, such as managedFields")
     parser.add_argument("--limit", type=int, default=0, help="differences to show per step (default: none)")
     parser.add_argument("--json", type=Path, help="write the score as JSON to this file")
-    parser.add_argument("--document", action="store_true", help="only write docs/conformance.md anew, from differences.yaml")
+    parser.add_argument("--document", action="store_true", help="only rewrite docs/conformance.md, from differences.yaml")
     options = parser.parse_args()
     if options.document:
         DOCUMENT.write_text(document())
@@ -68,10 +70,13 @@ def main() -> int:
     return 0 if scores else 2
 
 
-def replay(which: str, only: tuple[str, ...], ignore: tuple[str, ...], *, upstream: bool = False) -> tuple[list[Score], list[str], float]:
+def replay(
+    which: str, only: tuple[str, ...], ignore: tuple[str, ...], *, upstream: bool = False, exactly: bool = False
+) -> tuple[list[Score], list[str], float]:
     """Runs the scenarios one after the other on one fresh server; gives scores, surprises, and seconds taken.
 
     ``upstream``: the controllers are those of the real kube-controller-manager, and the scheduler of ``with-scheduler`` is kube-scheduler.
+    ``exactly``: ``only`` has names of scenarios, not how they begin.
     No set has kubelets, and only that set has a scheduler, as when the answers were recorded.
     """
     scores: list[Score] = []
@@ -91,7 +96,7 @@ def replay(which: str, only: tuple[str, ...], ignore: tuple[str, ...], *, upstre
                 stack.enter_context(own_controllers(tested, scheduler=which == "with-scheduler"))
             server = Server(cluster.url, str(cluster.ca_file), tokens, COMPACT)
             for name, scenario in scenarios(HERE / "scenarios" / which):
-                if only and not name.startswith(only):
+                if only and (name not in only if exactly else not name.startswith(only)):
                     continue
                 run = Run(server, scenario, name, _PATIENCE[which])
                 actual = run.run()

@@ -17,16 +17,16 @@ _OPENAPI = re.compile(r"^/openapi/")
 
 
 class Difference(NamedTuple):
-    where: str
+    place: str
     expected: str
     actual: str
 
     def __str__(self) -> str:
         if not self.actual:
-            return f"missing   {self.where}: expected {self.expected}"
+            return f"missing   {self.place}: expected {self.expected}"
         if not self.expected:
-            return f"extra     {self.where}: {self.actual}"
-        return f"different {self.where}: expected {self.expected}, got {self.actual}"
+            return f"extra     {self.place}: {self.actual}"
+        return f"different {self.place}: expected {self.expected}, got {self.actual}"
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from cryptography import x509
 
 from tests.conformance.normalise import normalise
 from tests.conformance.trees import dig, expand, put
@@ -79,8 +80,8 @@ def scenario_names(place: Path) -> list[str]:
 class Run:
     """One scenario on one server. ``steps`` holds what was answered; ``surprises`` what the script did not expect."""
 
-    def __init__(self, server: Server, scenario: Step, name: str, patience: float = 5) -> None:
-        self.server, self.scenario, self.name, self.patience = server, scenario, name, patience
+    def __init__(self, server: Server, scenario: Step, name: str, timeout: float = 5) -> None:
+        self.server, self.scenario, self.name, self.timeout = server, scenario, name, timeout
         ns = scenario["namespace"] if isinstance(scenario.get("namespace"), str) else name
         self.vars: dict[str, Any] = {"ns": ns, "core": f"/api/v1/namespaces/{ns}", **ROOTS}
         self.vars |= {short: f"/apis/{group}/namespaces/{ns}" for short, group in GROUPS.items()}
@@ -199,7 +200,7 @@ class Run:
     def _request(self, step: Step) -> None:
         method = next(verb for verb in VERBS if verb in step)
         path = urllib.parse.quote(expand(step[method], self.vars), safe="/?&=%:,;+*()!~@$'")
-        deadline = time.monotonic() + self.patience
+        deadline = time.monotonic() + step.get("patience", self.timeout)
         while True:
             body, headers, shown = self._message(step)
             status, found, data = self.server.request(method.upper(), path, body, headers)
@@ -236,6 +237,8 @@ class Run:
         if "claims" in step and status < 300:
             part = dig(document, step["claims"]).split(".")[1]
             document["$claims"] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+        if "certificate" in step and status < 300 and (content := dig(document, step["certificate"])):
+            document["$certificate"] = shown_certificate(base64.b64decode(content))
         if "select" in step and isinstance(document, dict) and status < 300:
             document = {"$select": {where if isinstance(where, str) else " ".join(where): dig(document, where) for where in step["select"]}}
         if step.get("unordered") and isinstance(document, dict):
@@ -250,6 +253,34 @@ class Run:
         if shown is not None:
             request["body"] = shown
         self.steps.append({"step": number, "request": request, "status": status, "headers": headers, "body": document})
+
+
+def shown_certificate(content: bytes) -> dict[str, Any]:
+    """Return the values of a PEM certificate that do not differ from run to run."""
+    certificate = x509.load_pem_x509_certificate(content)
+    extensions = {extension.oid.dotted_string: extension for extension in certificate.extensions}
+    values: dict[str, Any] = {oid: extension.value for oid, extension in extensions.items()}
+    usages = (
+        "digital_signature",
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "key_cert_sign",
+        "crl_sign",
+    )
+    valid = round((certificate.not_valid_after_utc - certificate.not_valid_before_utc).total_seconds())
+    return {
+        "subject": certificate.subject.rfc4514_string(),
+        "keyUsage": [usage for usage in usages if getattr(values.get("2.5.29.15"), usage, False)],
+        "extendedKeyUsage": [purpose.dotted_string for purpose in values.get("2.5.29.37", ())],
+        "names": [str(name.value) for name in values.get("2.5.29.17", ())],
+        "isCA": getattr(values.get("2.5.29.19"), "ca", None),
+        "critical": sorted(oid for oid, extension in extensions.items() if extension.critical),
+        "extensions": sorted(extensions),
+        # A long one ends with the certificate of the authority, which every run makes.
+        "valid": f"{valid} seconds" if valid < 30 * 86400 else f"{round(valid / 86400)} days",
+    }
 
 
 def settle(frames: list[Any], unordered: bool, counted: bool) -> list[Any]:

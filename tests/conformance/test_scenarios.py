@@ -60,7 +60,7 @@ def fresh_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_every_answer_is_the_real_servers(fresh_server: Server, name: str, tmp_path: Path) -> None:
     shown, fixed, surprises = _replay(fresh_server, name)
     if shown and ADDRESS.search(str(all_scenarios()[name])):
-        # A cluster IP is drawn at random: it may have been one that the script names for another purpose.
+        # A cluster IP is drawn at random: it may equal an address that the script uses for another purpose.
         with _started(tmp_path) as server:
             shown, fixed, surprises = _replay(server, name)
     assert not shown, "\n".join(shown[:12])

@@ -170,8 +170,8 @@ class Watch(threading.Thread):
         finally:
             self.ended.set()
 
-    def collect(self, count: int | None, patience: float, linger: float) -> list[Any]:
-        end = time.monotonic() + patience
+    def collect(self, count: int | None, timeout: float, linger: float) -> list[Any]:
+        end = time.monotonic() + timeout
         while (
             not self.ended.is_set()
             and time.monotonic() < end

@@ -8,7 +8,7 @@ from kubeloop import Controller, Model, Resource, Unstructured, custom_resource
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.coordination.v1 import Lease
 from kubeloop.api.core.v1 import ConfigMap, Node, Pod, Secret
-from kubeloop.controller import KeyController, Watch, to_same_name
+from kubeloop.controller import KeyController, WatchedKind, to_same_name
 from kubeloop.controller.permissions import Permission, lease_permissions, permissions_of, rules_of
 from kubeloop.meta import ObjectKey, UnknownKind
 
@@ -25,7 +25,7 @@ class Box(Resource):
 class Boxes(
     Controller[Box],
     owns=[Deployment],
-    watches=[Watch(Node, to=to_same_name)],
+    watches=[WatchedKind(Node, to=to_same_name)],
     reads=[ConfigMap],
     gets=[Lease],
     writes=[Secret],
@@ -80,7 +80,7 @@ def test_resources_of_a_group_that_need_the_same_share_a_rule() -> None:
 
 
 def test_a_kind_that_only_a_server_knows_is_refused_with_the_way_out() -> None:
-    loose = Unstructured.of("example.com/v1", "Box")
+    loose = Unstructured.for_kind("example.com/v1", "Box")
 
     class Loose(Controller[Pod], reads=[loose], name="loose"):
         async def reconcile(self, pod: Pod) -> None: ...

@@ -52,19 +52,19 @@ async def run_pod(client: Client, name: str, address: str, *, ready: bool = True
     return await set_status(client, made, address, ready=ready)
 
 
-async def set_status(client: Client, one: Pod, address: str, *, ready: bool = True) -> Pod:
-    one.status.phase = "Running"
-    one.status.pod_ip, one.status.pod_ips = address, [PodIP(ip=address)]
-    one.status.conditions = [PodCondition(type="Ready", status="True" if ready else "False")]
-    return await client.update_status(one)
+async def set_status(client: Client, slice_: Pod, address: str, *, ready: bool = True) -> Pod:
+    slice_.status.phase = "Running"
+    slice_.status.pod_ip, slice_.status.pod_ips = address, [PodIP(ip=address)]
+    slice_.status.conditions = [PodCondition(type="Ready", status="True" if ready else "False")]
+    return await client.update_status(slice_)
 
 
 async def slices(cluster: FakeTimeCluster, name: str = "s") -> list[EndpointSlice]:
     """Return the slices of a Service once the controllers have nothing to do."""
     await cluster.pass_time(3)
     found = await cluster.client.list(EndpointSlice, namespace="default", label_selector=f"{OF_SERVICE}={name}")
-    return sorted(found, key=lambda one: one.metadata.name)
+    return sorted(found, key=lambda slice_: slice_.metadata.name)
 
 
-def addresses(found: list[EndpointSlice]) -> list[str]:
-    return sorted(address for one in found for endpoint in one.endpoints for address in endpoint.addresses)
+def addresses(slices: list[EndpointSlice]) -> list[str]:
+    return sorted(address for one in slices for endpoint in one.endpoints for address in endpoint.addresses)

@@ -71,7 +71,7 @@ def running_controllers(bare_server: ServerUnderTest, upstream: ControllerManage
 
 @pytest.fixture
 async def client(bare_server: ServerUnderTest, running_controllers: None) -> AsyncIterator[Client]:
-    """In a namespace of its own, which has its service account already; the controllers run."""
+    """In a new namespace, which has its service account already; the controllers run."""
     name = f"controlplane-{os.getpid()}-{next(_NUMBERS)}"
     async with Client(Transport(bare_server.config), namespace=name) as found:
         await found.create(Namespace(metadata=ObjectMeta(name=name)))

@@ -99,5 +99,5 @@ def succeeded(name: str, **fields: Any) -> Pod:
     return pod(name, "Succeeded", exit_code=0, **fields)
 
 
-def snapshot(one: Job, *pods: Pod, backoff: BackoffRecord | None = None) -> JobSnapshot:
-    return take_snapshot(one, pods, backoff or BackoffRecord(), NOW)
+def snapshot(job: Job, *pods: Pod, backoff: BackoffRecord | None = None) -> JobSnapshot:
+    return take_snapshot(job, pods, backoff or BackoffRecord(), NOW)

@@ -55,6 +55,7 @@ class KillScenario:
         kinds: Kinds of the compared state, with those of all owners.
         companions: Makes controllers that are never killed, such as ``ReadyPods``.
         settle: Seconds that pass after the steps. In their second half hardly anything may be written.
+        random_fields: Fields of which only the presence is compared, such as signatures.
     """
 
     controllers: Callable[[], Sequence[ControllerBase[Any] | Runnable]]
@@ -62,6 +63,7 @@ class KillScenario:
     kinds: Sequence[type[Resource]]
     companions: Callable[[], Sequence[ControllerBase[Any] | Runnable]] = tuple
     settle: float = _SETTLE
+    random_fields: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -81,7 +83,7 @@ class _Incarnations:
     async def running(self, replicas: int) -> AsyncIterator[None]:
         faults = self.cluster.faults
         faults.on_answer(self._count)
-        faults.break_answers(matching=lambda request: _user(request) in self._dead)
+        faults.break_answers(matching=lambda request: user_of(request) in self._dead)
         for _ in range(replicas):
             await self.cluster.drive(self._start())
         successor = asyncio.create_task(self._replace(replicas))
@@ -149,7 +151,7 @@ async def final_state(scenario: KillScenario, *, kill_after: int = 0, replicas: 
             await cluster.pass_time(scenario.settle / 2)
             if len(repeated := incarnations.writes[settled:]) > _LATE_WRITES:
                 pytest.fail(f"the controllers go on writing while nothing changes: {repeated[:_LATE_WRITES]}")
-            return await _objects(cluster.client, scenario.kinds), incarnations.writes
+            return await _objects(cluster.client, scenario.kinds, scenario.random_fields), incarnations.writes
 
 
 def kill_points(writes: int) -> list[int]:
@@ -188,15 +190,16 @@ async def _stop(manager: Manager) -> None:
         await manager.stop()
 
 
-def _user(request: Request) -> str:
+def user_of(request: Request) -> str:
+    """Return the user in the client certificate of a request."""
     parts = (part for name in (request.peer_certificate or {}).get("subject", ()) for part in name)
     return next((value for key, value in parts if key == "commonName"), "")
 
 
-async def _objects(client: Client, kinds: Sequence[type[Resource]]) -> list[str]:
-    """Return all objects as sorted texts in which uids and generated names are replaced by what they stand for."""
+async def _objects(client: Client, kinds: Sequence[type[Resource]], random_fields: frozenset[str]) -> list[str]:
+    """Return all objects as sorted texts in which uids, generated names and random values are replaced by what they stand for."""
     objects = [one for kind in kinds for one in await client.list(kind, namespace=ALL_NAMESPACES)]
-    texts = [json.dumps(_stable(to_dict(one)), sort_keys=True, indent=1) for one in objects]
+    texts = [json.dumps(_stable(to_dict(one), random_fields), sort_keys=True, indent=1) for one in objects]
     replaced = [(one.metadata.uid, f"<uid of {one.kind}>") for one in objects]
     replaced += [(one.metadata.name, f"{one.metadata.generate_name}*") for one in objects if one.metadata.generate_name]
     for old, new in replaced:
@@ -204,9 +207,9 @@ async def _objects(client: Client, kinds: Sequence[type[Resource]]) -> list[str]
     return sorted(_UID.sub("<uid of no object>", text) for text in texts)
 
 
-def _stable(tree: Any) -> Any:
+def _stable(tree: Any, random_fields: frozenset[str]) -> Any:
     if isinstance(tree, dict):
         lasting = (name for name in tree if name not in _VOLATILE and not name.endswith(("Time", "Timestamp")))
-        stable = {name: _stable(tree[name]) for name in lasting}
+        stable = {name: "<random>" if name in random_fields else _stable(tree[name], random_fields) for name in lasting}
         return {name: value for name, value in stable.items() if name != "annotations" or value}
-    return [_stable(value) for value in tree] if isinstance(tree, list) else tree
+    return [_stable(value, random_fields) for value in tree] if isinstance(tree, list) else tree

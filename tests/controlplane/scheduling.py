@@ -38,7 +38,7 @@ def node(
 
 def cluster(*nodes: NodeFacts, **fields: Any) -> ClusterFacts:
     """Return a cluster of these nodes, with a namespace "shop"."""
-    made = ClusterFacts(nodes, fields.pop("namespaces", {"shop": {}}))
+    made = ClusterFacts(nodes, namespaces=fields.pop("namespaces", {"shop": {}}))
     for name, value in fields.items():
         setattr(made, name, value)
     return made

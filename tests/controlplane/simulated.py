@@ -11,7 +11,7 @@ from kubeloop.api.core.v1 import Node, NodeCondition, NodeSpec, Taint
 from kubeloop.client import Client
 from kubeloop.controller import ControllerBase, Runnable
 from kubeloop.meta import ObjectMeta, Quantity
-from kubeloop.testing.fake_time import driven
+from kubeloop.testing.fake_time import with_fake_time
 from kubeloop.testing.faults import Faults
 from kubeloop.testing.kube_cluster import OwnServer, own_server
 from kubeloop.timing import FakeClock
@@ -45,7 +45,7 @@ class FakeTimeCluster:
 
     async def drive(self, awaitable: Awaitable[T]) -> T:
         """Return the result of ``awaitable``; time passes while nothing else can go on."""
-        return await driven(awaitable, self.clock)
+        return await with_fake_time(awaitable, self.clock)
 
     async def add_node(
         self, name: str, *, ready: bool = True, labels: dict[str, str] | None = None, taints: list[Taint] | None = None, **room: str

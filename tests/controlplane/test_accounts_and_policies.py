@@ -21,7 +21,7 @@ _LONG = 90.0
 async def test_a_secret_of_a_service_account_gets_a_token_that_the_server_accepts(client: Client) -> None:
     kind, account = "kubernetes.io/service-account-token", {"kubernetes.io/service-account.name": "default"}
     await client.create(Secret(metadata=ObjectMeta(name="t", annotations=account), type=kind))
-    secret = await client.wait_for(Secret, "t", lambda one: "token" in one.data, timeout=_LONG)
+    secret = await client.wait_for(Secret, "t", lambda secret: "token" in secret.data, timeout=_LONG)
     assert sorted(secret.data) == ["ca.crt", "namespace", "token"]
     assert secret.data["namespace"].decode() == client.namespace
     answer = await client.create(TokenReview(spec=TokenReviewSpec(token=secret.data["token"].decode())))
@@ -32,18 +32,18 @@ async def test_a_disruption_budget_counts_the_healthy_pods(client: Client) -> No
     chosen = PodDisruptionBudgetSpec(min_available="50%", selector=LabelSelector(match_labels={"app": "d"}))
     await client.create(PodDisruptionBudget(metadata=ObjectMeta(name="b"), spec=chosen))
     await client.create(deployment("d", 3))
-    await client.wait_for(PodDisruptionBudget, "b", lambda one: one.status.current_healthy == 3, timeout=_LONG)
+    await client.wait_for(PodDisruptionBudget, "b", lambda disruption_budget: disruption_budget.status.current_healthy == 3, timeout=_LONG)
     found = await client.get(PodDisruptionBudget, "b")
     assert (found.status.desired_healthy, found.status.expected_pods, found.status.disruptions_allowed) == (2, 3, 1)
 
 
 async def test_a_quota_counts_present_pods_and_no_deleted_ones(client: Client) -> None:
     await client.create(ResourceQuota(metadata=ObjectMeta(name="q"), spec=ResourceQuotaSpec(hard={"pods": Quantity("5")})))
-    await client.wait_for(ResourceQuota, "q", lambda one: one.status.used.get("pods") == Quantity("0"), timeout=_LONG)
+    await client.wait_for(ResourceQuota, "q", lambda quota: quota.status.used.get("pods") == Quantity("0"), timeout=_LONG)
     await client.create(deployment("d", 2))
-    await client.wait_for(ResourceQuota, "q", lambda one: one.status.used.get("pods") == Quantity("2"), timeout=_LONG)
+    await client.wait_for(ResourceQuota, "q", lambda quota: quota.status.used.get("pods") == Quantity("2"), timeout=_LONG)
     await client.patch(Deployment, "d", {"spec": {"replicas": 0}})
-    await client.wait_for(ResourceQuota, "q", lambda one: one.status.used.get("pods") == Quantity("0"), timeout=_LONG)
+    await client.wait_for(ResourceQuota, "q", lambda quota: quota.status.used.get("pods") == Quantity("0"), timeout=_LONG)
 
 
 async def test_an_aggregated_role_has_the_rules_of_the_roles_that_its_selectors_match(client: Client) -> None:
@@ -52,9 +52,9 @@ async def test_an_aggregated_role_has_the_rules_of_the_roles_that_its_selectors_
     await client.create(ClusterRole(metadata=ObjectMeta(name=name), aggregation_rule=chosen))
     rule = PolicyRule(verbs=["get"], api_groups=["example.com"], resources=["things"])
     await client.create(ClusterRole(metadata=ObjectMeta(name=f"{name}-part", labels={"for": name}), rules=[rule]))
-    found = await client.wait_for(ClusterRole, name, lambda one: one.rules, timeout=_LONG)
+    found = await client.wait_for(ClusterRole, name, lambda role: role.rules, timeout=_LONG)
     assert [(one.verbs, one.api_groups, one.resources) for one in found.rules] == [(["get"], ["example.com"], ["things"])]
-    view = await client.wait_for(ClusterRole, "view", lambda one: one.rules, timeout=_LONG)
+    view = await client.wait_for(ClusterRole, "view", lambda role: role.rules, timeout=_LONG)
     assert any("configmaps" in one.resources for one in view.rules)
     for one in (name, f"{name}-part"):
         await client.delete(ClusterRole, one)

@@ -21,7 +21,7 @@ from kubeloop.api.certificates.v1 import (
 )
 from kubeloop.client import Client
 from kubeloop.config import Credentials, Pem
-from kubeloop.controlplane.accounts.certificates import CHECKS, CLIENT, KUBELET_CLIENT, KUBELET_SERVING, kept_until
+from kubeloop.controlplane.accounts.certificates import CHECKS, CLIENT, KUBELET_CLIENT, KUBELET_SERVING, deletion_time
 from kubeloop.meta import ObjectMeta
 from kubeloop.pki.signing_requests import SigningRefused, read_request
 from kubeloop.transport import Transport
@@ -45,8 +45,8 @@ def request(name: str, pem: bytes, signer: str, usages: list[Any], seconds: int 
     return CertificateSigningRequest(metadata=ObjectMeta(name=name), spec=spec)
 
 
-def is_decided(one: CertificateSigningRequest) -> bool:
-    return bool(one.status.certificate) or any(condition.type == "Failed" for condition in one.status.conditions)
+def is_decided(request: CertificateSigningRequest) -> bool:
+    return bool(request.status.certificate) or any(condition.type == "Failed" for condition in request.status.conditions)
 
 
 @pytest.mark.server
@@ -87,7 +87,7 @@ class TestOnAServer:
         finally:
             await client.delete(CertificateSigningRequest, name)
 
-    async def test_who_may_ask_for_nodes_gets_a_kubelets_certificate_without_anybodys_approval(self, client: Client) -> None:
+    async def test_a_user_who_may_request_for_nodes_gets_a_kubelets_certificate_without_manual_approval(self, client: Client) -> None:
         name = client.namespace or ""
         await client.create(request(name, asked("system:node:n1", ("system:nodes",)), KUBELET_CLIENT, FOR_CLIENTS))
         try:
@@ -101,7 +101,7 @@ class TestOnAServer:
         finally:
             await client.delete(CertificateSigningRequest, name)
 
-    async def test_a_signer_of_somebody_else_is_left_to_him(self, client: Client) -> None:
+    async def test_requests_for_another_signer_are_left_alone(self, client: Client) -> None:
         name, own = client.namespace or "", f"{client.namespace}-own"
         await client.create(request(name, asked(), "example.com/signer", FOR_CLIENTS))
         await client.create(request(own, asked(), CLIENT, FOR_CLIENTS))
@@ -136,7 +136,7 @@ URI = x509.UniformResourceIdentifier("spiffe://a")
             id="nor of another one, too",
         ),
         pytest.param(
-            KUBELET_CLIENT, asked("n1", NODES), FOR_CLIENTS, "subject common name does not begin with system:node:", id="nor anybody else"
+            KUBELET_CLIENT, asked("n1", NODES), FOR_CLIENTS, "subject common name does not begin with system:node:", id="nor another user"
         ),
         pytest.param(
             KUBELET_CLIENT, asked(NODE, NODES, (DNS,)), FOR_CLIENTS, "DNS subjectAltNames are not allowed", id="a client has no other names"
@@ -186,21 +186,21 @@ def _decided(kind: str, *, certificate: bytes | None = None) -> CertificateSigni
 
 
 @pytest.mark.parametrize(
-    ("one", "kept"),
+    ("signing_request", "kept"),
     [
         pytest.param(
             CertificateSigningRequest(metadata=ObjectMeta(name="r", creation_timestamp=NOW)),
             timedelta(hours=24),
-            id="a request that nobody decides on is kept for a day",
+            id="an undecided request is kept for a day",
         ),
-        pytest.param(_decided("Approved"), timedelta(hours=24), id="as is one that is approved and not signed"),
-        pytest.param(_decided("Approved", certificate=b"x"), timedelta(hours=1), id="one that is signed goes after an hour"),
-        pytest.param(_decided("Denied"), timedelta(hours=1), id="as does one that is denied"),
+        pytest.param(_decided("Approved"), timedelta(hours=24), id="as is an approved request that is not signed"),
+        pytest.param(_decided("Approved", certificate=b"x"), timedelta(hours=1), id="a signed request goes after an hour"),
+        pytest.param(_decided("Denied"), timedelta(hours=1), id="as does a denied request"),
         pytest.param(_decided("Failed"), timedelta(hours=1), id="or failed"),
     ],
 )
-def test_requests_are_kept(one: CertificateSigningRequest, kept: timedelta) -> None:
-    assert kept_until(one) == NOW + kept
+def test_requests_are_kept(signing_request: CertificateSigningRequest, kept: timedelta) -> None:
+    assert deletion_time(signing_request) == NOW + kept
 
 
 @pytest.mark.embedded

@@ -45,7 +45,7 @@ async def stored(cluster: FakeTimeCluster) -> CronJob:
 async def reports(cluster: FakeTimeCluster) -> list[tuple[str | None, str | None]]:
     """Return reasons and messages of the events about CronJobs, in their order."""
     events = [one for one in await cluster.client.list(Event) if one.involved_object.kind == "CronJob"]
-    return [(one.reason, one.message) for one in sorted(events, key=lambda one: int(one.metadata.resource_version or 0))]
+    return [(one.reason, one.message) for one in sorted(events, key=lambda event: int(event.metadata.resource_version or 0))]
 
 
 async def test_each_time_gets_a_job_that_is_active_until_it_ends() -> None:
@@ -162,7 +162,7 @@ async def test_a_changed_schedule_begins_at_its_next_time() -> None:
         assert await jobs_of(cluster) == ["c-29453770"]
 
 
-async def test_a_job_of_somebody_else_is_reported_and_not_deleted() -> None:
+async def test_a_job_of_another_owner_is_reported_and_not_deleted() -> None:
     async with simulation(CronJobController()) as cluster:
         owner = await cluster.client.create(cron_job())
         manual = job("manual")

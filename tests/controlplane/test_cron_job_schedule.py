@@ -43,7 +43,7 @@ def known(created: str, last: str | None, schedule: str, deadline: int | None = 
 
 
 @pytest.mark.parametrize(
-    ("one", "now", "due", "missed"),
+    ("cron_job", "now", "due", "missed"),
     [
         pytest.param(known("10:00:10", None, "0 * * * *"), "10:59:59", None, 0, id="no time since the creation"),
         pytest.param(known("09:59:10", None, "0 * * * *"), "10:00:00", "10:00", 0, id="the first time, to the second"),
@@ -57,8 +57,8 @@ def known(created: str, last: str | None, schedule: str, deadline: int | None = 
         pytest.param(known("09:00:00", None, "@every 7m"), "10:00", "09:56", 8, id="@every counts from the creation"),
     ],
 )
-def test_the_due_time_is_the_newest_between_the_last_one_and_now(one: CronJob, now: str, due: str | None, missed: int) -> None:
-    result = find_due_time(one, parse_schedule(one.spec.schedule), time(now), respect_deadline=True)
+def test_the_due_time_is_the_newest_between_the_last_one_and_now(cron_job: CronJob, now: str, due: str | None, missed: int) -> None:
+    result = find_due_time(cron_job, parse_schedule(cron_job.spec.schedule), time(now), respect_deadline=True)
     assert (result.time, result.missed) == (None if due is None else time(due), missed)
 
 
@@ -70,7 +70,7 @@ def test_a_schedule_without_times_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "now", "seconds"),
+    ("cron_job", "now", "seconds"),
     [
         pytest.param(known("09:59:10", None, "0 * * * *"), "09:59:20", 40.1, id="the first time"),
         pytest.param(known("05:00:10", "10:00", "0 * * * *"), "10:15", 2700.1, id="the time after the last one"),
@@ -79,8 +79,8 @@ def test_a_schedule_without_times_is_an_error() -> None:
         pytest.param(known("09:00:00", None, "@every 7m"), "10:00", 180.1, id="@every keeps its pace"),
     ],
 )
-def test_the_next_reconcile_is_a_tenth_of_a_second_after_the_next_time(one: CronJob, now: str, seconds: float) -> None:
-    assert seconds_to_next(one, parse_schedule(one.spec.schedule), time(now)) == pytest.approx(seconds)
+def test_the_next_reconcile_is_a_tenth_of_a_second_after_the_next_time(cron_job: CronJob, now: str, seconds: float) -> None:
+    assert seconds_to_next(cron_job, parse_schedule(cron_job.spec.schedule), time(now)) == pytest.approx(seconds)
 
 
 def test_a_job_is_named_after_the_minutes_since_1970() -> None:

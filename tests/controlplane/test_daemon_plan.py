@@ -79,7 +79,7 @@ def test_required_node_affinity_decides_and_is_replaced_by_the_name_of_the_node(
     assert spec["affinity"]["nodeAffinity"] == node_affinity, "the template itself stays"
 
 
-def test_a_toleration_for_some_time_becomes_one_for_ever() -> None:
+def test_a_toleration_for_some_time_becomes_unlimited() -> None:
     some_time = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
     own = {"key": "x", "operator": "Exists"}
     found = tolerating_spec({"tolerations": [own, some_time]})["tolerations"]
@@ -90,7 +90,7 @@ def test_a_toleration_for_some_time_becomes_one_for_ever() -> None:
 @pytest.mark.parametrize(
     ("annotation", "expected"),
     [("3", {GENERATION_LABEL: "3"}), ("", {}), ("many", {})],
-    ids=["the annotation's number is a label", "no annotation, no label", "what is no number is left out"],
+    ids=["the annotation's number is a label", "no annotation, no label", "an annotation that is not a number is left out"],
 )
 def test_pods_are_labelled_with_their_version(annotation: str, expected: dict[str, str]) -> None:
     owner = DaemonSet(metadata=ObjectMeta(annotations={"deprecated.daemonset.template.generation": annotation} if annotation else {}))
@@ -128,7 +128,7 @@ def view(text: str, demands: str | None = None, least: int = 0, **strategy: Any)
         DaemonSet,
         {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {}, "spec": {"updateStrategy": update, "minReadySeconds": least}},
     )
-    return DaemonView.of(owner, wanted, pods(text), "new", NOW)
+    return DaemonView.from_objects(owner, wanted, pods(text), "new", NOW)
 
 
 def shown(plan: DaemonPlan) -> str:
@@ -145,9 +145,9 @@ SURGE: dict[str, Any] = {"maxSurge": 1, "maxUnavailable": 0}
         pytest.param("R t", None, {}, "", id="a terminating pod is waited for"),
         pytest.param("R t", None, SURGE, "+b", id="not with surge"),
         pytest.param("- R", "ns", {}, "", id="no pod comes to a node that does not fit"),
-        pytest.param("R R", "sn", {}, "-b0", id="a pod leaves a node that ends it, not one that only keeps new ones away"),
+        pytest.param("R R", "sn", {}, "-b0", id="a pod leaves a node whose taint evicts it, not a node that only keeps new pods away"),
         pytest.param("Rrr R", None, {}, "-a1 -a2", id="the oldest pod of a node stays"),
-        pytest.param("wR R", None, {}, "-a0", id="a pod that has its node stays before one that waits"),
+        pytest.param("wR R", None, {}, "-a0", id="a pod that has its node stays before a waiting pod"),
         pytest.param("f s", None, {}, "-a0 -b0", id="ended pods go"),
         pytest.param("R wR", "y", {}, "-b0", id="a pod that waits for a missing node goes"),
         pytest.param("rN", None, SURGE, "", id="with surge the old pod stays while the new one is not available"),
@@ -190,7 +190,7 @@ def test_update_plan(text: str, strategy: dict[str, Any], expected: str) -> None
     [
         pytest.param("r -", "sy", "", id="a pod on a wrong node stays while no other is available"),
         pytest.param("r R", "sy", "-a0", id="and goes when enough are"),
-        pytest.param("n R", "sy", "-a0", id="one that is not available goes at once"),
+        pytest.param("n R", "sy", "-a0", id="a pod that is not available goes at once"),
     ],
 )
 def test_a_surge_leaves_wrong_nodes_without_losing_pods(text: str, demands: str, expected: str) -> None:

@@ -41,12 +41,12 @@ def rolling(*, surge: IntOrString | None = None, unavailable: IntOrString | None
     return DaemonSetUpdateStrategy(type="RollingUpdate", rolling_update=update)
 
 
-def is_rolled_out(one: DaemonSet) -> bool:
-    status = one.status
+def is_rolled_out(daemon_set: DaemonSet) -> bool:
+    status = daemon_set.status
     desired = status.desired_number_scheduled
     return (
         desired > 0
-        and status.observed_generation == one.metadata.generation
+        and status.observed_generation == daemon_set.metadata.generation
         and (status.updated_number_scheduled or 0, status.number_available or 0) == (desired, desired)
     )
 
@@ -56,13 +56,13 @@ async def set_image(client: Client, image: str, name: str = "agent") -> None:
     await client.patch(DaemonSet, name, change, type="strategic")
 
 
-def target(one: Pod) -> str:
+def target(pod: Pod) -> str:
     """The node that a pod runs on, or that its affinity names."""
-    if one.spec.node_name:
-        return one.spec.node_name
-    assert one.spec.affinity is not None
-    assert one.spec.affinity.node_affinity is not None
-    required = one.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    if pod.spec.node_name:
+        return pod.spec.node_name
+    assert pod.spec.affinity is not None
+    assert pod.spec.affinity.node_affinity is not None
+    required = pod.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
     assert required is not None
     return required.node_selector_terms[0].match_fields[0].values[0]
 
@@ -261,6 +261,8 @@ async def test_equal_revisions_are_merged_and_unlabelled_ones_get_their_label() 
         first.metadata.name, first.metadata.resource_version, first.revision = "agent-copy", "", 5
         first.metadata.labels = {"app": "agent"}
         await cluster.client.create(first)
+        await cluster.pass_time(5)
+        assert len([*await cluster.client.list(ControllerRevision)]) == 2, "as upstream, a new revision does not reconcile its owner"
         await cluster.client.patch(DaemonSet, "agent", {"metadata": {"annotations": {"n": "1"}}})
         await cluster.pass_time(5)
         (left,) = await cluster.client.list(ControllerRevision)

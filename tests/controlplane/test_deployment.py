@@ -103,7 +103,7 @@ async def test_scaling_changes_the_replica_set_and_what_it_remembers_of_the_size
     assert found.metadata.annotations == {DESIRED: "5", MOST: "7", REVISION: "1"}
     await client.set_scale(Deployment, "d", 1)
     await rolled_out(client)
-    await client.wait_for(ReplicaSet, found.metadata.name, lambda one: one.status.replicas == 1, timeout=60)
+    await client.wait_for(ReplicaSet, found.metadata.name, lambda replica_set: replica_set.status.replicas == 1, timeout=60)
 
 
 async def test_recreate_ends_all_old_pods_before_it_starts_a_new_one(client: Client) -> None:
@@ -131,7 +131,7 @@ async def test_a_paused_deployment_is_scaled_but_not_rolled_out(client: Client) 
     await client.patch(Deployment, "d", {"spec": {"paused": True}})
     await set_image(client, "x:2")
     await client.set_scale(Deployment, "d", 3)
-    paused = await client.wait_for(Deployment, "d", lambda one: one.status.available_replicas == 3, timeout=60)
+    paused = await client.wait_for(Deployment, "d", lambda deployment: deployment.status.available_replicas == 3, timeout=60)
     assert {one.type: one.reason for one in paused.status.conditions}["Progressing"] == "DeploymentPaused"
     (only,) = await client.list(ReplicaSet, namespace=client.namespace)
     assert only.spec.template.spec.containers[0].image == "x:1"

@@ -26,16 +26,20 @@ def deployment(*, reason: str | None = None, deadline: int | None = 600, paused:
     )
 
 
-def after(one: Deployment, *, updated: int, available: int = 0) -> DeploymentCondition | None:
+def after(deployment: Deployment, *, updated: int, available: int = 0) -> DeploymentCondition | None:
     status = DeploymentStatus(
-        replicas=2, updated_replicas=updated, available_replicas=available, observed_generation=1, conditions=list(one.status.conditions)
+        replicas=2,
+        updated_replicas=updated,
+        available_replicas=available,
+        observed_generation=1,
+        conditions=list(deployment.status.conditions),
     )
-    judge_progress(one, status, None, [], NOW)
+    judge_progress(deployment, status, None, [], NOW)
     return find(status.conditions, "Progressing")
 
 
 @pytest.mark.parametrize(
-    ("one", "updated", "available", "expected"),
+    ("deployment", "updated", "available", "expected"),
     [
         pytest.param(deployment(), 1, 0, ("True", "ReplicaSetUpdated"), id="a first step is progress"),
         pytest.param(
@@ -70,8 +74,8 @@ def after(one: Deployment, *, updated: int, available: int = 0) -> DeploymentCon
         pytest.param(deployment(reason="ReplicaSetUpdated", deadline=None), 1, 0, None, id="without a deadline nothing is said"),
     ],
 )
-def test_progressing(one: Deployment, updated: int, available: int, expected: tuple[str, str] | None) -> None:
-    found = after(one, updated=updated, available=available)
+def test_progressing(deployment: Deployment, updated: int, available: int, expected: tuple[str, str] | None) -> None:
+    found = after(deployment, updated=updated, available=available)
     assert (found and (found.status, found.reason)) == expected
 
 

@@ -25,13 +25,13 @@ def endpoints(*subsets: EndpointSubset, **metadata: Any) -> Endpoints:
     return Endpoints(metadata=ObjectMeta(name="e", namespace="default", **({"uid": "e1"} | metadata)), subsets=list(subsets))
 
 
-def plan(one: Endpoints, existing: list[EndpointSlice]) -> SlicePlan:
-    return plan_mirror(one, mirrored(one, LIMIT), existing, LIMIT)
+def plan(endpoints: Endpoints, existing: list[EndpointSlice]) -> SlicePlan:
+    return plan_mirror(endpoints, mirrored(endpoints, LIMIT), existing, LIMIT)
 
 
-def stored(one: Endpoints) -> list[EndpointSlice]:
+def stored(endpoints: Endpoints) -> list[EndpointSlice]:
     """The slices of Endpoints as the cache has them."""
-    made = plan(one, []).create
+    made = plan(endpoints, []).create
     for number, each in enumerate(made):
         each.metadata.name, each.metadata.uid = f"e-{number}", f"uid-{number}"
     return made

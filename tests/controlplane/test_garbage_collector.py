@@ -21,7 +21,9 @@ from tests.servers import ServerUnderTest
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
-Definition = Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False)
+Definition = Unstructured.for_kind(
+    "apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False
+)
 
 
 def config(name: str, *owners: Resource, **metadata: object) -> ConfigMap:
@@ -62,24 +64,24 @@ async def test_dependents_go_with_their_owner_and_theirs_too(client: Client) -> 
     await gone(client, "grandchild")
 
 
-async def test_an_object_with_another_owner_left_stays_and_loses_the_reference_to_the_one_that_is_gone(client: Client) -> None:
+async def test_an_object_with_another_owner_left_stays_and_loses_the_reference_to_the_deleted_owner(client: Client) -> None:
     first, second = await client.create(config("first")), await client.create(config("second"))
     await client.create(config("child", first, second))
     await client.delete(first)
-    child = await client.wait_for(ConfigMap, "child", lambda one: len(one.metadata.owner_references) == 1, timeout=60)
+    child = await client.wait_for(ConfigMap, "child", lambda config_map: len(config_map.metadata.owner_references) == 1, timeout=60)
     assert child.metadata.owner_references[0].uid == second.metadata.uid
 
 
 async def test_orphaned_dependents_stay_without_owner_and_may_be_adopted(client: Client) -> None:
     await client.create(replica_set("r", 1))
-    await client.wait_for(ReplicaSet, "r", lambda one: one.status.ready_replicas == 1, timeout=60)
+    await client.wait_for(ReplicaSet, "r", lambda replica_set: replica_set.status.ready_replicas == 1, timeout=60)
     (pod,) = await client.list(Pod, namespace=client.namespace)
     await client.delete(ReplicaSet, "r", propagation_policy="Orphan")
     await client.wait_gone(ReplicaSet, "r", timeout=60)
     assert (await client.get(Pod, pod.metadata.name)).metadata.owner_references == []
     again = await client.create(replica_set("again", 1))
     await client.patch(Pod, pod.metadata.name, {"metadata": {"labels": {"app": "again"}}})
-    adopted = await client.wait_for(Pod, pod.metadata.name, lambda one: one.metadata.owner_references, timeout=60)
+    adopted = await client.wait_for(Pod, pod.metadata.name, lambda pod: pod.metadata.owner_references, timeout=60)
     assert adopted.metadata.owner_references[0].uid == again.metadata.uid
 
 
@@ -89,7 +91,7 @@ async def test_an_owner_deleted_in_the_foreground_waits_for_the_dependents_that_
     child.metadata.owner_references[0].block_owner_deletion = True
     await client.create(child)
     await client.delete(ConfigMap, "owner", propagation_policy="Foreground")
-    await client.wait_for(ConfigMap, "child", lambda one: one.metadata.deletion_timestamp, timeout=60)
+    await client.wait_for(ConfigMap, "child", lambda config_map: config_map.metadata.deletion_timestamp, timeout=60)
     waiting = await client.get(ConfigMap, "owner")
     assert waiting.metadata.finalizers == ["foregroundDeletion"]
     await client.patch(ConfigMap, "child", {"metadata": {"finalizers": None}})
@@ -181,8 +183,8 @@ async def define(client: Client) -> Unstructured:
 
 
 async def test_dependents_of_a_custom_kind_that_was_defined_while_the_collector_ran_go_with_their_owner(client: Client) -> None:
-    gadget_kind = Unstructured.of(f"{client.namespace}.example.com/v1", "Gadget", plural="gadgets", namespaced=True)
-    # Twice: a kind that was deleted and defined anew is watched anew.
+    gadget_kind = Unstructured.for_kind(f"{client.namespace}.example.com/v1", "Gadget", plural="gadgets", namespaced=True)
+    # Twice: a kind that was deleted and defined again is watched again.
     for name in ("first", "second"):
         definition = await define(client)
         gadget = await client.create(gadget_kind.from_dict({"metadata": {"name": "g"}}))
@@ -195,7 +197,7 @@ async def test_dependents_of_a_custom_kind_that_was_defined_while_the_collector_
 
 async def test_dependents_go_with_the_definition_of_their_owners_kind(client: Client) -> None:
     definition = await define(client)
-    gadget_kind = Unstructured.of(f"{client.namespace}.example.com/v1", "Gadget", plural="gadgets", namespaced=True)
+    gadget_kind = Unstructured.for_kind(f"{client.namespace}.example.com/v1", "Gadget", plural="gadgets", namespaced=True)
     gadget = await client.create(gadget_kind.from_dict({"metadata": {"name": "g"}}))
     await client.create(config("child", gadget))
     await client.delete(Definition, definition.metadata.name)
@@ -235,6 +237,6 @@ async def test_the_collector_stops_while_a_definition_goes(bare_server: ServerUn
         assert not collector._watched
 
 
-def _established(one: Unstructured) -> bool:
-    conditions = one.get("status", "conditions", default=[])
+def _established(obj: Unstructured) -> bool:
+    conditions = obj.get("status", "conditions", default=[])
     return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)

@@ -88,8 +88,8 @@ def condition(autoscaler: HorizontalPodAutoscaler, kind: str) -> tuple[str, str,
     return (found.status, found.reason or "", found.message or "") if found is not None else ("", "", "")
 
 
-def _is_limited_at_three(one: HorizontalPodAutoscaler) -> bool:
-    return one.status.current_replicas == 3 and condition(one, "ScalingLimited")[0] == "True"
+def _is_limited_at_three(autoscaler: HorizontalPodAutoscaler) -> bool:
+    return autoscaler.status.current_replicas == 3 and condition(autoscaler, "ScalingLimited")[0] == "True"
 
 
 async def test_kubectl_shows_a_workload_that_grows_by_its_metrics(client: Client, bare_server: ServerUnderTest, tmp_path: Path) -> None:
@@ -103,7 +103,9 @@ async def test_kubectl_shows_a_workload_that_grows_by_its_metrics(client: Client
     await client.create(made)
     await client.wait_for(Deployment, "web", is_rolled_out, timeout=_LONG)
     assert (await kubectl("autoscale", "deployment", "web", "--min=1", "--max=3", "--cpu=50%")).endswith("web autoscaled\n")
-    await client.wait_for(HorizontalPodAutoscaler, "web", lambda one: condition(one, "ScalingActive")[0] == "False", timeout=_LONG)
+    await client.wait_for(
+        HorizontalPodAutoscaler, "web", lambda autoscaler: condition(autoscaler, "ScalingActive")[0] == "False", timeout=_LONG
+    )
     row = (await kubectl("get", "hpa", "web")).splitlines()[1].split()
     assert row[:6] == ["web", "Deployment/web", "cpu:", "<unknown>/50%", "1", "3"]
     text = " ".join((await kubectl("describe", "hpa", "web")).split())
@@ -112,7 +114,7 @@ async def test_kubectl_shows_a_workload_that_grows_by_its_metrics(client: Client
     assert f"{start}: {message}" in text
     async with metrics_api(client, "metrics.k8s.io", "v1beta1") as extension:
         await serve_cpu(client, extension, lambda: "100m")
-        await client.wait_for(Deployment, "web", lambda one: one.spec.replicas == 3, timeout=_LONG)
+        await client.wait_for(Deployment, "web", lambda deployment: deployment.spec.replicas == 3, timeout=_LONG)
         await client.wait_for(HorizontalPodAutoscaler, "web", _is_limited_at_three, timeout=_LONG)
         row = (await kubectl("get", "hpa", "web")).splitlines()[1].split()
         assert row[2:7] == ["cpu:", "100%/50%", "1", "3", "3"]
@@ -168,7 +170,7 @@ async def test_custom_and_external_metrics_scale_workloads(client: Client) -> No
         for name, metric in metrics.items():
             await client.create(autoscaler(name, metric, maxReplicas=2))
         for name in metrics:
-            await client.wait_for(Deployment, name, lambda one: one.spec.replicas == 2, timeout=_LONG)
+            await client.wait_for(Deployment, name, lambda deployment: deployment.spec.replicas == 2, timeout=_LONG)
         (asked, *_) = external.seen(f"{external.path}/{place}/queue")
         assert asked.query == "labelSelector=shop%3Da"
         found = {name: await client.get(HorizontalPodAutoscaler, name) for name in metrics}
@@ -194,7 +196,7 @@ async def test_a_custom_resource_is_scaled_through_its_scale_subresource(client:
         "subresources": {"status": {}, "scale": scale},
     }
     names = {"plural": "shops", "singular": "shop", "kind": "Shop", "listKind": "ShopList"}
-    definition_class = Unstructured.of(
+    definition_class = Unstructured.for_kind(
         "apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False
     )
     definition = definition_class.from_dict(
@@ -208,17 +210,22 @@ async def test_a_custom_resource_is_scaled_through_its_scale_subresource(client:
     await client.create(definition)
     try:
         await client.wait_ready(definition_class, f"shops.{group}", timeout=_LONG)
-        shops = Unstructured.of(f"{group}/v1", "Shop", plural="shops", namespaced=True)
+        shops = Unstructured.for_kind(f"{group}/v1", "Shop", plural="shops", namespaced=True)
         document = {"apiVersion": f"{group}/v1", "kind": "Shop", "metadata": {"name": "web"}, "spec": {"replicas": 5}}
         await client.create(shops.from_dict(document))
         await client.patch(shops, "web", {"status": {"replicas": 5, "selector": "app=shop"}}, subresource="status")
         await client.create(pod("shop", {"app": "shop"}))
         await client.create(autoscaler(kind="Shop", api_version=f"{group}/v1", maxReplicas=4))
-        found = await client.wait_for(HorizontalPodAutoscaler, "web", lambda one: one.status.desired_replicas == 4, timeout=_LONG)
+        found = await client.wait_for(
+            HorizontalPodAutoscaler, "web", lambda autoscaler: autoscaler.status.desired_replicas == 4, timeout=_LONG
+        )
         assert condition(found, "AbleToScale")[:2] == ("True", "SucceededRescale")
         assert (await client.get_scale(shops, "web")).spec.replicas == 4
         found = await client.wait_for(
-            HorizontalPodAutoscaler, "web", lambda one: condition(one, "ScalingActive")[1] == "FailedGetResourceMetric", timeout=_LONG
+            HorizontalPodAutoscaler,
+            "web",
+            lambda autoscaler: condition(autoscaler, "ScalingActive")[1] == "FailedGetResourceMetric",
+            timeout=_LONG,
         )
         assert to_dict(found)["status"]["currentMetrics"] == [{"type": ""}]
     finally:

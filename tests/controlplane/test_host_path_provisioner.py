@@ -21,6 +21,7 @@ from kubeloop.controlplane.storage.host_path_provisioner import (
     PROVISIONER,
     HostPathProvisioner,
     StandardClassCreator,
+    creation_fault,
 )
 from kubeloop.controlplane.storage.volume_binder import PersistentVolumeBinder
 from kubeloop.controlplane.storage.volumes import (
@@ -194,6 +195,58 @@ def _fill(directory: Path) -> None:
     (directory / "data").write_text("x")
 
 
+MOUNTS = """\
+1 0 0:1 / / rw - ext4 /dev/vda rw
+2 1 0:2 / /proc rw - proc proc rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("directory", "fault"),
+    [
+        pytest.param("/proc/volumes", "/proc is in a file system of the kernel (proc)", id="a folder of the kernel"),
+        pytest.param("{tmp}/file/volumes", "{tmp}/file is not a directory", id="below a file"),
+        pytest.param("{tmp}/link/volumes", "/proc is in a file system of the kernel (proc)", id="behind a link"),
+        pytest.param("{tmp}/a/b", "", id="a missing folder"),
+        pytest.param("{tmp}", "", id="a folder"),
+    ],
+)
+def test_a_directory_that_nobody_can_make_is_known(tmp_path: Path, directory: str, fault: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("/proc")
+    assert creation_fault(Path(directory.format(tmp=tmp_path)), MOUNTS) == fault.format(tmp=tmp_path)
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("runtime", "boot", "reason"),
+    [
+        pytest.param("process://1", "", "ProvisioningFailed", id="fails for processes of this machine"),
+        pytest.param("containerd://2", "", "ProvisioningSucceeded", id="is not checked for containers"),
+        pytest.param("process://1", "other", "ProvisioningSucceeded", id="is not checked for another machine"),
+    ],
+)
+async def test_a_directory_that_cannot_be_made(runtime: str, boot: str, reason: str) -> None:
+    info = {"containerRuntimeVersion": runtime, "bootID": boot or Path("/proc/sys/kernel/random/boot_id").read_text().strip()}
+    async with simulation(PersistentVolumeBinder(), HostPathProvisioner()) as cluster:
+        node = await cluster.client.create(read(Node, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "process"}}))
+        await cluster.client.patch(Node, node.metadata.name, {"status": {"nodeInfo": info}}, subresource="status")
+        made = storage_class("kernel", PROVISIONER)
+        made.parameters = {"directory": "/proc/volumes"}
+        await create(cluster, made, claim(storageClassName="kernel"))
+        found: dict[str, str] = {}
+        for _ in range(500):  # A thread checks the directory: fake time does not wait for it.
+            found = {name: message for _, name, message in await events(cluster)}
+            if reason in found:
+                break
+            await asyncio.to_thread(bool)
+            await cluster.pass_time(1)
+        assert reason in found
+        if reason == "ProvisioningFailed":
+            assert "/proc is in a file system of the kernel (proc)" in found[reason]
+            assert await cluster.client.list(PersistentVolume) == []
+
+
 async def test_the_standard_class_is_created_unless_there_is_a_default() -> None:
     async with simulation(StandardClassCreator()) as cluster:
         (made,) = await cluster.client.list(StorageClass)
@@ -221,8 +274,8 @@ async def grow(cluster: FakeTimeCluster, size: str = "2Gi") -> None:
     await cluster.pass_time(5)
 
 
-def conditions(one: PersistentVolumeClaim) -> dict[str, str | None]:
-    return {condition.type: condition.message for condition in one.status.conditions if condition.status == "True"}
+def conditions(claim: PersistentVolumeClaim) -> dict[str, str | None]:
+    return {condition.type: condition.message for condition in claim.status.conditions if condition.status == "True"}
 
 
 async def test_a_volume_grows_in_the_steps_of_a_driver() -> None:
@@ -328,8 +381,8 @@ async def test_a_pod_runs_with_a_provisioned_volume(client: Client) -> None:
         async with Manager(client, [HostPathProvisioner()] if upstream_is_wanted() else []):
             await client.create(claim(storageClassName=name))
             await client.create(user("p", "data"))
-            await client.wait_for(Pod, "p", lambda one: one.status.phase == "Running", timeout=60)
-            found = await client.wait_for(PersistentVolumeClaim, "data", lambda one: one.status.phase == "Bound", timeout=60)
+            await client.wait_for(Pod, "p", lambda pod: pod.status.phase == "Running", timeout=60)
+            found = await client.wait_for(PersistentVolumeClaim, "data", lambda claim: claim.status.phase == "Bound", timeout=60)
             await client.delete(Pod, "p")
             await client.delete(PersistentVolumeClaim, "data")
             await client.wait_gone(PersistentVolume, str(found.spec.volume_name), timeout=60)

@@ -24,7 +24,7 @@ from tests.controlplane.workloads import pod_spec
 async def pods_of(cluster: FakeTimeCluster, *phases: str) -> list[Pod]:
     """Return the pods that are not being deleted, oldest first, of these phases."""
     pods = [one for one in await cluster.client.list(Pod) if one.metadata.deletion_timestamp is None]
-    pods.sort(key=lambda one: (str(one.metadata.creation_timestamp), one.metadata.annotations.get(INDEX, ""), one.metadata.name))
+    pods.sort(key=lambda pod: (str(pod.metadata.creation_timestamp), pod.metadata.annotations.get(INDEX, ""), pod.metadata.name))
     return [one for one in pods if not phases or (one.status.phase or "Pending") in phases]
 
 
@@ -51,15 +51,15 @@ async def stored(cluster: FakeTimeCluster, name: str = "j") -> Job:
 async def reports(cluster: FakeTimeCluster) -> list[tuple[str | None, str | None]]:
     """Return reasons and messages of the events about Jobs, in their order."""
     events = [one for one in await cluster.client.list(Event) if one.involved_object.kind == "Job"]
-    return [(one.reason, one.message) for one in sorted(events, key=lambda one: int(one.metadata.resource_version or 0))]
+    return [(one.reason, one.message) for one in sorted(events, key=lambda event: int(event.metadata.resource_version or 0))]
 
 
-def conditions(one: Job) -> list[tuple[str, str, str | None]]:
-    return [(condition.type, condition.status, condition.reason) for condition in one.status.conditions]
+def conditions(job: Job) -> list[tuple[str, str, str | None]]:
+    return [(condition.type, condition.status, condition.reason) for condition in job.status.conditions]
 
 
-def counts(one: Job) -> tuple[int | None, int | None, int | None]:
-    return one.status.active, one.status.succeeded, one.status.failed
+def counts(job: Job) -> tuple[int | None, int | None, int | None]:
+    return job.status.active, job.status.succeeded, job.status.failed
 
 
 async def test_a_job_runs_its_pods_in_parallel_until_enough_have_succeeded() -> None:
@@ -243,7 +243,7 @@ async def test_a_job_that_another_controller_manages_is_left_alone() -> None:
         assert (await stored(cluster)).metadata.resource_version == made.metadata.resource_version
 
 
-async def test_a_job_that_was_created_anew_begins_without_back_off() -> None:
+async def test_a_job_that_was_created_again_begins_without_back_off() -> None:
     async with simulation(JobController(), JobFinalizerController()) as cluster:
         await cluster.client.create(job(backoffLimit=5))
         await cluster.pass_time(2)
@@ -341,7 +341,7 @@ async def test_every_status_write_may_conflict() -> None:
 
 
 def by_controller(request: Request) -> bool:
-    """Return whether a request is one that only the controller makes: all writes except of the status of pods."""
+    """Return whether only the controller makes such a request: all writes except of the status of pods."""
     return request.method in ("POST", "PUT", "PATCH") and not ("/pods/" in request.path and request.path.endswith("/status"))
 
 

@@ -23,7 +23,7 @@ def ended(kind: str, since: float | None, status: str = "True") -> dict[str, Any
 
 
 @pytest.mark.parametrize(
-    ("one", "expected"),
+    ("job", "expected"),
     [
         pytest.param(job(ttlSecondsAfterFinished=10, status=ended("Complete", -4)), 6, id="after success"),
         pytest.param(job(ttlSecondsAfterFinished=10, status=ended("Failed", -4)), 6, id="after failure"),
@@ -35,8 +35,8 @@ def ended(kind: str, since: float | None, status: str = "True") -> dict[str, Any
         pytest.param(job(status=ended("Complete", -4)), None, id="no time to live"),
     ],
 )
-def test_the_time_to_live_counts_from_the_end(one: Job, expected: float | None) -> None:
-    assert seconds_to_expiry(one, NOW) == expected
+def test_the_time_to_live_counts_from_the_end(job: Job, expected: float | None) -> None:
+    assert seconds_to_expiry(job, NOW) == expected
 
 
 def test_an_end_without_a_time_is_an_error() -> None:

@@ -37,7 +37,7 @@ INDEXES = st.sets(st.integers(0, 40))
         ("x,2,4-y,6", 10, "2,6"),
     ],
 )
-def test_ranges_are_read_below_the_number_of_completions_without_what_is_no_range(text: str, completions: int, expected: str) -> None:
+def test_ranges_are_read_below_the_number_of_completions_without_invalid_ranges(text: str, completions: int, expected: str) -> None:
     assert str(IndexRanges.parse(text, completions)) == expected
 
 
@@ -196,7 +196,7 @@ def _not_ready(since: float) -> Pod:
 
 
 @pytest.mark.parametrize(
-    ("one", "expected"),
+    ("pod", "expected"),
     [
         pytest.param(succeeded("p", finished=-9), -9, id="when its container ended"),
         pytest.param(_with_sidecar({"terminated": {"exitCode": 0, "finishedAt": at(-2)}}), -2, id="when its sidecar ended"),
@@ -206,8 +206,8 @@ def _not_ready(since: float) -> Pod:
         pytest.param(pod("p"), -100, id="when it was created"),
     ],
 )
-def test_a_pod_finished_when_its_last_container_ended_or_the_next_best_time(one: Pod, expected: float) -> None:
-    assert finished_at(one) == NOW + timedelta(seconds=expected)
+def test_a_pod_finished_when_its_last_container_ended_or_the_next_best_time(pod: Pod, expected: float) -> None:
+    assert finished_at(pod) == NOW + timedelta(seconds=expected)
 
 
 # ------------------------------------------------------------------------------------------------------------------------- verdicts
@@ -218,7 +218,7 @@ _LIMIT, _DEADLINE = "Job has reached the specified backoff limit", "Job was acti
 
 
 @pytest.mark.parametrize(
-    ("one", "pods", "expected"),
+    ("job", "pods", "expected"),
     [
         pytest.param(job(), [pod("p")], None, id="a Job that goes on"),
         pytest.param(job(backoffLimit=0), [failed("p")], ("FailureTarget", "BackoffLimitExceeded", _LIMIT), id="too many failures"),
@@ -295,9 +295,9 @@ _LIMIT, _DEADLINE = "Job has reached the specified backoff limit", "Job was acti
         ),
     ],
 )
-def test_a_job_ends_for_the_reasons_that_users_know(one: Job, pods: list[Pod], expected: tuple[str, str, str] | None) -> None:
-    verdict = snapshot(one, *pods).verdict
-    assert (None if verdict is None else (verdict.type, verdict.reason, verdict.message)) == expected
+def test_a_job_ends_for_the_reasons_that_users_know(job: Job, pods: list[Pod], expected: tuple[str, str, str] | None) -> None:
+    end_condition = snapshot(job, *pods).end_condition
+    assert (None if end_condition is None else (end_condition.type, end_condition.reason, end_condition.message)) == expected
 
 
 def test_the_deadline_counts_from_the_start() -> None:
@@ -309,7 +309,7 @@ def test_the_deadline_counts_from_the_start() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "pods", "created", "deleted"),
+    ("job", "pods", "created", "deleted"),
     [
         pytest.param(job(completions=5, parallelism=2), [], 2, [], id="as many as may run at once"),
         pytest.param(job(completions=5, parallelism=2), [pod("a")], 1, [], id="the missing one"),
@@ -324,13 +324,13 @@ def test_the_deadline_counts_from_the_start() -> None:
         pytest.param(job(completions=2000, parallelism=2000), [], 500, [], id="no more than 500 at once"),
     ],
 )
-def test_pods_are_created_and_deleted_until_parallelism_is_met(one: Job, pods: list[Pod], created: int, deleted: list[str]) -> None:
-    plan = plan_pods(snapshot(one, *pods))
+def test_pods_are_created_and_deleted_until_parallelism_is_met(job: Job, pods: list[Pod], created: int, deleted: list[str]) -> None:
+    plan = plan_pods(snapshot(job, *pods))
     assert (plan.create, [victim.metadata.name for victim in plan.delete]) == (created, deleted)
 
 
 @pytest.mark.parametrize(
-    ("one", "pods", "indexes", "deleted"),
+    ("job", "pods", "indexes", "deleted"),
     [
         pytest.param(indexed(5), [], [0, 1], [], id="the first indexes"),
         pytest.param(
@@ -353,12 +353,12 @@ def test_pods_are_created_and_deleted_until_parallelism_is_met(one: Job, pods: l
             [failed("a", index=0, finished=-99)],
             [1, 2],
             [],
-            id="an index that failed for good does not",
+            id="an index that failed permanently does not",
         ),
     ],
 )
-def test_indexes_get_one_pod_each(one: Job, pods: list[Pod], indexes: list[int], deleted: list[str]) -> None:
-    plan = plan_pods(snapshot(one, *pods))
+def test_indexes_get_one_pod_each(job: Job, pods: list[Pod], indexes: list[int], deleted: list[str]) -> None:
+    plan = plan_pods(snapshot(job, *pods))
     assert (plan.indexes, [victim.metadata.name for victim in plan.delete]) == (indexes, deleted)
 
 

@@ -31,15 +31,15 @@ def work(annotations: dict[str, str], **spec: Any) -> Job:
 
 def has(kind: str) -> Any:
     """Return a condition of a wait: the Job has a condition of this type."""
-    return lambda one: any(condition.type == kind and condition.status == "True" for condition in one.status.conditions)
+    return lambda job: any(condition.type == kind and condition.status == "True" for condition in job.status.conditions)
 
 
 async def test_a_job_is_complete_when_its_pods_succeeded(client: Client) -> None:
     await client.create(work({RUN_SECONDS: "5"}, completions=2, parallelism=2))
-    await client.wait_for(Job, "j", lambda one: one.status.active == 2, timeout=_LONG)
+    await client.wait_for(Job, "j", lambda job: job.status.active == 2, timeout=_LONG)
     for pod in await client.list(Pod, namespace=client.namespace, label_selector="batch.kubernetes.io/job-name=j"):
         assert pod.metadata.finalizers == ["batch.kubernetes.io/job-tracking"]
-    done = await client.wait_for(Job, "j", lambda one: one.status.completion_time is not None, timeout=_LONG)
+    done = await client.wait_for(Job, "j", lambda job: job.status.completion_time is not None, timeout=_LONG)
     assert (done.status.succeeded, done.status.active, done.status.failed) == (2, None, None)
     assert [(one.type, one.status, one.reason) for one in done.status.conditions] == [
         ("SuccessCriteriaMet", "True", "CompletionsReached"),
@@ -81,20 +81,20 @@ async def test_an_exit_code_fails_the_job_at_once(client: Client) -> None:
 
 async def test_a_suspended_job_gives_its_pods_up_and_gets_new_ones(client: Client) -> None:
     await client.create(work({RUN_SECONDS: "forever"}))
-    first = await client.wait_for(Job, "j", lambda one: one.status.active == 1, timeout=_LONG)
+    first = await client.wait_for(Job, "j", lambda job: job.status.active == 1, timeout=_LONG)
     await client.patch(Job, "j", {"spec": {"suspend": True}})
     suspended = await client.wait_for(Job, "j", has("Suspended"), timeout=_LONG)
     assert first.status.start_time is not None
     assert (suspended.status.start_time, suspended.status.failed) == (None, None)
     await client.patch(Job, "j", {"spec": {"suspend": False}})
-    await client.wait_for(Job, "j", lambda one: one.status.active == 1 and one.status.start_time is not None, timeout=_LONG)
+    await client.wait_for(Job, "j", lambda job: job.status.active == 1 and job.status.start_time is not None, timeout=_LONG)
 
 
 async def test_a_cron_job_runs_its_jobs_and_a_finished_job_is_deleted_after_its_time_to_live(client: Client) -> None:
     made = cron_job(schedule="@every 1s", concurrencyPolicy="Forbid")
     made.spec.job_template.spec.ttl_seconds_after_finished = 1
     await client.create(made)
-    done = await client.wait_for(CronJob, "c", lambda one: one.status.last_successful_time is not None, timeout=_LONG)
+    done = await client.wait_for(CronJob, "c", lambda cron_job: cron_job.status.last_successful_time is not None, timeout=_LONG)
     assert done.status.last_schedule_time is not None
     reasons = {one.reason for one in await client.list(Event, namespace=client.namespace) if one.involved_object.kind == "CronJob"}
     assert reasons >= {"SuccessfulCreate", "SawCompletedJob"}
@@ -113,7 +113,7 @@ async def test_kubectl_creates_a_job_from_a_cron_job_and_waits_for_it(client: Cl
     await client.create(cron_job(schedule="0 0 1 1 *"))
     assert await run("create", "job", "now", "--from=cronjob/c") == "job.batch/now created\n"
     assert await run("wait", "--for=condition=complete", "job/now", "--timeout=60s") == "job.batch/now condition met\n"
-    await client.wait_for(CronJob, "c", lambda one: one.status.last_successful_time is not None, timeout=_LONG)
+    await client.wait_for(CronJob, "c", lambda cron_job: cron_job.status.last_successful_time is not None, timeout=_LONG)
     shown = await run("get", "cronjobs,jobs", "--no-headers")
     (cron, one) = shown.splitlines()
     assert cron.split()[:8] == ["cronjob.batch/c", "0", "0", "1", "1", "*", "<none>", "False"]

@@ -40,9 +40,9 @@ class World:
             raise Killed
         self.writes_left -= 1
 
-    def write_status(self, one: Job) -> None:
+    def write_status(self, job: Job) -> None:
         self._write()
-        self.job = copy.deepcopy(one)
+        self.job = copy.deepcopy(job)
 
     def release(self, name: str) -> None:
         self._write()
@@ -119,7 +119,7 @@ def _expanded(text: str | None) -> str:
 
 
 @pytest.mark.parametrize(
-    ("one", "pods", "names"),
+    ("job", "pods", "names"),
     [
         pytest.param(job(), [succeeded("s"), failed("f"), pod("r")], ["s", "f"], id="finished pods"),
         pytest.param(job(), [succeeded("s", tracked=False)], [], id="not pods that are counted already"),
@@ -133,8 +133,8 @@ def _expanded(text: str | None) -> str:
         pytest.param(indexed(3, backoffLimitPerIndex=0), [failed("f", index=0)], ["f"], id="and if the index has failed"),
     ],
 )
-def test_these_pods_lose_the_finalizer(one: Job, pods: list[Pod], names: list[str]) -> None:
-    assert [released.metadata.name for released in record_finished(snapshot(one, *pods)).to_release] == names
+def test_these_pods_lose_the_finalizer(job: Job, pods: list[Pod], names: list[str]) -> None:
+    assert [released.metadata.name for released in record_finished(snapshot(job, *pods)).to_release] == names
 
 
 def test_pods_of_a_job_that_is_being_deleted_lose_the_finalizer_and_do_not_count() -> None:

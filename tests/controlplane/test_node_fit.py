@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.api.core.v1 import PersistentVolume, PersistentVolumeClaim
+from kubeloop.api.core.v1 import Node, NodeStatus, PersistentVolume, PersistentVolumeClaim
 from kubeloop.controlplane.scheduling.cluster_facts import ClusterFacts
 from kubeloop.controlplane.scheduling.facts import (
     BIND_COMPLETED,
@@ -15,9 +15,11 @@ from kubeloop.controlplane.scheduling.facts import (
     NodeFacts,
     PodFacts,
     claim_facts,
+    node_facts,
     volume_facts,
 )
 from kubeloop.controlplane.scheduling.node_fit import judge
+from kubeloop.meta import ObjectMeta, Quantity
 from kubeloop.types import JSONObject
 from tests.controlplane.workloads import read
 
@@ -79,7 +81,7 @@ CLAIM = {"persistentVolumeClaim": {"claimName": "data"}}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "nodes", "expected"),
+    ("pending", "nodes", "expected"),
     [
         pytest.param(pod(), [], "no nodes available to schedule pods", id="without nodes"),
         pytest.param(pod(), [node()], "", id="a node without anything special takes a pod"),
@@ -123,6 +125,26 @@ CLAIM = {"persistentVolumeClaim": {"claimName": "data"}}
         ),
         pytest.param(
             pod(affinity=required({"key": "cores", "operator": "Gt", "values": ["7"]})), [node(cores="8")], "", id="node affinity by number"
+        ),
+        *(
+            pytest.param(
+                pod(affinity=required({"key": "cores", "operator": "Gt", "values": [bound]})),
+                [node(cores=label)],
+                f"1 node(s) didn't match Pod's node affinity/selector. {NONE}",
+                id=f"no number in Go: label {label!r}, value {bound!r}",
+            )
+            for label, bound in (
+                ("1_0", "7"),
+                (" 8", "7"),
+                ("\u0668", "7"),
+                ("8", "+ 7"),
+                ("9223372036854775808", "7"),
+                ("8", "1_0"),
+                ("", "-1"),
+            )
+        ),
+        pytest.param(
+            pod(affinity=required({"key": "cores", "operator": "Lt", "values": ["+9"]})), [node(cores="-08")], "", id="signs and zeros"
         ),
         pytest.param(
             pod(affinity=required({"key": "disk", "operator": "NotIn", "values": ["hdd"]})),
@@ -244,16 +266,16 @@ CLAIM = {"persistentVolumeClaim": {"claimName": "data"}}
         ),
     ],
 )
-def test_judge(wanted: PodFacts, nodes: list[NodeFacts], expected: str) -> None:
-    verdict = judge(wanted, ClusterFacts(nodes))
+def test_judge(pending: PodFacts, nodes: list[NodeFacts], expected: str) -> None:
+    end_condition = judge(pending, ClusterFacts(nodes))
     if expected and not expected.startswith(("0/", "no nodes")):
         expected = f"0/1 nodes are available: {expected}"
-    assert verdict.message == expected
-    assert bool(verdict.fitting) is not bool(expected)
+    assert end_condition.message == expected
+    assert bool(end_condition.fitting) is not bool(expected)
 
 
 def claim(*, volume: str = "", phase: str = "Pending", storage_class: str = "", deleting: bool = False, **annotations: str) -> JSONObject:
-    """Return a claim; one that names a volume is bound to it."""
+    """Return a claim, bound to the volume if it names one."""
     known = {"bound": BIND_COMPLETED, "selected": SELECTED_NODE}
     metadata: JSONObject = {"name": "data", "namespace": "shop", "uid": "data-uid"}
     metadata["annotations"] = {known[key]: value for key, value in annotations.items()} | ({BIND_COMPLETED: "yes"} if volume else {})
@@ -285,7 +307,7 @@ IN_ZONE_A = [{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "offered", "found", "expected"),
+    ("claim_tree", "offered", "device_class", "expected"),
     [
         pytest.param(claim(volume="v"), volume(), None, "", id="a bound claim"),
         pytest.param(claim(), None, None, UNBOUND, id="a claim without a volume"),
@@ -360,20 +382,25 @@ IN_ZONE_A = [{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]
         ),
     ],
 )
-def test_claims(wanted: JSONObject, offered: JSONObject | None, found: ClassFacts | None, expected: str) -> None:
+def test_claims(claim_tree: JSONObject, offered: JSONObject | None, device_class: ClassFacts | None, expected: str) -> None:
     only = node(zone="a")
     only.labels["topology.kubernetes.io/zone"] = "a"
     cluster = ClusterFacts(
         [only],
-        claims={("shop", "data"): claim_facts(read(PersistentVolumeClaim, wanted))},
+        claims={("shop", "data"): claim_facts(read(PersistentVolumeClaim, claim_tree))},
         volumes={} if offered is None else {"v": volume_facts(read(PersistentVolume, offered))},
-        classes={} if found is None else {"local": found},
+        classes={} if device_class is None else {"local": device_class},
     )
-    verdict = judge(pod(**volumes(**CLAIM)), cluster)
+    end_condition = judge(pod(**volumes(**CLAIM)), cluster)
     postscript = NONE if expected.startswith("1 ") else NO_STATE
-    assert verdict.message == (f"0/1 nodes are available: {expected}. {postscript}" if expected else "")
+    assert end_condition.message == (f"0/1 nodes are available: {expected}. {postscript}" if expected else "")
 
 
 def test_pods_are_spread_to_the_domain_with_the_fewest() -> None:
     nodes = [node("a", pod("q", node="a", labels=WEB)), node("b")]
     assert [one.name for one in judge(pod(labels=WEB, **spread()), ClusterFacts(nodes)).fitting] == ["b"]
+
+
+def test_a_node_that_reports_no_number_of_pods_takes_none() -> None:
+    made = node_facts(Node(metadata=ObjectMeta(name="n"), status=NodeStatus(allocatable={"cpu": Quantity("4")})))
+    assert judge(pod(), ClusterFacts([made])).message == f"0/1 nodes are available: 1 Too many pods. {NO_VICTIMS}"

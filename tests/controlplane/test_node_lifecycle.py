@@ -14,13 +14,13 @@ from kubeloop.controlplane.nodes.node_health import (
     EvictionQueue,
     EvictionRates,
     HealthRecord,
-    Signals,
+    Heartbeats,
     Zones,
     ZoneState,
     beta_labels,
     eviction_taints,
     lost_conditions,
-    record_signals,
+    record_heartbeats,
     scheduling_taints,
     zone_of,
 )
@@ -137,17 +137,17 @@ def test_zone_of(labels: dict[str, str], expected: str) -> None:
 @pytest.mark.parametrize(
     ("before", "signals", "seen"),
     [
-        pytest.param(None, Signals("1", ""), 100.0, id="a node that is new to the controller counts from now on"),
-        pytest.param(None, Signals(None, ""), 70.0, id="a node that never reported counts from its creation on"),
-        pytest.param(HealthRecord(Signals("1", "5"), 40.0), Signals("1", "5"), 40.0, id="no new sign of life"),
-        pytest.param(HealthRecord(Signals("1", "5"), 40.0), Signals("1", "6"), 100.0, id="a renewed Lease"),
-        pytest.param(HealthRecord(Signals("1", "5"), 40.0), Signals("2", "5"), 100.0, id="a reported status"),
-        pytest.param(HealthRecord(Signals("1", "5"), 40.0), Signals("1", ""), 40.0, id="a deleted Lease is no sign of life"),
-        pytest.param(HealthRecord(Signals(None, ""), 40.0), Signals("1", ""), 100.0, id="the first status"),
+        pytest.param(None, Heartbeats("1", ""), 100.0, id="a node that is new to the controller counts from now on"),
+        pytest.param(None, Heartbeats(None, ""), 70.0, id="a node that never reported counts from its creation on"),
+        pytest.param(HealthRecord(Heartbeats("1", "5"), 40.0), Heartbeats("1", "5"), 40.0, id="no new sign of life"),
+        pytest.param(HealthRecord(Heartbeats("1", "5"), 40.0), Heartbeats("1", "6"), 100.0, id="a renewed Lease"),
+        pytest.param(HealthRecord(Heartbeats("1", "5"), 40.0), Heartbeats("2", "5"), 100.0, id="a reported status"),
+        pytest.param(HealthRecord(Heartbeats("1", "5"), 40.0), Heartbeats("1", ""), 40.0, id="a deleted Lease is no sign of life"),
+        pytest.param(HealthRecord(Heartbeats(None, ""), 40.0), Heartbeats("1", ""), 100.0, id="the first status"),
     ],
 )
-def test_record_signals(before: HealthRecord | None, signals: Signals, seen: float) -> None:
-    assert record_signals(before, signals, 100.0, 30.0).seen == seen
+def test_record_signals(before: HealthRecord | None, signals: Heartbeats, seen: float) -> None:
+    assert record_heartbeats(before, signals, 100.0, 30.0).seen == seen
 
 
 def test_the_conditions_of_a_lost_node_are_unknown_but_for_the_network() -> None:
@@ -348,10 +348,10 @@ async def test_a_node_of_the_users_own_gets_pods_once_it_reports_ready_and_taint
 
     try:
         await report("True")
-        await client.wait_for(Node, name, lambda found: not found.spec.taints, timeout=60)
+        await client.wait_for(Node, name, lambda node: not node.spec.taints, timeout=60)
         await client.wait_for(Pod, "p", lambda pod: pod.spec.node_name == name, timeout=60)
         await report("False")
         marks = {(READY, "NoSchedule"), (READY, "NoExecute")}
-        await client.wait_for(Node, name, lambda found: {(one.key, one.effect) for one in found.spec.taints} == marks, timeout=60)
+        await client.wait_for(Node, name, lambda node: {(one.key, one.effect) for one in node.spec.taints} == marks, timeout=60)
     finally:
         await client.delete(Pod, "p", grace_period_seconds=0)

@@ -34,6 +34,20 @@ async def add_nodes(cluster: FakeTimeCluster) -> None:
     await cluster.pass_time(2)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("015", "15", id="a number with zeros"),
+        pytest.param("1_5", None, id="no number in Go: an underscore"),
+        pytest.param(" 15", None, id="no number in Go: a space"),
+        pytest.param("\u0661\u0665", None, id="no number in Go: other digits"),
+        pytest.param(None, None, id="no annotation"),
+    ],
+)
+def test_an_annotation_is_read_as_go_reads_it(text: str | None, expected: str | None) -> None:
+    assert node_lifecycle._number(text) == expected
+
+
 async def ttls(cluster: FakeTimeCluster) -> dict[str, str | None]:
     return {node.metadata.name: node.metadata.annotations.get(TTL) for node in await cluster.client.list(Node)}
 

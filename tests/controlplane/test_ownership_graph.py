@@ -77,7 +77,7 @@ def test_a_waiting_owner_needs_a_look_when_a_dependent_goes_or_stops_blocking_or
             assert item("owner") in graph.put(node("child", deleting=True))
 
 
-def test_the_uids_of_a_kind_are_those_of_its_objects_and_of_owners_that_nobody_has_seen() -> None:
+def test_the_uids_of_a_kind_are_those_of_its_objects_and_of_unseen_owners() -> None:
     graph = OwnershipGraph()
     graph.put(node("a", "unseen"))
     graph.put(Node(Item("uid-x", "apps/v1", "ConfigMap", "shop", "x"), ()))
@@ -96,7 +96,7 @@ def test_items_print_as_people_name_them() -> None:
         max_size=40,
     )
 )
-def test_dependents_agree_with_the_owner_references_of_what_is_there(history: list[tuple[str, set[str], bool]]) -> None:
+def test_dependents_agree_with_the_owner_references_of_existing_objects(history: list[tuple[str, set[str], bool]]) -> None:
     graph = OwnershipGraph()
     there: dict[str, set[str]] = {}
     for name, owners, put in history:
@@ -111,3 +111,20 @@ def test_dependents_agree_with_the_owner_references_of_what_is_there(history: li
                 name for name, owners in there.items() if owner in owners
             )
         assert len(graph) == len(there)
+
+
+def test_references_across_namespaces_are_invalid_once_both_objects_are_known() -> None:
+    other = Node(Item("uid-o", "v1", "ConfigMap", "elsewhere", "o"), ())
+    cluster_scoped = Node(Item("uid-c", "v1", "Node", "", "c"), ())
+    dependent = node("d", "o", "c", "unknown")
+    graph = OwnershipGraph()
+    assert graph.invalid_references(dependent) == []
+    graph.put(dependent)
+    assert graph.invalid_references(other) == [(dependent.item, dependent.owners[0])]
+    assert graph.invalid_references(cluster_scoped) == []
+    graph.put(other)
+    graph.put(cluster_scoped)
+    assert graph.invalid_references(other) == []
+    assert graph.invalid_references(dependent) == []
+    late = node("late", "o")
+    assert graph.invalid_references(late) == [(late.item, late.owners[0])]

@@ -65,7 +65,7 @@ async def test_a_pod_on_a_missing_node_is_failed_and_deleted_after_the_quarantin
         made.metadata.finalizers = [FINALIZER]  # So that the test sees what the pod became.
         begun = cluster.clock.now()
         await cluster.client.create(made)
-        found = await cluster.drive(cluster.client.wait_for(Pod, "p", lambda one: one.metadata.deletion_timestamp, timeout=200))
+        found = await cluster.drive(cluster.client.wait_for(Pod, "p", lambda pod: pod.metadata.deletion_timestamp, timeout=200))
         assert 40 <= cluster.clock.now() - begun <= 61
         assert (found.status.phase, found.status.observed_generation) == ("Failed", 1)
         (condition,) = [one for one in found.status.conditions if one.type == "DisruptionTarget"]

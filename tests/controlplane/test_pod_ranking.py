@@ -71,14 +71,14 @@ def test_available(ready: float | None, needed: int, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "expected"),
+    ("pod", "expected"),
     [
         pytest.param(pod("a"), True, id="a running pod is active"),
         pytest.param(pod("a", phase="Succeeded"), False, id="a finished pod is not"),
         pytest.param(pod("a", phase="Failed"), False, id="nor is a failed one"),
     ],
 )
-def test_active(one: Pod, expected: bool) -> None:
-    assert is_active(one) is expected
-    one.metadata.deletion_timestamp = NOW
-    assert not is_active(one)
+def test_active(pod: Pod, expected: bool) -> None:
+    assert is_active(pod) is expected
+    pod.metadata.deletion_timestamp = NOW
+    assert not is_active(pod)

@@ -102,7 +102,7 @@ def test_a_schema_without_metadata_gets_the_names() -> None:
         pytest.param("variables.a > 1", [("a", "object.size")], "", id="a variable of the right type"),
         pytest.param("variables.a == 'x'", [("a", "object.size")], "'_==_' applied to '(int, string)'", id="a variable of another type"),
         pytest.param("variables.a.b == 1", [("a", "object.nothing")], "", id="a variable with a fault may be anything"),
-        pytest.param("variables.b.size == 'x'", [("a", "object"), ("b", "variables.a")], "", id="so may one that is an object"),
+        pytest.param("variables.b.size == 'x'", [("a", "object"), ("b", "variables.a")], "", id="so may a variable that is an object"),
         pytest.param("variables.z == 1", [], "undefined field 'z'", id="a variable that is not there"),
     ],
 )

@@ -28,16 +28,16 @@ def high(cpu: str = "3", **fields: Any) -> PodFacts:
     return pod("high", cpu=cpu, priority=100, **fields)
 
 
-def preempted(facts: ClusterFacts, wanted: PodFacts) -> PreemptionResult:
+def preempted(facts: ClusterFacts, pending: PodFacts) -> PreemptionResult:
     profile = default_profile()
-    return preempt(profile, wanted, facts, find_nodes(profile, wanted, facts))
+    return preempt(profile, pending, facts, find_nodes(profile, pending, facts))
 
 
 APP_BUDGET = {("shop", "b"): Budget("shop", selector_from({"matchLabels": WEB}), 0)}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "nodes", "expected"),
+    ("pending", "nodes", "expected"),
     [
         pytest.param(high(), [node("a", low("x"))], ("a", ["x"]), id="a pod of lower priority"),
         pytest.param(high("1"), [node("a", low("x"), low("y"))], ("a", ["y"]), id="no more pods than necessary"),
@@ -94,10 +94,10 @@ APP_BUDGET = {("shop", "b"): Budget("shop", selector_from({"matchLabels": WEB}),
         ),
     ],
 )
-def test_victims(wanted: PodFacts, nodes: list[NodeFacts], expected: tuple[str, list[str]] | None) -> None:
+def test_victims(pending: PodFacts, nodes: list[NodeFacts], expected: tuple[str, list[str]] | None) -> None:
     facts = cluster(*nodes)
     before = {one.name: sorted(each.name for each in one.pods) for one in nodes}
-    candidate = preempted(facts, wanted).candidate
+    candidate = preempted(facts, pending).candidate
     assert (candidate and (candidate.node, [one.name for one in candidate.victims])) == expected
     assert {one.name: sorted(each.name for each in one.pods) for one in nodes} == before
 
@@ -128,7 +128,7 @@ def test_a_budget_allows_as_many_disruptions_as_it_says_and_counts_pods_in_disru
 
 
 @pytest.mark.parametrize(
-    ("wanted", "nodes", "expected"),
+    ("pending", "nodes", "expected"),
     [
         pytest.param(
             high("5"),
@@ -151,11 +151,11 @@ def test_a_budget_allows_as_many_disruptions_as_it_says_and_counts_pods_in_disru
         ),
     ],
 )
-def test_messages(wanted: PodFacts, nodes: list[NodeFacts], expected: str) -> None:
+def test_messages(pending: PodFacts, nodes: list[NodeFacts], expected: str) -> None:
     facts = cluster(*nodes)
     for one in [*facts.nodes][:1]:
         facts.add_pod(pod("full", cpu="4", priority=1000), one.name)
-    assert preempted(facts, wanted).message == expected
+    assert preempted(facts, pending).message == expected
 
 
 def test_a_pod_waits_for_the_victims_of_its_first_preemption() -> None:

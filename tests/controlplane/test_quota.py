@@ -1,4 +1,4 @@
-"""Quotas: their status says what is used; what is deleted or ends is free again."""
+"""Quotas: their status shows the usage; deleted and ended objects no longer count."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def pod(name: str, cpu: str) -> Pod:
 
 def uses(**used: str) -> Callable[[ResourceQuota], bool]:
     wanted = {name.replace("__", "/").replace("_", "."): Quantity(text) for name, text in used.items()}
-    return lambda one: {name: one.status.used.get(name) for name in wanted} == wanted
+    return lambda quota: {name: quota.status.used.get(name) for name in wanted} == wanted
 
 
-async def test_what_is_there_is_counted_when_a_quota_comes(client: Client) -> None:
+async def test_existing_objects_are_counted_when_a_quota_comes(client: Client) -> None:
     await client.create(pod("a", "300m"))
     await client.create(pod("b", "200m"))
     await client.create(quota(pods="5", requests_cpu="1", count__pods="5"))
@@ -50,6 +50,19 @@ async def test_a_deleted_pod_makes_room_for_another(client: Client) -> None:
     await client.create(pod("b", "1m"))
 
 
+async def test_a_pod_that_gets_a_deadline_counts_in_the_other_scope(client: Client) -> None:
+    for scope in ("Terminating", "NotTerminating"):
+        made = quota(pods="2")
+        made.metadata.name, made.spec.scopes = scope.lower(), [scope]
+        await client.create(made)
+        await client.wait_for(ResourceQuota, scope.lower(), uses(pods="0"), timeout=60)
+    await client.create(pod("a", "1m"))
+    await client.wait_for(ResourceQuota, "notterminating", uses(pods="1"), timeout=60)
+    await client.patch(Pod, "a", {"spec": {"activeDeadlineSeconds": 100}})
+    await client.wait_for(ResourceQuota, "notterminating", uses(pods="0"), timeout=60)
+    await client.wait_for(ResourceQuota, "terminating", uses(pods="1"), timeout=60)
+
+
 async def test_objects_of_any_kind_are_counted_and_a_changed_limit_is_taken_over(client: Client) -> None:
     await client.wait_for(ConfigMap, "kube-root-ca.crt", bool, timeout=60)
     await client.create(quota(configmaps="10", count__configmaps="10", count__leases_coordination_k8s_io="3"))
@@ -62,6 +75,6 @@ async def test_objects_of_any_kind_are_counted_and_a_changed_limit_is_taken_over
     await client.delete(ConfigMap, "a")
     await client.wait_for(ResourceQuota, "q", uses(configmaps="1", count__configmaps="1"), timeout=60)
     await client.patch(ResourceQuota, "q", {"spec": {"hard": {"configmaps": "1"}}})
-    await client.wait_for(ResourceQuota, "q", lambda one: one.status.hard.get("configmaps") == Quantity("1"), timeout=60)
+    await client.wait_for(ResourceQuota, "q", lambda quota: quota.status.hard.get("configmaps") == Quantity("1"), timeout=60)
     with pytest.raises(Forbidden, match="exceeded quota"):
         await client.create(ConfigMap(metadata=ObjectMeta(name="b")))

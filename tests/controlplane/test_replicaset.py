@@ -19,7 +19,10 @@ pytestmark = [pytest.mark.server, pytest.mark.timeout(180)]
 
 async def ready(client: Client, replicas: int, name: str = "r") -> ReplicaSet:
     return await client.wait_for(
-        ReplicaSet, name, lambda one: (one.status.replicas, one.status.ready_replicas or 0) == (replicas, replicas), timeout=60
+        ReplicaSet,
+        name,
+        lambda replica_set: (replica_set.status.replicas, replica_set.status.ready_replicas or 0) == (replicas, replicas),
+        timeout=60,
     )
 
 
@@ -50,7 +53,7 @@ async def test_it_deletes_pods_that_are_too_many(client: Client) -> None:
     await ready(client, 1)
 
 
-async def test_it_never_creates_more_pods_than_asked_for_however_often_it_is_told_to_look(client: Client) -> None:
+async def test_it_never_creates_more_pods_than_requested_however_often_it_reconciles(client: Client) -> None:
     await client.create(replica_set("r", 5))
     for number in range(20):
         await client.patch(ReplicaSet, "r", {"metadata": {"annotations": {"n": str(number)}}})
@@ -66,7 +69,7 @@ async def test_it_adopts_a_pod_without_a_controller_that_matches(client: Client)
     adopted = await client.wait_for(Pod, "lonely", controller_of, timeout=60)
     (reference,) = adopted.metadata.owner_references
     assert (reference.uid, reference.controller, reference.block_owner_deletion) == (owner.metadata.uid, True, True)
-    # Who had not seen it yet made one more, and deletes one of the two.
+    # A controller that had not seen it yet made one more, and deletes one of the two.
     async with asyncio.timeout(60):
         while len(await client.list(Pod, namespace=client.namespace)) != 1:
             await asyncio.sleep(0.05)
@@ -77,7 +80,7 @@ async def test_it_releases_a_pod_that_no_longer_matches_and_makes_another(client
     await ready(client, 1)
     (mine,) = await client.list(Pod, namespace=client.namespace)
     await client.patch(Pod, mine.metadata.name, {"metadata": {"labels": {"app": "other"}}})
-    await client.wait_for(Pod, mine.metadata.name, lambda one: not one.metadata.owner_references, timeout=60)
+    await client.wait_for(Pod, mine.metadata.name, lambda pod: not pod.metadata.owner_references, timeout=60)
     await ready(client, 1)
     pods = await client.list(Pod, namespace=client.namespace, label_selector="app=r")
     assert [one.metadata.name != mine.metadata.name for one in pods] == [True]
@@ -87,7 +90,7 @@ async def test_a_ready_pod_is_available_only_after_min_ready_seconds(client: Cli
     await client.create(replica_set("r", 1, min_ready_seconds=3600))
     assert (await ready(client, 1)).status.available_replicas is None
     await client.patch(ReplicaSet, "r", {"spec": {"minReadySeconds": 0}})
-    await client.wait_for(ReplicaSet, "r", lambda one: one.status.available_replicas == 1, timeout=60)
+    await client.wait_for(ReplicaSet, "r", lambda replica_set: replica_set.status.available_replicas == 1, timeout=60)
 
 
 @pytest.mark.embedded
@@ -96,8 +99,10 @@ async def test_it_says_so_while_pods_are_refused_and_goes_on_trying(in_loop_serv
     in_loop_server.faults.refuse(quota, times=2, matching=lambda request: request.method == "POST" and request.path.endswith("/pods"))
     async with Client(Transport(in_loop_server.config)) as client, Manager(client, [ReplicaSetController()]):
         await client.create(replica_set("r", 1))
-        failed = await client.wait_for(ReplicaSet, "r", lambda one: one.status.conditions, timeout=60)
+        failed = await client.wait_for(ReplicaSet, "r", lambda replica_set: replica_set.status.conditions, timeout=60)
         (condition,) = failed.status.conditions
         assert (condition.type, condition.status, condition.reason) == ("ReplicaFailure", "True", "FailedCreate")
         assert condition.message == "exceeded quota: pods"
-        await client.wait_for(ReplicaSet, "r", lambda one: one.status.replicas == 1 and not one.status.conditions, timeout=60)
+        await client.wait_for(
+            ReplicaSet, "r", lambda replica_set: replica_set.status.replicas == 1 and not replica_set.status.conditions, timeout=60
+        )

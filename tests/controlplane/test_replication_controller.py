@@ -21,8 +21,8 @@ def replication_controller(name: str, replicas: int) -> ReplicationController:
 
 
 async def ready(client: Client, replicas: int) -> ReplicationController:
-    def matches(one: ReplicationController) -> bool:
-        return (one.status.replicas, one.status.ready_replicas or 0) == (replicas, replicas)
+    def matches(controller: ReplicationController) -> bool:
+        return (controller.status.replicas, controller.status.ready_replicas or 0) == (replicas, replicas)
 
     return await client.wait_for(ReplicationController, "r", matches, timeout=_LONG)
 
@@ -50,7 +50,7 @@ async def test_an_orphan_that_comes_later_is_adopted_and_a_surplus_pod_goes() ->
         await cluster.client.create(pod("late", {"app": "r"}))
         await cluster.pass_time(2)
         (left,) = await cluster.client.list(Pod)
-        assert is_ready(left), "the one that is not ready goes"
+        assert is_ready(left), "the pod that is not ready goes"
 
 
 async def test_pods_that_lose_their_owner_are_adopted_by_the_next_one() -> None:

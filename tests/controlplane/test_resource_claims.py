@@ -163,7 +163,24 @@ async def test_it_survives_a_kill_after_each_write_and_a_second_replica() -> Non
 async def test_a_server_with_controllers_makes_claims_from_templates(client: Client) -> None:
     await client.create(template())
     await client.create(pod())
-    found = await client.wait_for(Pod, "p", lambda one: one.status.resource_claim_statuses, timeout=60)
+    found = await client.wait_for(Pod, "p", lambda pod: pod.status.resource_claim_statuses, timeout=60)
     name = found.status.resource_claim_statuses[0].resource_claim_name
     made = await client.get(ResourceClaim, str(name))
     assert (made.metadata.labels, made.metadata.annotations) == ({"a": "b"}, {"c": "d", POD_CLAIM: "gpu"})
+
+
+async def test_the_claim_of_extended_resources_goes_when_its_pod_is_finished() -> None:
+    async with simulation(ResourceClaimController()) as cluster:
+        resources = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
+        spec = {"containers": [{"name": "c", "image": "x:1", "resources": resources}], "nodeName": "n"}
+        user = await cluster.client.create(read(Pod, {"metadata": {"name": "p"}, "spec": spec}))
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": user.metadata.uid, "controller": True}
+        await create(cluster, read(ResourceClaim, {"metadata": {"name": "x", "ownerReferences": [owner]}, "spec": DEVICES}))
+        mapping = {"containerName": "c", "resourceName": "example.com/gpu", "requestName": "gpu"}
+        named = {"resourceClaimName": "x", "requestMappings": [mapping]}
+        await cluster.client.patch(Pod, "p", {"status": {"extendedResourceClaimStatus": named}}, subresource="status")
+        await allocate(cluster, "x", user)
+        assert await reserved(cluster, "x") == ["p"]
+        await cluster.client.patch(Pod, "p", {"status": {"phase": "Succeeded"}}, subresource="status")
+        await cluster.pass_time(5)
+        assert list(await cluster.client.list(ResourceClaim)) == []

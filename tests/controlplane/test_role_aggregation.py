@@ -16,11 +16,11 @@ def role(name: str, label: str, *resources: str) -> ClusterRole:
     return ClusterRole(metadata=ObjectMeta(name=name, labels={"part-of": label}), rules=rules)
 
 
-def resources_of(found: ClusterRole) -> list[str]:
-    return [one for rule in found.rules for one in rule.resources]
+def resources_of(role: ClusterRole) -> list[str]:
+    return [one for rule in role.rules for one in rule.resources]
 
 
-async def test_a_role_has_the_rules_of_those_that_it_selects_by_name_and_each_once(client: Client) -> None:
+async def test_a_role_has_the_rules_of_the_roles_that_it_selects_by_name_and_each_once(client: Client) -> None:
     name = client.namespace or ""
     whole, first, second = f"{name}-whole", f"{name}-a", f"{name}-b"
     selectors = [LabelSelector(match_labels={"part-of": name})]
@@ -32,11 +32,11 @@ async def test_a_role_has_the_rules_of_those_that_it_selects_by_name_and_each_on
     await client.create(role(first, name, "bolts"))
     await client.create(role(f"{name}-c", "another", "nuts"))
     try:
-        await client.wait_for(ClusterRole, whole, lambda one: resources_of(one) == ["bolts", "gears"], timeout=60)
+        await client.wait_for(ClusterRole, whole, lambda role: resources_of(role) == ["bolts", "gears"], timeout=60)
         await client.delete(ClusterRole, first)
-        await client.wait_for(ClusterRole, whole, lambda one: resources_of(one) == ["gears", "bolts"], timeout=60)
+        await client.wait_for(ClusterRole, whole, lambda role: resources_of(role) == ["gears", "bolts"], timeout=60)
         await client.patch(ClusterRole, second, {"metadata": {"labels": {"part-of": None}}})
-        found = await client.wait_for(ClusterRole, whole, lambda one: not one.rules, timeout=60)
+        found = await client.wait_for(ClusterRole, whole, lambda role: not role.rules, timeout=60)
         assert found.aggregation_rule is not None
     finally:
         for one in (whole, second, f"{name}-c"):
@@ -51,7 +51,7 @@ async def test_rules_of_definitions_that_come_later_are_in_view_edit_and_admin(c
     try:
         for one in ("view", "edit", "admin"):
             # edit selects what edit has, and what view has by its own label: the roles of a cluster are chained.
-            await client.wait_for(ClusterRole, one, lambda found: name in resources_of(found), timeout=60)
+            await client.wait_for(ClusterRole, one, lambda role: name in resources_of(role), timeout=60)
     finally:
         await client.delete(ClusterRole, name)
-        await client.wait_for(ClusterRole, "admin", lambda found: name not in resources_of(found), timeout=60)
+        await client.wait_for(ClusterRole, "admin", lambda role: name not in resources_of(role), timeout=60)

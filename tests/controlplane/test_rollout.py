@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from kubeloop.controlplane.controller_utils import scaled_value
-from kubeloop.controlplane.workloads.rollout import Bounds, Set, new_size, rescale, shrink_old
+from kubeloop.controlplane.workloads.rollout import Bounds, ReplicaSetSize, new_size, rescale, shrink_old
 from kubeloop.meta import IntOrString
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -15,8 +15,8 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 def made(
     name: str, replicas: int, available: int | None = None, age: int = 0, before: int | None = None, desired: int | None = None
-) -> Set:
-    return Set(name, replicas, replicas if available is None else available, START - timedelta(minutes=age), desired, before)
+) -> ReplicaSetSize:
+    return ReplicaSetSize(name, replicas, replicas if available is None else available, START - timedelta(minutes=age), desired, before)
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_bounds(replicas: int, surge: IntOrString, unavailable: IntOrString, exp
         pytest.param(Bounds(3, 1, 0), made("b", 1), [made("a", 3)], 1, id="at the most pods allowed it does not grow"),
         pytest.param(Bounds(3, 1, 0), made("b", 1), [made("a", 2)], 2, id="it grows into the room that the old one left"),
         pytest.param(Bounds(3, 5, 0), made("b", 1), [made("a", 3)], 3, id="it never grows beyond the replicas"),
-        pytest.param(Bounds(2, 1, 0), made("b", 5), [], 2, id="one that is too large shrinks at once"),
+        pytest.param(Bounds(2, 1, 0), made("b", 5), [], 2, id="a set that is too large shrinks at once"),
     ],
 )
-def test_new_size(bounds: Bounds, new: Set | None, old: list[Set], expected: int) -> None:
+def test_new_size(bounds: Bounds, new: ReplicaSetSize | None, old: list[ReplicaSetSize], expected: int) -> None:
     assert new_size(bounds, new, old) == expected
 
 
@@ -65,7 +65,7 @@ def test_new_size(bounds: Bounds, new: Set | None, old: list[Set], expected: int
     ("bounds", "new", "old", "expected"),
     [
         pytest.param(Bounds(3, 1, 0), made("b", 1, 0), [made("a", 3)], {}, id="nothing goes while the new pod is not available"),
-        pytest.param(Bounds(3, 1, 0), made("b", 1), [made("a", 3)], {"a": 2}, id="one goes for one that became available"),
+        pytest.param(Bounds(3, 1, 0), made("b", 1), [made("a", 3)], {"a": 2}, id="an old pod goes for each pod that became available"),
         pytest.param(Bounds(4, 0, 2), made("b", 0), [made("a", 4)], {"a": 2}, id="without surge the old one makes room first"),
         pytest.param(Bounds(3, 1, 0), made("b", 1, 0), [made("a", 3, 2)], {}, id="an unhealthy old pod stays if it is needed"),
         pytest.param(Bounds(3, 1, 1), made("b", 1, 0), [made("a", 3, 2)], {"a": 2}, id="unhealthy pods of the old one go first"),
@@ -79,7 +79,7 @@ def test_new_size(bounds: Bounds, new: Set | None, old: list[Set], expected: int
         pytest.param(Bounds(3, 1, 0), made("c", 1), [made("a", 1, age=9), made("b", 2, age=5)], {"a": 0}, id="the oldest shrinks first"),
     ],
 )
-def test_shrink_old(bounds: Bounds, new: Set, old: list[Set], expected: dict[str, int]) -> None:
+def test_shrink_old(bounds: Bounds, new: ReplicaSetSize, old: list[ReplicaSetSize], expected: dict[str, int]) -> None:
     assert shrink_old(bounds, new, old) == expected
 
 
@@ -103,7 +103,7 @@ def test_shrink_old(bounds: Bounds, new: Set, old: list[Set], expected: dict[str
         pytest.param(Bounds(0, 0, 0), made("b", 2), [made("a", 3)], {"b": 0, "a": 0}, id="scaled to zero all are emptied"),
     ],
 )
-def test_rescale(bounds: Bounds, new: Set | None, old: list[Set], expected: dict[str, int]) -> None:
+def test_rescale(bounds: Bounds, new: ReplicaSetSize | None, old: list[ReplicaSetSize], expected: dict[str, int]) -> None:
     status = (new.replicas if new else 0) + sum(one.replicas for one in old)
     assert rescale(bounds, new, old, rolling=True, status_replicas=status) == expected
 
@@ -182,7 +182,7 @@ class Lagging:
     unavailable=st.integers(0, 4),
     actions=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 20)), max_size=150),
 )
-def test_the_bounds_hold_also_when_what_is_seen_of_the_sets_is_old(
+def test_the_bounds_hold_also_with_an_old_view_of_the_sets(
     replicas: int, surge: int, unavailable: int, actions: list[tuple[int, int]]
 ) -> None:
     world = Lagging(Bounds.resolve(replicas, surge, unavailable))

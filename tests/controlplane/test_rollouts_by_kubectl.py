@@ -19,7 +19,7 @@ NAMES = {"rollout": "a Deployment", "rollout-statefulset": "a StatefulSet", "rol
 
 
 def _without_waits(output: str) -> list[str]:
-    """Return the lines but those that kubectl prints while a controller has not seen a change yet."""
+    """Return the lines without the ones that kubectl prints while a controller has not seen a change yet."""
     return [line for line in output.splitlines() if not line.endswith("spec update to be observed...")]
 
 

@@ -232,7 +232,7 @@ async def test_an_error_in_a_decision_is_reported_and_the_pod_is_tried_again(mon
         assert await places(cluster) == {"p": "n", "q": "n"}
 
 
-async def test_a_deleted_pod_makes_room_for_one_that_waits_and_events_that_cannot_help_try_nothing() -> None:
+async def test_a_deleted_pod_makes_room_for_a_waiting_pod_and_events_that_cannot_help_try_nothing() -> None:
     async with simulation(Scheduler()) as cluster:
         await cluster.add_node("n")
         await create(cluster, [pod("a", "3")])

@@ -127,7 +127,7 @@ def strategy(kind: str, **fields: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_is_not_supported_is_refused(tree: dict[str, Any], expected: str) -> None:
+def test_an_unsupported_setting_is_refused(tree: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigError) as raised:
         configuration_from(tree)
     assert expected in str(raised.value)

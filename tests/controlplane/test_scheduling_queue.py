@@ -21,7 +21,7 @@ EVENT = ClusterEvent("Node", Action.ADD)
 class Everything:
     """Hints by which each event helps each pod that the plugin named in its kind refused."""
 
-    def concern(self, plugins: frozenset[str], event: ClusterEvent) -> bool:
+    def is_interested(self, plugins: frozenset[str], event: ClusterEvent) -> bool:
         return event.kind in plugins
 
     def may_help(self, queued: QueuedPod, event: ClusterEvent) -> bool:
@@ -29,7 +29,7 @@ class Everything:
 
 
 def queue_of(*pods: PodFacts) -> SchedulingQueue:
-    made = SchedulingQueue(Everything(), lambda one: bool(one.gates))
+    made = SchedulingQueue(Everything(), lambda pod: bool(pod.gates))
     for one in pods:
         made.add(one, 0.0)
     return made

@@ -47,7 +47,7 @@ HARD = pod("hard", labels={"app": "db"}, affinity=near("podAffinity"))
 
 
 @pytest.mark.parametrize(
-    ("plugin", "wanted", "nodes", "expected"),
+    ("plugin", "pending", "nodes", "expected"),
     [
         pytest.param(
             TaintToleration(),
@@ -206,12 +206,12 @@ HARD = pod("hard", labels={"app": "db"}, affinity=near("podAffinity"))
         pytest.param(PodTopologySpread(), pod(labels=WEB), [node("a")], None, id="a pod of no Service and no controller is not spread"),
     ],
 )
-def test_score(plugin: SchedulerPlugin, wanted: PodFacts, nodes: list[NodeFacts], expected: list[int] | None) -> None:
-    assert plugin.score(wanted, cluster(*nodes), nodes) == expected
+def test_score(plugin: SchedulerPlugin, pending: PodFacts, nodes: list[NodeFacts], expected: list[int] | None) -> None:
+    assert plugin.score(pending, cluster(*nodes), nodes) == expected
 
 
 @pytest.mark.parametrize(
-    ("wanted", "fields"),
+    ("pending", "fields"),
     [
         pytest.param(pod(labels=WEB), {"services": {"shop": {"web": WEB}}}, id="of the same Service"),
         pytest.param(
@@ -221,9 +221,9 @@ def test_score(plugin: SchedulerPlugin, wanted: PodFacts, nodes: list[NodeFacts]
         ),
     ],
 )
-def test_pods_without_constraints_are_spread_when_they_belong_together(wanted: PodFacts, fields: dict[str, Any]) -> None:
+def test_pods_without_constraints_are_spread_when_they_belong_together(pending: PodFacts, fields: dict[str, Any]) -> None:
     nodes = [node("a", *(pod(name, labels=WEB) for name in "xy")), node("b")]
-    scores = PodTopologySpread().score(wanted, cluster(*nodes, **fields), nodes)
+    scores = PodTopologySpread().score(pending, cluster(*nodes, **fields), nodes)
     assert scores is not None
     assert scores[0] < scores[1]
 

@@ -31,7 +31,7 @@ def test_may_end(ranges: dict[str, list[str]], addresses: list[str], expected: b
     assert may_end("a", parsed, [ip_address(text) for text in addresses]) is expected
 
 
-def test_overlapping_ranges_are_those_that_contain_or_are_contained() -> None:
+def test_overlapping_ranges_contain_or_are_contained() -> None:
     ranges = {"same": ["10.1.0.0/24"], "wide": ["10.0.0.0/8"], "part": ["10.1.0.0/28"], "other": ["10.2.0.0/24"], "six": ["fd00::/64"]}
     found = overlapping({name: networks(cidrs) for name, cidrs in ranges.items()}, networks(["10.1.0.0/24"]))
     assert found == {"same", "wide", "part"}

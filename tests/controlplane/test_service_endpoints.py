@@ -237,7 +237,7 @@ async def test_more_addresses_than_endpoints_hold_are_cut_with_an_annotation(
     assert "endpoints.kubernetes.io/over-capacity" not in (await endpoints(cluster)).metadata.annotations
 
 
-async def test_endpoints_go_with_their_service_and_at_the_start_those_that_never_had_one(cluster: FakeTimeCluster) -> None:
+async def test_endpoints_go_with_their_service_and_at_the_start_endpoints_without_one(cluster: FakeTimeCluster) -> None:
     await cluster.client.create(new_service())
     await endpoints(cluster)
     await cluster.client.delete(Service, "s")

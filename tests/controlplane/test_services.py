@@ -34,7 +34,7 @@ async def test_a_service_has_slices_and_endpoints_of_its_ready_pods(client: Clie
     ports = [ServicePort(port=80, target_port=8080, protocol="TCP")]
     await client.create(Service(metadata=ObjectMeta(name="s"), spec=ServiceSpec(selector={"app": "d"}, ports=ports)))
     await client.create(deployment("d", 2))
-    await client.wait_for(Endpoints, "s", lambda one: one.subsets and len(one.subsets[0].addresses) == 2, timeout=_LONG)
+    await client.wait_for(Endpoints, "s", lambda endpoints: endpoints.subsets and len(endpoints.subsets[0].addresses) == 2, timeout=_LONG)
     (one,) = await client.list(EndpointSlice, namespace=client.namespace, label_selector="kubernetes.io/service-name=s")
     found = await client.wait_for(EndpointSlice, one.metadata.name, lambda each: len(each.endpoints) == 2, timeout=_LONG)
     pods = sorted(pod.status.pod_ip or "" for pod in await client.list(Pod, namespace=client.namespace))

@@ -43,7 +43,7 @@ class History:
         """Let time pass, and record each state of the containers with the second of its beginning."""
         end = self.now + timedelta(seconds=seconds)
         while True:
-            observed = running(self.pod, Simulation.of(self.pod), ADDRESSES, self.now, NOTHING_MISSING, self.memory)
+            observed = running(self.pod, Simulation.from_pod(self.pod), ADDRESSES, self.now, NOTHING_MISSING, self.memory)
             self.pod["status"] = observed.status
             self.events += [(one.reason, one.message) for one in observed.events]
             state = self.describe()
@@ -86,13 +86,13 @@ def pod(container: dict[str, Any] | None = None, *, init: list[dict[str, Any]] |
 
 
 PROBE = {"httpGet": {"port": 80}, "periodSeconds": 5, "failureThreshold": 3, "successThreshold": 1}
-FOREVER = {"restartPolicy": "Always"}
+ALWAYS_RESTARTED = {"restartPolicy": "Always"}
 
 
 @pytest.mark.parametrize(
     ("history", "seconds", "states"),
     [
-        pytest.param(pod(), 900, [(0, "Running: c ready")], id="a container without annotations runs for ever"),
+        pytest.param(pod(), 900, [(0, "Running: c ready")], id="a container without annotations never ends"),
         pytest.param(
             pod(restartPolicy="Never", run_seconds="5"),
             60,
@@ -180,7 +180,7 @@ FOREVER = {"restartPolicy": "Always"}
         ),
         pytest.param(
             pod(
-                init=[{"name": "s", "startupProbe": PROBE} | FOREVER],
+                init=[{"name": "s", "startupProbe": PROBE} | ALWAYS_RESTARTED],
                 startup_probe="failure 8 success",
                 restartPolicy="Never",
                 run_seconds="c=5",
@@ -194,7 +194,7 @@ FOREVER = {"restartPolicy": "Always"}
             id="a sidecar starts before the others, and ends after them",
         ),
         pytest.param(
-            pod(init=[{"name": "s"} | FOREVER], run_seconds="s=10", exit_code="s=2"),
+            pod(init=[{"name": "s"} | ALWAYS_RESTARTED], run_seconds="s=10", exit_code="s=2"),
             14,
             [
                 (0, "Running: s ready, c ready"),
@@ -314,10 +314,10 @@ def test_a_changed_annotation_counts_from_the_change_on() -> None:
 
 
 def test_jitter_prolongs_delays_and_draws_the_same_numbers_again() -> None:
-    first, second = (Simulation.of(pod(run_seconds="10", jitter="0.5").pod, seed=seed).run_seconds("c") for seed in (1, 2))
+    first, second = (Simulation.from_pod(pod(run_seconds="10", jitter="0.5").pod, seed=seed).run_seconds("c") for seed in (1, 2))
     assert 10 <= first <= 15
     assert first != second
-    assert first == Simulation.of(pod(run_seconds="10", jitter="0.5").pod, seed=1).run_seconds("c")
+    assert first == Simulation.from_pod(pod(run_seconds="10", jitter="0.5").pod, seed=1).run_seconds("c")
 
 
 @pytest.mark.parametrize(
@@ -402,5 +402,5 @@ def test_the_first_matching_rule_counts() -> None:
 
 def test_sidecars_stop_after_the_containers_and_hooks_take_their_time() -> None:
     hook = {"lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}
-    stopped = pod(hook, init=[{"name": "s"} | FOREVER], stop_seconds="c=2,s=3").pod
-    assert stop_seconds(stopped, Simulation.of(stopped)) == 10
+    stopped = pod(hook, init=[{"name": "s"} | ALWAYS_RESTARTED], stop_seconds="c=2,s=3").pod
+    assert stop_seconds(stopped, Simulation.from_pod(stopped)) == 10

@@ -91,7 +91,7 @@ async def test_an_annotation_stops_a_kubelet_and_its_pods_are_evicted_but_not_en
 
 
 async def test_rules_apply_to_pods_without_annotations() -> None:
-    rules = SimulationRules.of({"pods": [{"simulate": {"start-seconds": 20, "run-seconds": 5, "exit-code": 4}}]})
+    rules = SimulationRules.from_tree({"pods": [{"simulate": {"start-seconds": 20, "run-seconds": 5, "exit-code": 4}}]})
     async with simulation(SimulatedNodes(rules=rules)) as cluster:
         await cluster.client.create(pod("p", "kubeloop-node", restartPolicy="Never"))
         await cluster.pass_time(18)
@@ -152,7 +152,7 @@ def running_pod(started: str = "2026-01-01T00:00:00Z", **annotations: str) -> JS
 
 
 def usage_of(tree: JSONObject, seconds: int) -> dict[str, str] | None:
-    metrics = pod_metrics(tree, Simulation.of(tree), NOW.replace(second=seconds))
+    metrics = pod_metrics(tree, Simulation.from_pod(tree), NOW.replace(second=seconds))
     if metrics is None:
         return None
     (container,) = metrics["containers"]
@@ -176,7 +176,7 @@ def test_pod_metrics(tree: JSONObject, expected: dict[str, str] | None) -> None:
 
 def test_a_node_uses_what_its_pods_use_and_more() -> None:
     tree = running_pod(cpu_usage="250m", memory_usage="64Mi")
-    metrics = pod_metrics(tree, Simulation.of(tree), NOW)
+    metrics = pod_metrics(tree, Simulation.from_pod(tree), NOW)
     assert metrics is not None
     node = node_metrics({"metadata": {"name": "n"}}, [metrics, metrics], {"cpu": UsageFunction(0.5)}, NOW)
     assert node["usage"] == {"cpu": "1000000000n", "memory": f"{128 * 1024}Ki"}

@@ -124,7 +124,7 @@ async def test_a_pod_waits_until_its_claims_are_bound(cluster: FakeTimeCluster) 
         pytest.param(pod(volumes=[{"name": "v", "configMap": {"name": "m", "optional": True}}]), id="a volume"),
     ],
 )
-async def test_what_is_optional_may_be_missing(cluster: FakeTimeCluster, made: Pod) -> None:
+async def test_optional_references_may_be_missing(cluster: FakeTimeCluster, made: Pod) -> None:
     assert (await become(cluster, made))["phase"] == "Running"
 
 
@@ -210,8 +210,8 @@ async def test_a_failing_liveness_probe_restarts_the_container(cluster: FakeTime
         pytest.param("Never", {EXIT_CODE: "3"}, "Failed", "terminated", id="Never fails with an exit code"),
         pytest.param("OnFailure", {EXIT_CODE: "3"}, "Running", "waiting", id="OnFailure restarts after an exit code"),
         pytest.param("Always", {EXIT_CODE: "0"}, "Running", "waiting", id="Always restarts whatever the exit code"),
-        pytest.param("Never", {RUN_SECONDS: "60"}, "Running", "running", id="it runs as long as it is told to"),
-        pytest.param("Never", {RUN_SECONDS: "forever"}, "Running", "running", id="it runs for ever"),
+        pytest.param("Never", {RUN_SECONDS: "60"}, "Running", "running", id="it runs as long as its annotation says"),
+        pytest.param("Never", {RUN_SECONDS: "forever"}, "Running", "running", id="it never ends"),
     ],
 )
 async def test_containers_end(cluster: FakeTimeCluster, policy: str, annotations: dict[str, str], phase: str, state: str) -> None:
@@ -327,7 +327,7 @@ async def test_logs_are_empty_or_what_the_annotation_says(cluster: FakeTimeClust
 
 async def test_a_log_that_is_followed_ends_with_its_container(cluster: FakeTimeCluster) -> None:
     await cluster.client.create(pod({LOG: "one", RUN_SECONDS: "60"}, restartPolicy="Never"))
-    await cluster.drive(cluster.client.wait_for(Pod, "p", lambda one: one.status.phase == "Running", timeout=10))
+    await cluster.drive(cluster.client.wait_for(Pod, "p", lambda pod: pod.status.phase == "Running", timeout=10))
     begun = cluster.clock.now()
     assert await cluster.drive(read_log(cluster, follow=True)) == ["one"]
     assert 50 <= cluster.clock.now() - begun <= 65

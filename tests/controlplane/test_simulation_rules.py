@@ -94,12 +94,12 @@ def test_rules_select_pods(rules: SimulationRules, document: JSONObject, codes: 
     ("tree", "message"),
     [
         pytest.param({"node": []}, "the file: node is not known; seed, nodes, pods are", id="an unknown field"),
-        pytest.param({"nodes": {}}, "the file.nodes: {} is no list", id="a map instead of a list"),
-        pytest.param({"nodes": [{"count": "3"}]}, "nodes[0].count: '3' is no whole number", id="a text instead of a number"),
-        pytest.param({"nodes": [{"name": "A B"}]}, '"A B" is no name of a Node', id="a name that no node can have"),
+        pytest.param({"nodes": {}}, "the file.nodes: {} is not a list", id="a map instead of a list"),
+        pytest.param({"nodes": [{"count": "3"}]}, "nodes[0].count: '3' is not a whole number", id="a text instead of a number"),
+        pytest.param({"nodes": [{"name": "A B"}]}, '"A B" is not a valid name of a Node', id="a name that no node can have"),
         pytest.param({"nodes": [{"name": "a"}, {"name": "a"}]}, "two nodes have the same name", id="a name twice"),
-        pytest.param({"nodes": [{"capacity": {"cpu": "much"}}]}, 'nodes[0].capacity.cpu: "much" is no quantity', id="no quantity"),
-        pytest.param({"nodes": [{"usage": {"cpu": "x"}}]}, 'nodes[0].usage.cpu: "x" is no amount', id="no usage"),
+        pytest.param({"nodes": [{"capacity": {"cpu": "much"}}]}, 'nodes[0].capacity.cpu: "much" is not a valid quantity', id="no quantity"),
+        pytest.param({"nodes": [{"usage": {"cpu": "x"}}]}, 'nodes[0].usage.cpu: "x" is not an amount', id="no usage"),
         pytest.param({"pods": [{"labels": "a in"}]}, "pods[0].labels: ", id="no selector"),
         pytest.param({"pods": [{"simulate": {"exit-code": 300}}]}, 'exit-code: "300" is neither', id="no exit code"),
         pytest.param({"pods": [{"programs": ["a"], "simulate": {"jitter": 1}}]}, "jitter: a rule with programs", id="no container's"),
@@ -108,7 +108,7 @@ def test_rules_select_pods(rules: SimulationRules, document: JSONObject, codes: 
 )
 def test_a_file_that_makes_no_sense_is_refused_with_the_place(tree: Any, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        SimulationRules.of(tree)
+        SimulationRules.from_tree(tree)
     assert message in str(refused.value)
 
 

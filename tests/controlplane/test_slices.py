@@ -92,7 +92,7 @@ SEVEN, FULL = range(7), range(100, 110)
         ),
         pytest.param(
             [stored("a", 1, 2), stored("b", 3, 4)], range(50, 54), [], {"a": 4}, ["b"],
-            id="a new slice takes the name of one that is deleted",
+            id="a new slice takes the name of a slice that is deleted",
         ),
         pytest.param([stored("a", ports=())], (), [], {}, [], id="the empty slice stays"),
     ],
@@ -273,12 +273,12 @@ def test_changes_of_pods_are_batched(period: float, pods: int, after: float, exp
 def test_trigger_times() -> None:
     times, key, created = TriggerTimes(), ObjectKey("", "default", "s"), "2026-01-01T00:00:00Z"
     first, later = "2026-01-01T00:00:05Z", "2026-01-01T00:00:09Z"
-    assert times.latest_change(key, created, [backend(1, changed_at=first)]) == created, "of a new Service its creation"
-    assert times.latest_change(key, created, [backend(1, changed_at=first)]) == "", "nothing changed"
+    assert times.earliest_change(key, created, [backend(1, changed_at=first)]) == created, "of a new Service its creation"
+    assert times.earliest_change(key, created, [backend(1, changed_at=first)]) == "", "nothing changed"
     both = [backend(1, changed_at=later), backend(2, changed_at=first)]
-    assert times.latest_change(key, created, both) == first, "the earliest of two changes"
+    assert times.earliest_change(key, created, both) == first, "the earliest of two changes"
     times.forget(key)
-    assert times.latest_change(key, created, both) == created
+    assert times.earliest_change(key, created, both) == created
 
 
 def test_endpoints_of_unchanged_pods_are_built_once_and_come_without_hints() -> None:

@@ -77,8 +77,8 @@ def view(states: str, claims: dict[str, ClaimState] | None = None, now: datetime
     return StatefulView(chosen, replicas, condemned, claims or {}, "web-new", now)
 
 
-def steps(found: StatefulView) -> str:
-    return " ".join(f"{SIGNS[step.action]}{step.ordinal}" for phase in make_plan(found).phases for step in phase)
+def steps(view: StatefulView) -> str:
+    return " ".join(f"{SIGNS[step.action]}{step.ordinal}" for phase in make_plan(view).phases for step in phase)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_owners_of_claims(deleted: bool, scaled: bool, ordinal: int, owners: lis
     [
         pytest.param("p", {}, RETAIN, "c0", id="the missing claim of a pending pod is created"),
         pytest.param("p", {"data-web-0": ClaimState(False, ())}, RETAIN, "", id="not if it exists"),
-        pytest.param("p", {"data-web-0": ClaimState(True, ())}, RETAIN, "c0", id="one that is being deleted is an error"),
+        pytest.param("p", {"data-web-0": ClaimState(True, ())}, RETAIN, "c0", id="a claim that is being deleted is an error"),
         pytest.param("R", {}, RETAIN, "~0", id="a running pod without the claim's volume is repaired"),
         pytest.param("..", {"data-web-0": ClaimState(False, (by_pod(0, "old"),))}, RETAIN, "+0", id="a claim that stays is used again"),
         pytest.param(

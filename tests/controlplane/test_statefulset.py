@@ -54,10 +54,10 @@ def stateful_set(name: str, replicas: int, *, gate: bool = False, claims: Iterab
     return StatefulSet(metadata=ObjectMeta(name=name), spec=chosen)
 
 
-def is_rolled_out(one: StatefulSet) -> bool:
-    status, desired = one.status, one.spec.replicas
+def is_rolled_out(stateful_set: StatefulSet) -> bool:
+    status, desired = stateful_set.status, stateful_set.spec.replicas
     return (
-        status.observed_generation == one.metadata.generation
+        status.observed_generation == stateful_set.metadata.generation
         and (status.replicas, status.ready_replicas or 0, status.updated_replicas or 0) == (desired,) * 3
         and status.current_revision == status.update_revision
     )

@@ -17,7 +17,7 @@ _LONG = 90.0
 
 
 async def open_gate(client: Client, name: str) -> None:
-    await client.wait_for(Pod, name, lambda one: one.status.phase == "Running", timeout=_LONG)
+    await client.wait_for(Pod, name, lambda pod: pod.status.phase == "Running", timeout=_LONG)
     change = {"status": {"conditions": [{"type": GATE, "status": "True"}]}}
     await client.patch(Pod, name, change, type="strategic", subresource="status")
     await client.wait_for(Pod, name, is_ready, timeout=_LONG)
@@ -25,11 +25,11 @@ async def open_gate(client: Client, name: str) -> None:
 
 async def test_pods_of_a_stateful_set_come_one_after_the_other_and_go_in_the_opposite_order(client: Client) -> None:
     await client.create(stateful_set("web", 2, gate=True))
-    await client.wait_for(Pod, "web-0", lambda one: one.status.phase == "Running", timeout=_LONG)
+    await client.wait_for(Pod, "web-0", lambda pod: pod.status.phase == "Running", timeout=_LONG)
     assert await names(client) == ["web-0"]
     await open_gate(client, "web-0")
     await open_gate(client, "web-1")
-    done = await client.wait_for(StatefulSet, "web", lambda one: one.status.ready_replicas == 2, timeout=_LONG)
+    done = await client.wait_for(StatefulSet, "web", lambda stateful_set: stateful_set.status.ready_replicas == 2, timeout=_LONG)
     assert (done.status.replicas, done.status.current_replicas, done.status.available_replicas) == (2, 2, 2)
     (revision,) = await client.list(ControllerRevision, namespace=client.namespace)
     assert done.status.current_revision == done.status.update_revision == revision.metadata.name
@@ -38,7 +38,7 @@ async def test_pods_of_a_stateful_set_come_one_after_the_other_and_go_in_the_opp
     assert (pod.spec.hostname, pod.spec.subdomain) == ("web-1", "web")
     await client.set_scale(StatefulSet, "web", 1)
     await client.wait_gone(Pod, "web-1", timeout=_LONG)
-    await client.wait_for(StatefulSet, "web", lambda one: one.status.replicas == 1, timeout=_LONG)
+    await client.wait_for(StatefulSet, "web", lambda stateful_set: stateful_set.status.replicas == 1, timeout=_LONG)
     assert await names(client) == ["web-0"]
 
 
@@ -49,12 +49,14 @@ async def test_a_stateful_set_makes_its_claims_and_rolls_out_from_the_last_pod(c
         await open_gate(client, name)
     before = await client.get(Pod, "db-0")
     await client.patch(StatefulSet, "db", {"spec": {"template": {"metadata": {"annotations": {"v": "2"}}}}})
-    last = await client.wait_for(Pod, "db-1", lambda one: one.metadata.annotations.get("v") == "2", timeout=_LONG)
+    last = await client.wait_for(Pod, "db-1", lambda pod: pod.metadata.annotations.get("v") == "2", timeout=_LONG)
     assert (await client.get(Pod, "db-0")).metadata.uid == before.metadata.uid
     await open_gate(client, last.metadata.name)
-    await client.wait_for(Pod, "db-0", lambda one: one.metadata.annotations.get("v") == "2", timeout=_LONG)
+    await client.wait_for(Pod, "db-0", lambda pod: pod.metadata.annotations.get("v") == "2", timeout=_LONG)
     await open_gate(client, "db-0")
-    await client.wait_for(StatefulSet, "db", lambda one: one.status.current_revision == one.status.update_revision, timeout=_LONG)
+    await client.wait_for(
+        StatefulSet, "db", lambda stateful_set: stateful_set.status.current_revision == stateful_set.status.update_revision, timeout=_LONG
+    )
     with_claim = stateful_set("kept", 1, claims=["data"])
     await client.create(with_claim)
     found = await client.wait_for(PersistentVolumeClaim, "data-kept-0", bool, timeout=_LONG)
@@ -73,7 +75,7 @@ async def test_a_rollback_takes_the_earlier_revision_and_gives_it_the_newest_num
     assert list(found.values()) == [2]
 
 
-async def test_the_retention_policy_says_who_owns_a_claim(client: Client) -> None:
+async def test_the_retention_policy_decides_the_owner_of_a_claim(client: Client) -> None:
     both = retention("Delete", "Retain")
     await client.create(stateful_set("web", 1, claims=["data"], persistent_volume_claim_retention_policy=both))
     claim = await client.wait_for(PersistentVolumeClaim, "data-web-0", controller_of, timeout=_LONG)

@@ -27,7 +27,7 @@ def tolerate(key: str | None = "gpu", seconds: int | None = None, **fields: Any)
     ("taints", "tolerations", "expected"),
     [
         pytest.param([GPU], [], 0.0, id="no toleration"),
-        pytest.param([GPU], [tolerate()], math.inf, id="a toleration for ever"),
+        pytest.param([GPU], [tolerate()], math.inf, id="a toleration without a limit"),
         pytest.param([GPU], [tolerate(seconds=30)], 30.0, id="a toleration for some time"),
         pytest.param([GPU], [tolerate(seconds=-5)], 0.0, id="a negative time is none"),
         pytest.param([GPU], [tolerate(operator="Equal", value="a")], math.inf, id="the same value"),
@@ -173,7 +173,7 @@ async def test_a_node_with_a_taint_loses_the_pods_that_do_not_tolerate_it(client
         for made in (stays, goes):
             await client.create(made)
         await client.patch(Node, name, {"spec": {"taints": [{"key": "gpu", "value": "a", "effect": "NoExecute"}]}})
-        evicted = await client.wait_for(Pod, "goes", lambda found: found.metadata.deletion_timestamp is not None, timeout=60)
+        evicted = await client.wait_for(Pod, "goes", lambda pod: pod.metadata.deletion_timestamp is not None, timeout=60)
         reasons = {one.type: one.reason for one in evicted.status.conditions}
         assert reasons["DisruptionTarget"] == "DeletionByTaintManager"
         assert (await client.get(Pod, "stays")).metadata.deletion_timestamp is None

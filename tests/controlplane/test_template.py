@@ -27,7 +27,7 @@ def test_the_hash_is_that_of_upstream(recorded: dict[str, Any]) -> None:
 
 def test_a_quantity_that_is_none_is_named() -> None:
     template = {"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "much!"}}}]}}
-    with pytest.raises(ValueError, match='"much!" is no quantity'):
+    with pytest.raises(ValueError, match='"much!" is not a valid quantity'):
         template_hash(template)
 
 

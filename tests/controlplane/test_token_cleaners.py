@@ -56,7 +56,7 @@ def test_signatures_are_those_of_upstream(content: str, secret: str, expected: s
 
 
 @pytest.mark.parametrize(
-    ("one", "expected"),
+    ("secret", "expected"),
     [
         pytest.param(token(), True, id="a token that signs"),
         pytest.param(token(name="bootstrap-token-ABCDEF"), False, id="the name of a Secret has the id in lower case"),
@@ -69,8 +69,8 @@ def test_signatures_are_those_of_upstream(content: str, secret: str, expected: s
         pytest.param(token(expiration="tomorrow"), False, id="an expiry that cannot be read"),
     ],
 )
-def test_which_tokens_sign(one: Secret, expected: bool) -> None:
-    assert (signing_key(one, NOW) is not None) is expected
+def test_which_tokens_sign(secret: Secret, expected: bool) -> None:
+    assert (signing_key(secret, NOW) is not None) is expected
 
 
 def test_signatures_of_tokens_that_are_gone_are_removed() -> None:
@@ -123,7 +123,7 @@ def legacy(age_days: int, *, used: str = "", invalid: str = "", **fields: Any) -
 
 
 @pytest.mark.parametrize(
-    ("one", "expected"),
+    ("secret", "expected"),
     [
         pytest.param(legacy(400), "mark", id="an old token that was never used"),
         pytest.param(legacy(365), "leave", id="a token that is just a year old"),
@@ -137,8 +137,8 @@ def legacy(age_days: int, *, used: str = "", invalid: str = "", **fields: Any) -
         pytest.param(legacy(800, deletion_timestamp=NOW), "leave", id="being deleted"),
     ],
 )
-def test_what_happens_to_a_legacy_token(one: Secret, expected: str) -> None:
-    assert decide(one, NOW, YEAR) == expected
+def test_what_happens_to_a_legacy_token(secret: Secret, expected: str) -> None:
+    assert decide(secret, NOW, YEAR) == expected
 
 
 @pytest.mark.parametrize(

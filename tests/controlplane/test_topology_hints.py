@@ -38,10 +38,10 @@ def slice_of(*endpoints: Endpoint) -> EndpointSlice:
     return EndpointSlice(address_type="IPv4", endpoints=list(endpoints))
 
 
-def hints_of(one: EndpointSlice) -> list[Hints]:
+def hints_of(endpoint_slice: EndpointSlice) -> list[Hints]:
     return [
         None if each.hints is None else ([zone.name for zone in each.hints.for_zones], [node.name for node in each.hints.for_nodes])
-        for each in one.endpoints
+        for each in endpoint_slice.endpoints
     ]
 
 

@@ -23,8 +23,8 @@ COMPLETED, BY_CONTROLLER = "pv.kubernetes.io/bind-completed", "pv.kubernetes.io/
 RESERVED = {"namespace": "default", "name": "data"}
 
 
-def is_bound(one: PersistentVolumeClaim) -> bool:
-    return one.status.phase == "Bound"
+def is_bound(claim: PersistentVolumeClaim) -> bool:
+    return claim.status.phase == "Bound"
 
 
 async def create(cluster: FakeTimeCluster, *objects: Resource) -> None:
@@ -47,7 +47,7 @@ async def reports(cluster: FakeTimeCluster) -> set[tuple[str | None, str | None]
 
 
 @pytest.mark.parametrize(
-    ("volumes", "wanted", "expected"),
+    ("volumes", "new_claim", "expected"),
     [
         pytest.param(
             [volume("big", "5Gi"), volume("fits", "2Gi"), volume("small")], claim(size="2Gi"), "fits", id="the smallest that fits"
@@ -70,28 +70,28 @@ async def reports(cluster: FakeTimeCluster) -> set[tuple[str | None, str | None]
             [volume("a", labels={"disk": "hdd"}), volume("b", labels={"disk": "ssd"})],
             claim(selector={"matchLabels": {"disk": "ssd"}}),
             "b",
-            id="one that its selector matches",
+            id="a volume that its selector matches",
         ),
         pytest.param(
-            [volume("small"), volume("mine", "9Gi", claimRef=RESERVED)], claim(), "mine", id="one that names it before a smaller one"
+            [volume("small"), volume("mine", "9Gi", claimRef=RESERVED)], claim(), "mine", id="a volume that names it before a smaller one"
         ),
         pytest.param([volume("v", claimRef=RESERVED | {"name": "other"})], claim(), "", id="none that names another claim"),
         pytest.param([volume("v", claimRef=RESERVED | {"uid": "old"})], claim(), "", id="none that names an older claim of its name"),
-        pytest.param([volume("a"), volume("b", "2Gi")], claim(volumeName="b"), "b", id="the one that it names"),
-        pytest.param([volume("a")], claim(volumeName="b"), "", id="none but the one that it names"),
+        pytest.param([volume("a"), volume("b", "2Gi")], claim(volumeName="b"), "b", id="the volume that it names"),
+        pytest.param([volume("a")], claim(volumeName="b"), "", id="none but the volume that it names"),
     ],
 )
 @pytest.mark.parametrize("order", ["volumes first", "claim first"])
-async def test_a_claim_gets(volumes: list[PersistentVolume], wanted: PersistentVolumeClaim, expected: str, order: str) -> None:
+async def test_a_claim_gets(volumes: list[PersistentVolume], new_claim: PersistentVolumeClaim, expected: str, order: str) -> None:
     async with simulation(PersistentVolumeBinder()) as cluster:
         if order == "volumes first":
             await create(cluster, *volumes)
             await cluster.pass_time(1)
-            await create(cluster, wanted)
+            await create(cluster, new_claim)
         else:
-            await create(cluster, wanted, *volumes)
+            await create(cluster, new_claim, *volumes)
         await cluster.pass_time(5)
-        assert await binding(cluster) == (("Bound", expected) if expected else ("Pending", wanted.spec.volume_name or ""))
+        assert await binding(cluster) == (("Bound", expected) if expected else ("Pending", new_claim.spec.volume_name or ""))
 
 
 async def test_the_volume_of_the_documentation_lets_a_claim_go_on() -> None:
@@ -132,7 +132,7 @@ WAITING = (
 
 
 @pytest.mark.parametrize(
-    ("others", "wanted", "expected"),
+    ("existing", "new_claim", "expected"),
     [
         pytest.param(
             [], claim(), ("FailedBinding", "no persistent volumes available for this claim and no storage class is set"), id="no class"
@@ -205,9 +205,11 @@ WAITING = (
         ),
     ],
 )
-async def test_a_claim_says_what_it_waits_for(others: list[Resource], wanted: PersistentVolumeClaim, expected: tuple[str, str]) -> None:
+async def test_a_claim_says_what_it_waits_for(
+    existing: list[Resource], new_claim: PersistentVolumeClaim, expected: tuple[str, str]
+) -> None:
     async with simulation(PersistentVolumeBinder()) as cluster:
-        await create(cluster, *others, wanted)
+        await create(cluster, *existing, new_claim)
         await cluster.pass_time(5)
         assert await reports(cluster) == {expected}
         assert (await binding(cluster))[0] == "Pending"
@@ -315,10 +317,10 @@ async def test_a_volume_whose_claim_is_deleted(offered: PersistentVolume, expect
         assert {one for one in await reports(cluster) if one[0] != "FailedBinding"} == ({event} if event else set())
 
 
-async def create_when_gone(cluster: FakeTimeCluster, wanted: PersistentVolumeClaim) -> None:
-    """Create a claim of the same name as one that is being deleted."""
-    await cluster.drive(cluster.client.wait_gone(PersistentVolumeClaim, wanted.metadata.name, timeout=10))
-    await create(cluster, wanted)
+async def create_when_gone(cluster: FakeTimeCluster, new_claim: PersistentVolumeClaim) -> None:
+    """Create a claim as soon as the claim of the same name, which is being deleted, is gone."""
+    await cluster.drive(cluster.client.wait_gone(PersistentVolumeClaim, new_claim.metadata.name, timeout=10))
+    await create(cluster, new_claim)
 
 
 async def test_a_released_volume_is_available_again_when_its_reference_is_removed() -> None:

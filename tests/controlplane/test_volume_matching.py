@@ -26,7 +26,7 @@ def available(name: str, size: str = "1Gi", *, node: str = "", deleting: bool = 
 
 
 @pytest.mark.parametrize(
-    ("offered", "wanted", "expected"),
+    ("offered", "pending_claim", "expected"),
     [
         pytest.param(available("v"), claim(), "", id="it fits"),
         pytest.param(available("v", deleting=True), claim(), 'the volume is marked for deletion "v"', id="it is being deleted"),
@@ -42,18 +42,20 @@ def available(name: str, size: str = "1Gi", *, node: str = "", deleting: bool = 
         pytest.param(available("v", accessModes=["ReadOnlyMany"]), claim(), "incompatible accessMode", id="it lacks an access mode"),
     ],
 )
-def test_why_a_claim_cannot_have_the_volume_that_it_names(offered: VolumeFacts, wanted: PersistentVolumeClaim, expected: str) -> None:
-    assert find_mismatch(offered, claim_facts(wanted)) == expected
+def test_why_a_claim_cannot_have_the_volume_that_it_names(
+    offered: VolumeFacts, pending_claim: PersistentVolumeClaim, expected: str
+) -> None:
+    assert find_mismatch(offered, claim_facts(pending_claim)) == expected
 
 
 @pytest.mark.parametrize(
     ("offered", "taken", "expected"),
     [
         pytest.param([available("a"), available("b")], (), "a", id="of two that are alike the first by name"),
-        pytest.param([available("a"), available("b")], ("a",), "b", id="not one that another claim of the pod gets"),
+        pytest.param([available("a"), available("b")], ("a",), "b", id="not a volume that another claim of the pod gets"),
         pytest.param([available("a", node="m"), available("b", "9Gi")], (), "b", id="not one of another node"),
         pytest.param([available("a", node="n"), available("b", "9Gi")], (), "a", id="one of this node"),
-        pytest.param([available("a"), available("b", "9Gi", claimRef=RESERVED)], (), "b", id="the one that is reserved for the claim"),
+        pytest.param([available("a"), available("b", "9Gi", claimRef=RESERVED)], (), "b", id="the volume that is reserved for the claim"),
         pytest.param([available("a"), available("b", node="m", claimRef=RESERVED)], (), None, id="none if the reserved one is elsewhere"),
         pytest.param([available("a", deleting=True)], (), None, id="none that is being deleted"),
         pytest.param([available("a", storageClassName="fast")], (), None, id="none of another class"),

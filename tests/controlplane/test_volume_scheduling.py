@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import pytest
 
@@ -36,6 +37,10 @@ async def place(cluster: FakeTimeCluster, name: str = "p") -> str:
         (f"{one.reason}: {one.message}" for one in found.status.conditions if one.type == "PodScheduled" and one.status == "False"), ""
     )
     return found.spec.node_name or why
+
+
+async def nominated_node(cluster: FakeTimeCluster, name: str = "p") -> str:
+    return (await cluster.client.get(Pod, name)).status.nominated_node_name or ""
 
 
 async def volume_of(cluster: FakeTimeCluster, name: str) -> str | None:
@@ -170,11 +175,40 @@ async def test_a_provisioner_finds_the_node_in_the_claim_and_the_pod_starts_ther
         made = await cluster.client.get(PersistentVolumeClaim, "data")
         assert made.metadata.annotations[SELECTED] == "b"
         assert made.metadata.annotations["volume.kubernetes.io/storage-provisioner"] == "example.com/disks"
-        assert await place(cluster) == ""
+        assert (await place(cluster), await nominated_node(cluster)) == ("", "b")
         reference = {"namespace": "default", "name": "data", "uid": made.metadata.uid}
         await create(cluster, volume("pvc-1", node="b", storageClassName="disks", claimRef=reference))
         await cluster.pass_time(5)
         assert (await place(cluster), await volume_of(cluster, "data")) == ("b", "pvc-1")
+        assert await nominated_node(cluster) == ""
+
+
+async def test_a_pod_without_volumes_to_bind_is_not_nominated() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        await cluster.add_node("n")
+        await create(cluster, user("p"))
+        await cluster.pass_time(5)
+        assert await place(cluster) == "n"
+        assert [call.verb for call in cluster.faults.writes if call.resource.resource == "pods"] == ["create", "create"]
+
+
+async def test_a_pod_is_bound_although_its_nomination_cannot_be_written() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler()) as cluster:
+        await cluster.add_node("n", labels={HOSTNAME: "n"})
+        await create(cluster, LOCAL, volume("v", node="n", storageClassName="local"), claim(storageClassName="local"))
+        cluster.faults.refuse(InternalError, matching=on("patch", Pod))
+        await create(cluster, user("p", "data"))
+        await cluster.pass_time(5)
+        assert await place(cluster) == "n"
+
+
+async def test_a_nomination_ends_with_the_failure_of_the_binding_and_other_pods_get_the_room() -> None:
+    async with simulation(PersistentVolumeBinder(), Scheduler(), Provisioner("n")) as cluster:
+        await cluster.add_node("n", labels={HOSTNAME: "n"})
+        await create(cluster, DISKS, claim(storageClassName="disks"), user("p", "data"))
+        await cluster.pass_time(0.5)
+        assert await place(cluster) == f'{FAILED}provisioning failed for PVC "data"'
+        assert await nominated_node(cluster) == ""
 
 
 class Provisioner(KeyController[PersistentVolumeClaim], name="provisioner"):
@@ -330,8 +364,10 @@ async def test_a_pod_says_so_when_its_volumes_are_not_bound_within_ten_minutes()
         assert await place(cluster) == 'SchedulerError: running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded'
         cluster.faults.calls.clear()
         await cluster.pass_time(3600)
-        # Each further attempt takes ten minutes again, and only the Event counts it.
-        assert {call.resource.resource for call in cluster.faults.writes} == {"events"}
+        # Each further attempt takes ten minutes again; an Event counts it, and the pod is nominated to the node meanwhile.
+        writes = Counter(call.resource.resource for call in cluster.faults.writes)
+        assert set(writes) == {"events", "pods"}
+        assert writes["pods"] in (10, 11, 12)
 
 
 async def test_a_pod_that_waits_for_its_volumes_has_its_room_on_the_node() -> None:

@@ -66,7 +66,7 @@ OWNED = read(
 
 
 @pytest.mark.parametrize(
-    ("found", "of", "expected"),
+    ("pod", "of", "expected"),
     [
         pytest.param(user("p", "a"), claim("a"), True, id="a pod with a node uses the claim that it names"),
         pytest.param(user("p", "a", node=""), claim("a"), False, id="a pod without a node does not"),
@@ -77,8 +77,8 @@ OWNED = read(
         pytest.param(ephemeral("u", 0), OWNED, False, id="it is not used when the kubelet has finished with the pod"),
     ],
 )
-def test_users_of_a_claim(found: Pod, of: PersistentVolumeClaim, expected: bool) -> None:
-    assert any_uses([found], of) is expected
+def test_users_of_a_claim(pod: Pod, of: PersistentVolumeClaim, expected: bool) -> None:
+    assert any_uses([pod], of) is expected
 
 
 async def test_a_deleted_claim_goes_as_soon_as_no_pod_uses_it() -> None:

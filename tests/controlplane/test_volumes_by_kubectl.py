@@ -120,11 +120,11 @@ async def test_a_claim_is_lost_when_its_volume_is_deleted(client: Client, kubect
     assert "Bound claim has lost its PersistentVolume. Data on the volume is lost!" in await described(kubectl, "pvc/data", "ClaimLost")
 
 
-async def described(kubectl: RunKubectl, what: str, reason: str) -> str:
+async def described(kubectl: RunKubectl, target: str, reason: str) -> str:
     """Return what ``kubectl describe`` prints of an object as soon as it has an event of that reason, with single spaces."""
     for _ in range(60):
-        text = await kubectl("describe", what)
+        text = await kubectl("describe", target)
         if reason in text:
             return " ".join(text.split())
         await asyncio.sleep(0.5)
-    raise AssertionError(f"{what} has no event {reason}:\n{text}")
+    raise AssertionError(f"{target} has no event {reason}:\n{text}")

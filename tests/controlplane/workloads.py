@@ -51,15 +51,15 @@ def pod(name: str, labels: dict[str, str] | None = None, **spec: Any) -> Pod:
     return Pod(metadata=ObjectMeta(name=name, labels=labels or {}), spec=pod_spec(**spec))
 
 
-def is_ready(one: Pod) -> bool:
-    return any(condition.type == "Ready" and condition.status == "True" for condition in one.status.conditions)
+def is_ready(pod: Pod) -> bool:
+    return any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions)
 
 
-def is_rolled_out(one: Deployment) -> bool:
+def is_rolled_out(deployment: Deployment) -> bool:
     """What ``kubectl rollout status`` waits for."""
-    status, wanted = one.status, one.spec.replicas or 0
+    status, wanted = deployment.status, deployment.spec.replicas or 0
     return (
-        (status.observed_generation or 0) >= one.metadata.generation
+        (status.observed_generation or 0) >= deployment.metadata.generation
         and (status.updated_replicas or 0) == wanted
         and (status.replicas or 0) == wanted
         and (status.available_replicas or 0) == wanted

@@ -61,13 +61,13 @@ def _steady(line: str) -> str:
     return _VARYING.sub("N", _FOLDER.sub("FOLDER/", line))
 
 
-def _expect(lines: queue.Queue[str], wanted: str, seen: list[str]) -> None:
+def _expect(lines: queue.Queue[str], expected: str, seen: list[str]) -> None:
     deadline = time.monotonic() + _PATIENCE
-    while not seen or _steady(wanted) not in _steady(seen[-1]):
+    while not seen or _steady(expected) not in _steady(seen[-1]):
         try:
             seen.append(lines.get(timeout=max(0.0, deadline - time.monotonic())))
         except queue.Empty:
-            raise QuickStartFailed(f"the first terminal does not show {wanted!r}, but:\n{''.join(seen)}") from None
+            raise QuickStartFailed(f"the first terminal does not show {expected!r}, but:\n{''.join(seen)}") from None
 
 
 def _type(command: str, expected: str, environment: dict[str, str], folder: Path) -> str:

@@ -44,7 +44,7 @@ def citations(path: Path) -> tuple[set[str], set[str]]:
 
 
 def cited_in_code(source: str) -> tuple[set[str], set[str]]:
-    """The numbers that a module cites in comments, texts and names of tests: all, and those that are not just the inside of a range."""
+    """The numbers that a module cites in comments, texts and names of tests: all, and all but those inside a range."""
     every, single = set[str](), set[str]()
     if not _MAY_CITE.search(source):
         return every, single

@@ -1,4 +1,4 @@
-"""The how-tos run: each page from its first block to its last, against a server of its own."""
+"""The how-tos run: each page from its first block to its last, against its own server."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_the_examples_of_the_readme_run(monkeypatch: pytest.MonkeyPatch) -
 
 
 def _run_pytest(folder: Path) -> None:
-    """Runs the tests that a page shows, in a process of their own."""
+    """Run the tests that a page shows, in a separate process."""
     command = [sys.executable, "-m", "pytest", "-q", "--asyncio-mode=auto", "-p", "no:cacheprovider", "--rootdir", str(folder), "."]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "KUBECONFIG"))}
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)
@@ -88,7 +88,7 @@ def test_a_page_has_no_code_that_readers_do_not_see(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["kopf_operator.py", "kubeloop_operator.py"])
-def test_the_operators_beside_each_other_are_those_that_are_measured(name: str) -> None:
+def test_the_operators_beside_each_other_are_the_measured_ones(name: str) -> None:
     page = (ROOT / "docs" / "coming-from-kopf.md").read_text()
     measured = (ROOT / "bench" / "peers" / "operators" / name).read_text()
     # The benchmark's group is that of Kubernetes' sample controller, which is protected: a definition in it needs an annotation.

@@ -155,7 +155,7 @@ def test_what_it_cannot_do_ends_it_with_status_1_and_the_reason(launch: Launch, 
         pytest.param("--runtime-config=api/ga=false", "--runtime-config=api/ga=false: kubeloop cannot", id="a runtime config"),
         pytest.param("--enable-admission-plugins=Nonsense", "Nonsense", id="a plug-in that there is not"),
         pytest.param("--authorization-mode=Webhook", "Webhook", id="a mode of authorization that there is not"),
-        pytest.param("--request-timeout=soon", "'soon' is no duration", id="a value that kubeloop server refuses"),
+        pytest.param("--request-timeout=soon", "'soon' is not a valid duration", id="a value that kubeloop server refuses"),
         pytest.param("--client-ca-file=/nowhere/ca.crt", "--client-ca-file /nowhere/ca.crt", id="a file that is not there"),
     ],
 )
@@ -193,11 +193,11 @@ def test_a_real_etcd_is_refused(launch: Launch) -> None:
         started = launch("kube-apiserver", f"--etcd-servers=http://127.0.0.1:{other.server_port}")
         assert started.process.wait(20) == 1
         other.shutdown()
-    assert "this is no etcd launcher of kubeloop (status 404)" in started.log
+    assert "this is not an etcd launcher of kubeloop (status 404)" in started.log
     assert "take both from the same assets directory" in started.log
 
 
-def test_the_store_is_asked_for_without_the_proxy_of_the_environment(launch: Launch, tmp_path: Path) -> None:
+def test_requests_to_the_store_ignore_the_proxy_of_the_environment(launch: Launch, tmp_path: Path) -> None:
     _, etcd = start_etcd(launch, tmp_path / "data")
     port = free_port()
     started = launch(

@@ -36,7 +36,7 @@ def test_a_real_binary_is_left_alone_and_nothing_is_written(tmp_path: Path) -> N
     (tmp_path / "kubectl").write_bytes(b"\x7fELF")
     done = write(tmp_path)
     assert done.exit_code == 1
-    assert f"{tmp_path / 'kubectl'} exists and is no launcher of kubeloop" in done.output
+    assert f"{tmp_path / 'kubectl'} exists and is not a launcher of kubeloop" in done.output
     assert [one.name for one in tmp_path.iterdir()] == ["kubectl"]
 
 

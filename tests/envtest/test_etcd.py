@@ -138,7 +138,7 @@ def test_the_data_of_a_real_etcd_is_left_alone(launch: Launch, tmp_path: Path) -
         pytest.param("--cert-file=x", "does not implement --cert-file=x", id="TLS"),
         pytest.param("--listen-client-urls=https://127.0.0.1:1", "speaks http only", id="a URL with TLS"),
         pytest.param("--listen-client-urls=http://192.0.2.1:1", "serves this machine only", id="an address that others reach"),
-        pytest.param("--listen-client-urls=http://127.0.0.1:99999", "the port is no number from 0 to 65535", id="no port"),
+        pytest.param("--listen-client-urls=http://127.0.0.1:99999", "the port is not a number from 0 to 65535", id="no port"),
     ],
 )
 def test_what_it_cannot_do_ends_it_with_status_1_and_the_reason(launch: Launch, tmp_path: Path, flag: str, message: str) -> None:

@@ -126,7 +126,7 @@ def test_values_are_read_as_pflag_reads_them(arguments: list[str], values: dict[
         ),
     ],
 )
-def test_what_is_not_understood_is_refused_by_name(arguments: list[str], message: str) -> None:
+def test_an_unknown_flag_is_refused_by_name(arguments: list[str], message: str) -> None:
     with pytest.raises(FlagError, match=re.escape(message)):
         FLAGS.parse(arguments)
 
@@ -140,7 +140,7 @@ def test_what_is_not_understood_is_refused_by_name(arguments: list[str], message
         pytest.param("--port=0", id="a flag of an older version"),
     ],
 )
-def test_a_value_that_asks_for_what_is_so_anyway_is_harmless(argument: str) -> None:
+def test_a_value_that_asks_for_the_default_is_harmless(argument: str) -> None:
     line = FLAGS.parse([argument])
     assert line.values == {}
     assert line.harmless[0][0].startswith(argument)
@@ -151,16 +151,16 @@ def test_etcd_takes_flags_with_one_dash_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "searched", "found"),
+    ("flags", "searched", "expected"),
     [
         pytest.param(APISERVER, "insecure-port", False, id="the insecure port of old servers is not there"),
         pytest.param(APISERVER, "secure-port", True, id="the secure port is there"),
         pytest.param(ETCD, "unsafe-no-fsync", True, id="etcd's switch for fsync is there"),
     ],
 )
-def test_envtest_finds_flags_in_the_help(flags: FlagSet, searched: str, found: bool) -> None:
+def test_envtest_finds_flags_in_the_help(flags: FlagSet, searched: str, expected: bool) -> None:
     # How envtest searches: controller-runtime, State.CheckFlag.
-    assert bool(re.search(rf"(?m)^\s*--{searched}\b", flags.help())) is found
+    assert bool(re.search(rf"(?m)^\s*--{searched}\b", flags.help())) is expected
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_feature_gates_with_their_defaults_are_accepted(gates: str) -> None:
         pytest.param("CBORServingAndStorage=true", "with CBORServingAndStorage off", id="on"),
         pytest.param("WatchLists=true", "unrecognized feature gate: WatchLists; did you mean WatchList?", id="misspelt"),
         pytest.param("Foo=true", "unrecognized feature gate: Foo; Kubernetes 1.36 has no such gate", id="unknown"),
-        pytest.param("WatchList=perhaps", "'perhaps' is no boolean", id="no boolean"),
+        pytest.param("WatchList=perhaps", "'perhaps' is not a boolean", id="no boolean"),
         pytest.param("wardle:Foo=true", "component not registered: wardle", id="of another component"),
     ],
 )
@@ -200,7 +200,7 @@ def test_other_feature_gates_are_refused_by_name(gates: str, message: str) -> No
         pytest.param("api/all=true", id="all versions"),
     ],
 )
-def test_a_runtime_config_that_asks_for_what_is_served_is_accepted(config: str) -> None:
+def test_a_runtime_config_that_asks_for_served_versions_is_accepted(config: str) -> None:
     check_runtime_config([config])
 
 
@@ -215,7 +215,7 @@ def test_a_runtime_config_for_all_versions_says_what_it_does_not_bring(capsys: p
         pytest.param("api/all=false", "--runtime-config=api/all=false: kubeloop cannot switch this off", id="no version"),
         pytest.param("batch/v1=false", "kubeloop cannot switch this off; of this group it serves batch/v1", id="a served version, off"),
         pytest.param("scheduling.k8s.io/v1alpha1=true", "it serves scheduling.k8s.io/v1", id="a version that is not served, on"),
-        pytest.param("batch/v1=x", "'x' is no boolean", id="no boolean"),
+        pytest.param("batch/v1=x", "'x' is not a boolean", id="no boolean"),
         pytest.param("apps/v1/deployments=false", "cannot switch this off", id="a single resource"),
     ],
 )

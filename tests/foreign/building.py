@@ -24,7 +24,7 @@ def is_installed(language: str) -> bool:
 
 
 def left_out_programs() -> list[str]:
-    """What is not tested in this run, in words."""
+    """The tests that this run leaves out, in words."""
     found = [f"the foreign program in {language}: {tool} is not installed" for language, tool in TOOLS.items() if not shutil.which(tool)]
     if not is_installed("go"):
         found.append("definitions and samples of operators: go is not installed, which fetches them")
@@ -79,9 +79,9 @@ def _build_kwok(target: Path) -> None:
 _BUILDERS = {"go": _build_go, "rust": _build_rust, "helm": _build_helm, "kwok": _build_kwok}
 
 
-def _run(command: list[str], where: Path, environment: dict[str, str]) -> None:
-    done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(command)} failed in {where.name}:\n{done.stderr[-4000:]}"
+def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)} failed in {folder.name}:\n{done.stderr[-4000:]}"
 
 
 def _sources(language: str) -> list[Path]:

@@ -1,4 +1,4 @@
-"""What is tested follows what is installed: a program whose compiler is missing is left out, and the report's end says so."""
+"""The tests depend on installed compilers: a program whose compiler is missing is left out, and the report's end says so."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ collect_ignore = [f"test_{language}.py" for language in _MISSING] + (_WITH_GO if
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[ServerUnderTest]:
-    """Without controllers, as the real one runs: nobody else changes what a program makes."""
+    """Without controllers, as the real one runs: no other client changes the objects of a program."""
     with server_under_test(controllers=False) as found:
         yield found
 

@@ -21,7 +21,9 @@ from tests.servers import ServerUnderTest
 # The first test builds Helm.
 pytestmark = [pytest.mark.server, pytest.mark.upstream, pytest.mark.timeout(1800)]
 
-Definition = Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False)
+Definition = Unstructured.for_kind(
+    "apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False
+)
 
 Run = Callable[..., str]
 
@@ -119,7 +121,7 @@ async def test_an_upgrade_changes_definitions_and_the_end_of_the_release_keeps_t
             assert found["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
             service = found["spec"]["conversion"]["webhook"]["clientConfig"]["service"]
             assert (service["namespace"], service["name"]) == (namespace, "demo-webhooks")
-            kinds = Unstructured.of(
+            kinds = Unstructured.for_kind(
                 "admissionregistration.k8s.io/v1",
                 "ValidatingWebhookConfiguration",
                 plural="validatingwebhookconfigurations",

@@ -1,6 +1,6 @@
-"""Helm itself, with a chart that has a kind of its own and hooks: what it prints is what it prints against a real kube-apiserver.
+"""Helm itself, with a chart that has its own kind and hooks: it prints the same as against a real kube-apiserver.
 
-Upstream's kube-controller-manager works; pods run on our simulated node, which ends those that are not restarted."""
+Upstream's kube-controller-manager works; pods run on our simulated node, which ends pods that are not restarted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ from tests.servers import ServerUnderTest
 pytestmark = [pytest.mark.server, pytest.mark.upstream, pytest.mark.timeout(1800)]
 
 HERE = Path(__file__).parent
-Definition = Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False)
+Definition = Unstructured.for_kind(
+    "apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False
+)
 _NAMESPACE = "shop-of-helm"
 
 

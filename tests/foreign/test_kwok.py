@@ -147,7 +147,7 @@ async def test_kubectl_reaches_a_pod_of_kwok(server: ServerUnderTest, client: Cl
 
 
 async def _attach(server: ServerUnderTest, home: Path, env: dict[str, str]) -> None:
-    """kwok's attach shows what is added to the log, and does not end by itself."""
+    """kwok's attach shows additions to the log, and does not end by itself."""
 
     async def add() -> None:
         while True:
@@ -176,7 +176,7 @@ async def _forward(server: ServerUnderTest, home: Path, env: dict[str, str]) -> 
     await _until_said(server, home, env, ["port-forward", "pod/web", f"{port}:80", "--address=127.0.0.1"], b"Forwarding from", ask)
 
 
-async def _until_said(server: ServerUnderTest, home: Path, env: dict[str, str], words: list[str], said: bytes, then: object = None) -> None:
+async def _until_said(server: ServerUnderTest, home: Path, env: dict[str, str], words: list[str], text: bytes, then: object = None) -> None:
     """Run kubectl until it prints a line with ``said``, call ``then``, and end it."""
     base = {"HOME": str(home), "KUBECONFIG": str(server.kubeconfig), "PATH": os.environ.get("PATH", "")}
     pipe = asyncio.subprocess.PIPE
@@ -185,7 +185,7 @@ async def _until_said(server: ServerUnderTest, home: Path, env: dict[str, str], 
     assert process.stdout is not None
     try:
         async with asyncio.timeout(60):
-            while said not in (line := await process.stdout.readline()):
+            while text not in (line := await process.stdout.readline()):
                 assert line, (await process.communicate())[1]
             if callable(then):
                 await then()

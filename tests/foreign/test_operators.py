@@ -1,6 +1,6 @@
 """The definitions of well-known operators and their own samples: answered as a real kube-apiserver answers them; and typed models of them.
 
-What is expected was written by ``python -m tests.foreign.operators`` from a real server."""
+``python -m tests.foreign.operators`` recorded the expected results from a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A long run: ``python -m tests.fuzz [--requests 100000]``. Prints what is wrong as it is found; exit status 1 if anything is."""
+"""A long run: ``python -m tests.fuzz [--requests 100000]``. Prints each fault as it is found; exit status 1 if there is one."""
 
 from __future__ import annotations
 

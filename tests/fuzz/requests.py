@@ -1,4 +1,4 @@
-"""Requests that nobody sane would send, and many that are nearly right: strategies for hypothesis."""
+"""Malformed requests, and many that are nearly right: strategies for hypothesis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JSON = Any
 _HERE = Path(__file__).parent
 #: Collections, and an object of each that would be accepted.
 KINDS: dict[str, JSON] = yaml.load((_HERE / "objects.yaml").read_text(), yaml.CSafeLoader)
-#: A definition that is there from the start, so that custom objects are among what is sent.
+#: A definition that is there from the start, so that custom objects are sent too.
 BOOKS: JSON = yaml.load((_HERE / "books.yaml").read_text(), yaml.CSafeLoader)
 
 _NAMES = ("a", "b", "c")
@@ -143,7 +143,7 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     "includeObject": ("None", "Object", "x"),
     "zzz": _WORDS,
 }
-#: Who somebody says that he is: tokens that nobody issued, front proxies that are none, users that may not be.
+#: Claimed identities: tokens that were never issued, headers of front proxies that are none, impersonated users.
 _TOKENS = (
     "",
     "x",
@@ -177,7 +177,7 @@ _CLAIMS: dict[str, tuple[str, ...]] = {
     "X-Forwarded-For": ("1.2.3.4, x", "::"),
     "User-Agent": ("", "a" * 3000, "kubectl/v1 (\u00e4)"),
 }
-#: An API that APIServices among the objects say is another server's, where nobody listens.
+#: An API that APIServices among the objects say is another server's, at an address without a listener.
 ELSEWHERE = "/apis/fuzzed.example.com"
 _OTHER_PATHS = (
     "/metrics/slis",

@@ -1,4 +1,4 @@
-"""A server under fuzz, in a process of its own: sends it requests, and says what is wrong with its answers."""
+"""A server under fuzz, in a separate process: sends it requests, and reports the faults of its answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.fuzz.requests import BOOKS, ELSEWHERE, Sent
 PATIENCE = 10.0
 #: Bytes of memory that all that is sent may take beside what the server had.
 ALLOWED = 64 << 20
-#: What the server says when it met what nobody expected.
+#: The server's words after an unexpected exception.
 _UNEXPECTED = b"the server met an unexpected condition"
 
 
@@ -45,7 +45,7 @@ class Fuzzed:
         assert pair[1] is not None
         self._tls = config.ssl_context((pair[0].read(), pair[1].read()))
         assert config.ca is not None
-        self._nobody = ssl.create_default_context(cadata=config.ca.read().decode())
+        self._anonymous = ssl.create_default_context(cadata=config.ca.read().decode())
         self._port = int(self._cluster.url.rpartition(":")[2])
         self.send(
             Sent(
@@ -76,7 +76,7 @@ class Fuzzed:
         return self._cluster.log
 
     def send(self, sent: Sent) -> str:
-        """What is wrong with the answer; "" if nothing is."""
+        """Return the fault of the answer, or "" if it has none."""
         began = time.monotonic()
         try:
             status, body = self._cut_off(sent) if sent.cut else self._answer(sent)
@@ -96,15 +96,15 @@ class Fuzzed:
             return self._found(sent, "answered too late")
         return ""
 
-    def _found(self, sent: Sent, what: str) -> str:
-        finding = f"{sent}\n    {what}"
+    def _found(self, sent: Sent, message: str) -> str:
+        finding = f"{sent}\n    {message}"
         self.wrong.append(finding)
         return finding
 
     def _answer(self, sent: Sent) -> tuple[int, bytes]:
         connection = self._connections.get(sent.alone)
         if connection is None:
-            tls = self._nobody if sent.alone else self._tls
+            tls = self._anonymous if sent.alone else self._tls
             connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=PATIENCE, context=tls)
             self._connections[sent.alone] = connection
         connection.putrequest(sent.method, _ascii(sent.path), skip_accept_encoding=True)
@@ -153,15 +153,15 @@ class Fuzzed:
             connection.close()
         self._connections.clear()
 
-    def _memory(self, what: str) -> int:
+    def _memory(self, field: str) -> int:
         lines = Path(f"/proc/{self._cluster.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(what))
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
 
 
 def _is_of_a_server_that_is_not_there(sent: Sent, status: int, body: bytes) -> bool:
     """What kube-aggregator says, in plain text, of an API that is another server's."""
-    told = body.startswith((b"service unavailable", b"error trying to reach service")) or (sent.method == "HEAD" and not body)
-    return status == 503 and sent.path.startswith(ELSEWHERE) and told
+    is_expected = body.startswith((b"service unavailable", b"error trying to reach service")) or (sent.method == "HEAD" and not body)
+    return status == 503 and sent.path.startswith(ELSEWHERE) and is_expected
 
 
 def _ascii(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Framing of HTTP/1.1 answers (RFC 9112), wherever the pieces are cut; what is unclear is refused."""
+"""Framing of HTTP/1.1 answers (RFC 9112), wherever the pieces are cut; ambiguous framing is refused."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def test_the_answer_to_head_has_no_body() -> None:
         pytest.param(CHUNKED + b"1" * (1 << 13), id="a chunk size that does not end"),
     ],
 )
-async def test_what_is_unclear_is_refused_and_the_connection_ended(answer: bytes) -> None:
+async def test_an_ambiguous_answer_is_refused_and_the_connection_ended(answer: bytes) -> None:
     wire, pipe, exchange = await begun()
     wire.data_received(answer)
 

@@ -45,9 +45,9 @@ def test_the_environment(server: str, environment: dict[str, str], expected: str
     [
         pytest.param("https://api.example", "api.example", True, id="a name"),
         pytest.param("https://API.Example", "api.EXAMPLE", True, id="in any case"),
-        pytest.param("https://a.api.example", "api.example", True, id="a name covers what is below it"),
+        pytest.param("https://a.api.example", "api.example", True, id="a name covers the domains below it"),
         pytest.param("https://notapi.example", "api.example", False, id="but no name that only ends so"),
-        pytest.param("https://a.example", ".example", True, id="a dot covers what is below"),
+        pytest.param("https://a.example", ".example", True, id="a dot covers the domains below"),
         pytest.param("https://example", ".example", False, id="and not the name itself"),
         pytest.param("https://a.example", "*.example", True, id="a star and a dot likewise"),
         pytest.param("https://a.example", "x, b.example , a.example", True, id="one of several"),
@@ -62,7 +62,7 @@ def test_the_environment(server: str, environment: dict[str, str], expected: str
         pytest.param("https://10.1.2.3:6443", "10.1.2.3:443", False, id="an address with another port"),
         pytest.param("https://[fd00::1]:6443", "fd00::/8", True, id="a network of IPv6"),
         pytest.param("https://[fd00::1]:6443", "[fd00::1]:6443", True, id="an address of IPv6 with its port"),
-        pytest.param("https://10.1.2.3", "10.1.2.3.example,10.1", False, id="what is no address"),
+        pytest.param("https://10.1.2.3", "10.1.2.3.example,10.1", False, id="an entry that is no address"),
         pytest.param("https://10.1.2.3", "10.0.0.0/8:443", False, id="a network cannot have a port"),
         pytest.param("https://10.1.2.3", "10.0.0.0/255.0.0.0", False, id="a network is not written with a mask"),
         pytest.param("https://10.1.2.3", "::ffff:10.1.2.3", True, id="an address of IPv4 written as one of IPv6"),
@@ -74,7 +74,7 @@ def test_the_environment(server: str, environment: dict[str, str], expected: str
         pytest.param("https://m\u00fcnchen.example", "xn--mnchen-3ya.example", True, id="a name in other letters"),
     ],
 )
-def test_what_is_left_out(server: str, without: str, direct: bool) -> None:
+def test_no_proxy_names_the_servers_without_a_proxy(server: str, without: str, direct: bool) -> None:
     assert (used(server, {**P, "NO_PROXY": without}) == "") is direct
     assert (used(server, {**P, "no_proxy": without}) == "") is direct
 
@@ -85,7 +85,7 @@ def test_a_configured_proxy_is_used_whatever_the_environment_says() -> None:
 
 @pytest.mark.parametrize("value", ["ftp://user:hidden@p:1", "http://", "http://p:99999", "http://user:hidden@:1"])
 def test_a_proxy_that_cannot_be_used_is_an_error_without_its_password(value: str) -> None:
-    with pytest.raises(ConfigError, match="HTTPS_PROXY is no URL of a proxy that can be used") as raised:
+    with pytest.raises(ConfigError, match="HTTPS_PROXY is not a usable URL of a proxy") as raised:
         used("https://api.example", {"HTTPS_PROXY": value})
     assert "hidden" not in str(raised.value)
 

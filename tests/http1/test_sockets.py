@@ -81,7 +81,7 @@ async def test_an_address_that_does_not_answer_is_overtaken_by_the_next(monkeypa
         await asyncio.sleep(0)
 
 
-async def test_when_nobody_answers_every_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_when_no_address_answers_every_reason_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = refused(), refused()
     resolve(monkeypatch, one, other)
     with pytest.raises(OSError, match=rf"\[Errno 111\].*{one[1]}.*\[Errno 111\].*{other[1]}"):

@@ -99,7 +99,7 @@ async def test_asyncio_has_what_the_layer_uses_in_this_version_of_python(layer: 
     assert [name for name in attributes if not hasattr(layer, name)] == []
 
 
-@pytest.mark.parametrize("wanted", [-1, 1, RECORD, RECORD + 1, 1 << 18])
-async def test_the_loop_reads_into_the_buffer_that_all_connections_of_a_thread_share(layer: TlsLayer, wanted: int) -> None:
-    assert layer.get_buffer(wanted).obj is _shared.buffer
-    assert len(layer.get_buffer(wanted)) == BUFFER
+@pytest.mark.parametrize("size_hint", [-1, 1, RECORD, RECORD + 1, 1 << 18])
+async def test_the_loop_reads_into_the_buffer_that_all_connections_of_a_thread_share(layer: TlsLayer, size_hint: int) -> None:
+    assert layer.get_buffer(size_hint).obj is _shared.buffer
+    assert len(layer.get_buffer(size_hint)) == BUFFER

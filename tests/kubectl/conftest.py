@@ -1,4 +1,4 @@
-"""Fixtures of the kubectl tests: kubectl on the server under test, in a namespace of its own."""
+"""Fixtures of the kubectl tests: kubectl on the server under test, each test in a new namespace."""
 
 from __future__ import annotations
 

@@ -17,18 +17,18 @@ from kubeloop.meta import ObjectMeta
 
 
 @contextlib.asynccontextmanager
-async def namespace_with_nodes(client: Client, name: str, *others: str) -> AsyncIterator[None]:
+async def namespace_with_nodes(client: Client, name: str, *unlabelled: str) -> AsyncIterator[None]:
     """Run the nodes of a new namespace, with the label ``pool=NAMESPACE``, and other nodes; afterwards all of it is deleted.
 
     Args:
         client: The client of the cluster.
         name: The name of the namespace.
-        others: Names of nodes without the label.
+        unlabelled: Names of nodes without the label.
     """
     usage = {"cpu": UsageFunction(0.5), "memory": UsageFunction(float(1 << 30))}
     capacity = {"cpu": "8", "memory": "16Gi"}
     nodes = [NodeTemplate(f"{name}-{letter}", {"pool": name}, capacity=capacity, usage=usage) for letter in "ab"]
-    nodes += [NodeTemplate(other) for other in others]
+    nodes += [NodeTemplate(other) for other in unlabelled]
     simulated = SimulatedNodes(nodes)
     async with Manager(client, [simulated, Background(MetricsServer(SimulatedUsage(simulated)), name="metrics-server")], grace=10):
         await client.create(Namespace(metadata=ObjectMeta(name=name)))

@@ -1,6 +1,6 @@
-"""Records transcripts anew from a real API server: ``python -m tests.kubectl.record KUBECONFIG [NAME ...]``.
+"""Records transcripts again from a real API server: ``python -m tests.kubectl.record KUBECONFIG [NAME ...]``.
 
-Each runs in a fresh namespace. What is recorded is only as right as the server: never record from the embedded one.
+Each runs in a fresh namespace. A transcript is only as right as the server: never record from the embedded one.
 """
 
 from __future__ import annotations

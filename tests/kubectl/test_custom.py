@@ -1,4 +1,4 @@
-"""kubectl and custom resources: a CRD, its objects, what is refused, and the subresources."""
+"""kubectl and custom resources: a CRD, its objects, refused objects, and the subresources."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.server
 
 
 @pytest.mark.parametrize("sink", [CoreEvents(), SeriesEvents()], ids=["core/v1", "events.k8s.io/v1"])
-async def test_kubectl_shows_an_event_with_its_count_and_who_said_it(kubectl: Kubectl, client: Client, sink: EventSink) -> None:
+async def test_kubectl_shows_an_event_with_its_count_and_reporter(kubectl: Kubectl, client: Client, sink: EventSink) -> None:
     obj = await client.create(ConfigMap(metadata=ObjectMeta(name="c")))
     async with EventRecorder(client, "tester", sinks=[sink], flush=60) as recorder:
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""kubectl proxy: the server without TLS and credentials, on a port of this machine, as whoever kubectl is."""
+"""kubectl proxy: the server without TLS and credentials, on a port of this machine, with the identity of kubectl's user."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def test_the_proxy_carries_reads_writes_and_refusals(kubectl: Kubectl, start_kub
     assert (status, refused["reason"]) == (422, "Invalid")
 
 
-def test_the_proxy_refuses_what_it_is_told_to_refuse(kubectl: Kubectl, start_kubectl: Start) -> None:
+def test_the_proxy_refuses_the_configured_paths(kubectl: Kubectl, start_kubectl: Start) -> None:
     at = proxied(start_kubectl, "--reject-paths=^/api/.*/secrets")
     assert ask(f"{at}/api/v1/namespaces/{kubectl.namespace}/configmaps")[0] == 200
     assert ask(f"{at}/api/v1/namespaces/{kubectl.namespace}/secrets")[0] == 403
 
 
-def test_behind_the_proxy_somebody_without_the_right_is_refused_by_the_server(kubectl: Kubectl, start_kubectl: Start) -> None:
+def test_behind_the_proxy_a_user_without_the_right_is_refused_by_the_server(kubectl: Kubectl, start_kubectl: Start) -> None:
     at = proxied(start_kubectl, "--as", "rita")
     status, refused = ask(f"{at}/api/v1/namespaces/{kubectl.namespace}/configmaps")
     assert status == 403

@@ -96,7 +96,7 @@ def test_get_of_all_namespaces_names_each_namespace(shop: Kubectl) -> None:
 
 
 @pytest.mark.parametrize(
-    ("selector", "found"),
+    ("selector", "matches"),
     [
         pytest.param("app=solo", True, id="equality finds"),
         pytest.param("app!=solo", False, id="inequality leaves out"),
@@ -104,8 +104,8 @@ def test_get_of_all_namespaces_names_each_namespace(shop: Kubectl) -> None:
         pytest.param("!tier", False, id="absence leaves out"),
     ],
 )
-def test_get_by_label(shop: Kubectl, selector: str, found: bool) -> None:
-    assert ("pod/solo" in shop("get", "pods", "-l", selector, "-o", "name")) is found
+def test_get_by_label(shop: Kubectl, selector: str, matches: bool) -> None:
+    assert ("pod/solo" in shop("get", "pods", "-l", selector, "-o", "name")) is matches
 
 
 def test_get_by_field(shop: Kubectl) -> None:

@@ -1,6 +1,6 @@
 """Each transcript of ``transcripts/`` prints what it printed against a real Kubernetes API server.
 
-``python -m tests.kubectl.record KUBECONFIG [NAME ...]`` records them anew.
+``python -m tests.kubectl.record KUBECONFIG [NAME ...]`` records them again.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def test_a_delete_in_the_foreground_ends_when_the_children_are_gone(kubectl: Kub
     assert kubectl("get", "replicasets,pods", "-l", "app=web", "-o", "name") == ""
 
 
-def test_deleting_a_namespace_deletes_what_is_in_it(kubectl: Kubectl) -> None:
+def test_deleting_a_namespace_deletes_its_objects(kubectl: Kubectl) -> None:
     other = f"{kubectl.namespace}-b"
     kubectl("create", "namespace", other)
     kubectl("-n", other, "create", "configmap", "inside")

@@ -1,4 +1,4 @@
-"""Transcripts: what somebody types, and what kubectl prints. Run against any server; recorded from a real one.
+"""Transcripts: what a user types, and what kubectl prints. Run against any server; recorded from a real one.
 
 A transcript is a text file::
 

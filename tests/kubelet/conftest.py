@@ -1,4 +1,4 @@
-"""A server with process pods and a second node beside it, both programs of their own, for all tests of this folder."""
+"""A server with process pods and a second node beside it, both separate programs, for all tests of this folder."""
 
 from __future__ import annotations
 

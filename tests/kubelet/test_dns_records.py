@@ -187,7 +187,7 @@ def test_the_resolver_of_a_pod_follows_its_policy(spec: dict[str, Any], server: 
 
 
 @pytest.mark.parametrize(
-    ("own", "servers", "searches", "warning"),
+    ("pod_config", "servers", "searches", "warning"),
     [
         pytest.param({"nameservers": ["1.1.1.1", "1.1.1.2", "1.1.1.3"]}, 3, 1, "Nameserver limits were exceeded", id="four name servers"),
         pytest.param({"searches": [f"s{number}" for number in range(40)]}, 1, 32, "Search Line limits were exceeded", id="forty domains"),
@@ -197,8 +197,8 @@ def test_the_resolver_of_a_pod_follows_its_policy(spec: dict[str, Any], server: 
         ),
     ],
 )
-def test_a_resolver_beyond_the_limits_is_cut_with_a_warning(own: dict[str, Any], servers: int, searches: int, warning: str) -> None:
-    pod = {"metadata": {"namespace": "shop"}, "spec": {"dnsPolicy": "Default", "dnsConfig": own}}
+def test_a_resolver_beyond_the_limits_is_cut_with_a_warning(pod_config: dict[str, Any], servers: int, searches: int, warning: str) -> None:
+    pod = {"metadata": {"namespace": "shop"}, "spec": {"dnsPolicy": "Default", "dnsConfig": pod_config}}
     config, [text] = pod_resolver_config(pod, MACHINE, "")
     assert (len(config.servers), len(config.searches)) == (servers, searches)
     assert text.startswith(warning)

@@ -251,7 +251,7 @@ async def test_containers_find_services_and_pods_by_their_names(client: Client, 
     template = {"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]}}
     spec = {"serviceName": "db", "replicas": 2, "selector": {"matchLabels": labels}, "template": template}
     await client.create(StatefulSet.from_dict({"metadata": {"name": "db"}, "spec": spec}))
-    await client.wait_for(StatefulSet, "db", lambda one: one.status.ready_replicas == 2, timeout=TIMEOUT)
+    await client.wait_for(StatefulSet, "db", lambda stateful_set: stateful_set.status.ready_replicas == 2, timeout=TIMEOUT)
     ips = [(await wait(client, f"db-{number}", is_ready))["podIP"] for number in range(2)]
     names = ["web", f"web.{namespace}", f"web.{namespace}.svc.cluster.local", "db-0.db", "db", "none.svc.cluster.local"]
     pod = shell_pod("finder", _PROGRAM.replace("NAMES", repr(names)), restartPolicy="OnFailure", container={"command": ["python3", "-c"]})

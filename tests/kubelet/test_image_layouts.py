@@ -1,4 +1,4 @@
-"""OCI image layouts: what is read and unpacked, what is refused, and containers that run from them."""
+"""OCI image layouts: reading, unpacking, refused layouts, and containers that run from them."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def _spoil(maker: LayoutMaker, fault: str) -> None:
         ("content", "does not have this digest"),
         ("longer", "does not have this digest"),
         ("missing", "no such file"),
-        ("digest", "is no digest"),
+        ("digest", "is not a digest"),
         ("size", "and may have"),
         ("machine", "the image is for linux/m68k"),
         ("json", "index.json is malformed"),
@@ -420,13 +420,13 @@ def test_an_archive_whose_index_is_no_file_is_refused(maker: LayoutMaker, tmp_pa
     with tarfile.open(path, "w") as tar:
         tar.add(maker.folder / "oci-layout", "oci-layout")
         tar.addfile(entry("index.json", kind, link="index.json"))
-    with pytest.raises(LayoutError, match=r"index\.json is no file"), ImageLayout(path) as layout:
+    with pytest.raises(LayoutError, match=r"index\.json is not a file"), ImageLayout(path) as layout:
         layout.image("latest")
 
 
 def test_a_pipe_in_the_place_of_a_file_does_not_block(maker: LayoutMaker) -> None:
     os.mkfifo(maker.folder / "index.json")
-    with pytest.raises(LayoutError, match=r"index\.json is no file"), ImageLayout(maker.folder) as layout:
+    with pytest.raises(LayoutError, match=r"index\.json is not a file"), ImageLayout(maker.folder) as layout:
         layout.image("latest")
 
 
@@ -544,7 +544,7 @@ async def test_a_link_in_the_place_of_a_folder_that_is_mounted_is_refused(tmp_pa
         pytest.skip("the kernel grants no mount namespaces")
     (tmp_path / "outside").mkdir()
     root = unpack(tmp_path / "image", [*programs("sh"), entry(name, LINK, link=str(tmp_path / "outside"))])
-    with pytest.raises(StartError, match=f"/{name} of the image is no folder"):
+    with pytest.raises(StartError, match=f"/{name} of the image is not a folder"):
         await ProcessRuntime(isolation).start(ProcessSpec("image", ["sh"], {"PATH": "/bin"}, tmp_path / "scratch", root=root))
     assert list((tmp_path / "outside").iterdir()) == []
 

@@ -143,7 +143,7 @@ async def test_a_container_whose_end_cannot_be_read_is_killed_and_restarts(
 
 @dataclass
 class Durable:
-    """A server with its data on disk, its node, and a kubelet of its own beside it."""
+    """A server with its data on disk, its node, and a separate kubelet beside it."""
 
     folder: Path
     server: Program

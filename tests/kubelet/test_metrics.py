@@ -47,4 +47,4 @@ async def test_an_autoscaler_scales_busy_process_pods_which_kubectl_top_shows(
         return (await asyncio.to_thread(kubectl.run, "top", "node", "kubeloop-node", "--no-headers")).out.startswith("kubeloop-node")
 
     await until(node_shown, timeout=TIMEOUT)
-    await client.wait_for(Deployment, "busy", lambda one: one.spec.replicas == 2, timeout=TIMEOUT)
+    await client.wait_for(Deployment, "busy", lambda deployment: deployment.spec.replicas == 2, timeout=TIMEOUT)

@@ -46,7 +46,7 @@ async def test_folders_that_cannot_be_written_are_reasons_of_the_pod(client: Cli
     async with inner_kubelet(cluster, "inner-folders", tmp_path):
         (tmp_path / "inner-folders" / "logs").write_text("a file in the place of the folder of logs")
         await client.create(shell_pod("logless", "sleep 1000", node="inner-folders", terminationGracePeriodSeconds=0))
-        status = await wait(client, "logless", lambda one: "CreateContainerError" in json.dumps(one.get("containerStatuses")))
+        status = await wait(client, "logless", lambda status: "CreateContainerError" in json.dumps(status.get("containerStatuses")))
         [main] = status["containerStatuses"]
         assert "cannot write the log" in main["state"]["waiting"]["message"]
         (tmp_path / "inner-folders" / "logs").unlink()

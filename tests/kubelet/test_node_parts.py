@@ -11,16 +11,14 @@ from typing import Any
 import pytest
 
 from kubeloop.cli.kubelet import ProcessPods
-from kubeloop.config import ClusterConfig
 from kubeloop.kubelet import addresses
 from kubeloop.kubelet.access import required_permission
 from kubeloop.kubelet.addresses import AddressPool, claim_pod_range, claim_service_range
 from kubeloop.kubelet.container_spec import hosts_file, process_command, process_user
 from kubeloop.kubelet.environment import ConfigurationError
 from kubeloop.kubelet.images import ImageEntry
-from kubeloop.kubelet.kubelet import KubeletOptions, ProcessKubelet
 from kubeloop.kubelet.node import MachineFacts, node_status
-from kubeloop.kubelet.service_proxy import ServicePort, backends, endpoint_places, listening_places, service_hosts
+from kubeloop.kubelet.service_proxy import PodHostPort, ServicePort, backends, endpoint_places, host_ports, listening_places, service_hosts
 from kubeloop.kubelet.usage import ContainerUsage, ProcessTable, ProcessUsage, resource_metrics, stats_summary
 from kubeloop.meta import ConfigError
 from tests.kubelet.conftest import free_range
@@ -65,6 +63,26 @@ def test_the_proxy_listens_on_loopback_cluster_ips_and_node_ports() -> None:
     assert listening_places(services, "127.0.0.1") == {("127.96.0.9", 80): key, ("127.0.0.1", 30080): key}
 
 
+@pytest.mark.parametrize(
+    ("port", "more", "expected"),
+    [
+        pytest.param({"hostPort": 80}, {}, ("127.0.0.1", 80, "TCP"), id="the address of the node"),
+        pytest.param({"hostPort": 80, "hostIP": "0.0.0.0"}, {}, ("127.0.0.1", 80, "TCP"), id="the address of the node for all addresses"),
+        pytest.param({"hostPort": 80, "hostIP": "127.5.0.1"}, {}, ("127.5.0.1", 80, "TCP"), id="the address of the port"),
+        pytest.param({"hostPort": 53, "protocol": "UDP"}, {}, ("127.0.0.1", 53, "UDP"), id="a port of another protocol"),
+        pytest.param({}, {}, None, id="no host port"),
+        pytest.param({"hostPort": 80}, {"hostNetwork": True}, None, id="none with hostNetwork"),
+        pytest.param({"hostPort": 80}, {"phase": "Failed"}, None, id="none of a pod that has ended"),
+    ],
+)
+def test_a_pod_is_reached_from_its_node_at(port: dict[str, Any], more: dict[str, Any], expected: tuple[str, int, str] | None) -> None:
+    tree = pod(name="web", uid="u")
+    tree["spec"] = {"containers": [{"name": "c", "ports": [{"containerPort": 8080, **port}]}], "hostNetwork": more.get("hostNetwork")}
+    tree["status"] |= more
+    found = host_ports([(tree, "127.64.0.1")], "127.0.0.1")
+    assert found == ([PodHostPort("u", "shop/web", expected[:2], ("127.64.0.1", 8080), expected[2])] if expected else [])
+
+
 def test_services_and_pods_with_a_subdomain_have_names_in_the_hosts_file() -> None:
     member = pod(app="db")
     member["spec"] |= {"hostname": "db-0", "subdomain": "db"}
@@ -105,7 +123,7 @@ def test_a_range_of_pods_that_is_not_of_the_loopback_interface_is_refused(text: 
         claim_pod_range(text, "n")
 
 
-def test_kubelets_of_one_machine_have_ranges_of_their_own_also_if_their_nodes_have_one_name() -> None:
+def test_kubelets_of_one_machine_have_different_ranges_also_if_their_nodes_have_one_name() -> None:
     with claim_pod_range("", "kubeloop-node") as first, claim_pod_range("", "kubeloop-node") as second:
         assert not first.network.overlaps(second.network)
         half = next(second.network.subnets())
@@ -116,7 +134,7 @@ def test_kubelets_of_one_machine_have_ranges_of_their_own_also_if_their_nodes_ha
         assert third.network == half
 
 
-def test_servers_of_one_machine_have_cluster_ips_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_of_one_machine_have_different_cluster_ips(monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as stack:
         first, second = (claim_service_range("") for _ in range(2))
         assert first is not None
@@ -186,7 +204,7 @@ def test_the_command_of_a_container(container: dict[str, Any], expected: list[st
 
 
 @pytest.mark.parametrize(
-    ("context", "own", "expected"),
+    ("context", "kubelet_uid", "expected"),
     [
         pytest.param({}, 0, (None, None, None), id="the kubelet's user"),
         pytest.param({"runAsUser": 5}, 0, (5, 0, ()), id="another user"),
@@ -196,14 +214,14 @@ def test_the_command_of_a_container(container: dict[str, Any], expected: list[st
         pytest.param({"runAsUser": 5}, 7, "cannot become another one", id="another user without root"),
     ],
 )
-def test_the_user_of_a_container(context: dict[str, Any], own: int, expected: Any) -> None:
+def test_the_user_of_a_container(context: dict[str, Any], kubelet_uid: int, expected: Any) -> None:
     tree = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {}}
     container = {"name": "c", "securityContext": context}
     if isinstance(expected, str):
         with pytest.raises(ConfigurationError, match=expected):
-            process_user(tree, container, ImageEntry(), own)
+            process_user(tree, container, ImageEntry(), kubelet_uid)
         return
-    user = process_user(tree, container, ImageEntry(), own)
+    user = process_user(tree, container, ImageEntry(), kubelet_uid)
     assert (user.uid, user.gid, user.groups) == expected
 
 
@@ -212,20 +230,6 @@ def test_the_hosts_file_names_the_pod_and_its_aliases() -> None:
     text = hosts_file({"metadata": {"name": "x", "namespace": "shop"}, "spec": spec}, "127.64.0.1")
     assert "127.64.0.1\tweb-0.web.shop.svc.cluster.local\tweb-0\n" in text
     assert "10.1.1.1\tdb\tdb.local\n" in text
-
-
-async def test_a_folder_that_another_kubelet_uses_or_that_is_none_is_refused(tmp_path: Path) -> None:
-    config = ClusterConfig(server="https://127.0.0.1:1")
-    first = ProcessKubelet(config, KubeletOptions("a", tmp_path / "root"))
-    first._acquire_folder()
-    try:
-        with pytest.raises(ConfigError, match=r"another kubelet uses it; end that one, or name another folder"):
-            await ProcessKubelet(config, KubeletOptions("b", tmp_path / "root")).run()
-    finally:
-        first._release_folder()
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"--root-dir .*/file/root: Not a directory; name a folder that you may write"):
-        await ProcessKubelet(config, KubeletOptions("a", tmp_path / "file/root")).run()
 
 
 def test_a_server_with_stored_objects_has_its_cluster_ips_again(tmp_path: Path) -> None:

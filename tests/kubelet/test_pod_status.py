@@ -27,7 +27,7 @@ TERMINAL = StatusFacts("127.0.0.1", "127.64.0.1", NOW, terminal=True)
     ("tree", "runs", "facts", "expected"),
     [
         pytest.param(pod(), {}, FACTS, "Pending", id="a pod without a started container is pending"),
-        pytest.param(pod(), {"main": running()}, FACTS, "Running", id="one that runs is running"),
+        pytest.param(pod(), {"main": running()}, FACTS, "Running", id="a pod that runs is running"),
         pytest.param(pod(names=("a", "b")), {"a": running()}, FACTS, "Pending", id="it is pending until all have started"),
         pytest.param(pod(), {"main": ended(1)}, FACTS, "Running", id="a container that restarts keeps the pod running"),
         pytest.param(pod("Never"), {"main": ended(0)}, FACTS, "Succeeded", id="success"),
@@ -45,8 +45,8 @@ def test_phase(tree: dict[str, Any], runs: dict[str, ContainerRun], facts: Statu
     assert status(tree, runs, facts)["phase"] == expected
 
 
-def conditions(found: dict[str, Any]) -> dict[str, str]:
-    return {one["type"]: one["status"] + (f" {one['reason']}" if one["reason"] else "") for one in found["conditions"]}
+def conditions(status: dict[str, Any]) -> dict[str, str]:
+    return {one["type"]: one["status"] + (f" {one['reason']}" if one["reason"] else "") for one in status["conditions"]}
 
 
 def test_a_pod_that_is_ready() -> None:
@@ -64,8 +64,12 @@ def test_a_container_that_is_not_ready_is_named() -> None:
     assert (ready["status"], ready["reason"], ready["message"]) == ("False", "ContainersNotReady", "containers with unready status: [a b]")
 
 
-def test_an_init_container_that_is_not_complete_is_named() -> None:
-    found = status(pod(init=(INIT,)), {"init": running()})
+@pytest.mark.parametrize(("ready"), [pytest.param(False, id="before its start is noted"), pytest.param(True, id="while it runs")])
+def test_an_init_container_that_is_not_complete_is_named(ready: bool) -> None:
+    run = running()
+    run.ready = run.started = ready
+    found = status(pod(init=(INIT,)), {"init": run})
+    assert not found["initContainerStatuses"][0]["ready"]
     initialized = next(one for one in found["conditions"] if one["type"] == "Initialized")
     assert initialized["message"] == "containers with incomplete status: [init]"
     assert found["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}

@@ -58,10 +58,10 @@ def target(port: int = 1, code: int = 0) -> ProbeTarget:
     return ProbeTarget("127.0.0.1", {"http": port}, run, SystemClock())
 
 
-async def failure(action: dict[str, Any], where: ProbeTarget, timeout: float = 5.0) -> str:
+async def failure(action: dict[str, Any], target: ProbeTarget, timeout: float = 5.0) -> str:
     """Return the output of a probe that fails, or an empty text."""
     try:
-        await execute(action, where, timeout)
+        await execute(action, target, timeout)
     except ProbeFailure as error:
         return str(error)
     return ""

@@ -1,4 +1,4 @@
-"""Pods that run as processes, on a server of their own: containers, volumes, probes, streams, ends and restarts."""
+"""Pods that run as processes, on a separate server: containers, volumes, probes, streams, ends and restarts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import json
+import os
 import ssl
 import urllib.error
 import urllib.request
@@ -105,7 +106,7 @@ async def test_a_deployment_behind_a_service_is_updated_without_a_failed_request
     await client.create(Deployment.from_dict({"metadata": {"name": "web"}, "spec": web()}))
     ports = [{"port": 8080, "targetPort": "http"}]
     service = await client.create(Service.from_dict({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": ports}}))
-    await client.wait_for(Deployment, "web", lambda one: one.status.ready_replicas == 2, timeout=TIMEOUT)
+    await client.wait_for(Deployment, "web", lambda deployment: deployment.status.ready_replicas == 2, timeout=TIMEOUT)
     url = f"http://{service.spec.cluster_ip}:8080/"
     [pod, *_] = [one async for one in client.list(Pod)]
     call = "import urllib.request; print(urllib.request.urlopen('http://web:8080/').read().decode())"
@@ -126,9 +127,9 @@ async def test_a_deployment_behind_a_service_is_updated_without_a_failed_request
         await client.wait_for(
             Deployment,
             "web",
-            lambda one: (
-                one.status.observed_generation == one.metadata.generation
-                and one.status.updated_replicas == one.status.replicas == one.status.ready_replicas == 2
+            lambda deployment: (
+                deployment.status.observed_generation == deployment.metadata.generation
+                and deployment.status.updated_replicas == deployment.status.replicas == deployment.status.ready_replicas == 2
             ),
             timeout=TIMEOUT,
         )
@@ -179,7 +180,7 @@ async def test_a_job_shows_exit_codes_and_termination_messages(client: Client) -
     container = {"name": "main", "image": "shell", "args": [script]}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     await client.create(Job.from_dict({"metadata": {"name": "job"}, "spec": {"backoffLimit": 0, "template": template}}))
-    job = await client.wait_for(Job, "job", lambda one: one.status.failed == 1, timeout=TIMEOUT)
+    job = await client.wait_for(Job, "job", lambda job: job.status.failed == 1, timeout=TIMEOUT)
     assert job.status.failed == 1
     [pod] = [one async for one in client.list(Pod, label_selector="job-name=job")]
     terminated = pod.to_dict()["status"]["containerStatuses"][0]["state"]["terminated"]
@@ -205,12 +206,32 @@ async def test_init_containers_sidecars_and_restarts_follow_their_policies(clien
     assert await client.pods.logs("order", container="main", previous=True) == ""
 
 
+async def test_volumes_in_memory_are_shared_and_volumes_replace_the_kubelets_files(client: Client) -> None:
+    volumes: list[dict[str, Any]] = [
+        {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+        {"name": "names", "configMap": {"name": "names"}},
+    ]
+    await client.create(ConfigMap(metadata=ObjectMeta(name="names"), data={"hosts": "127.0.0.1 own\n", "resolver": "options own\n"}))
+    mount = {"name": "memory", "mountPath": "/memory"}
+    init = [{"name": "first", "image": "shell", "args": ["echo one > /memory/file"], "volumeMounts": [mount]}]
+    paths = {"/etc/hosts": "hosts", "/etc/resolv.conf": "resolver"}
+    mounts = [mount, *({"name": "names", "mountPath": path, "subPath": key} for path, key in paths.items())]
+    script = "cat /memory/file /etc/hosts /etc/resolv.conf; stat -f -c %T /memory"
+    pod = shell_pod("memory", script, restartPolicy="Never", initContainers=init, container={"volumeMounts": mounts}, volumes=volumes)
+    await client.create(pod)
+    assert (await wait(client, "memory", ended))["phase"] == "Succeeded"
+    *lines, kind = (await client.pods.logs("memory", container="main")).splitlines()
+    assert lines == ["one", "127.0.0.1 own", "options own"]
+    if os.geteuid() == 0:  # other users may not mount
+        assert kind == "tmpfs"
+
+
 async def test_a_crashing_container_backs_off(client: Client) -> None:
     await client.create(shell_pod("crash", "echo run; exit 1"))
     status = await wait(
         client,
         "crash",
-        lambda one: "CrashLoopBackOff" in json.dumps(one.get("containerStatuses")) and one["containerStatuses"][0]["restartCount"],
+        lambda status: "CrashLoopBackOff" in json.dumps(status.get("containerStatuses")) and status["containerStatuses"][0]["restartCount"],
     )
     [main] = status["containerStatuses"]
     assert main["state"]["waiting"]["message"].startswith("back-off 10s restarting failed container=main pod=crash_")
@@ -230,12 +251,12 @@ async def test_probes_decide_readiness_and_restarts(client: Client) -> None:
         },
     }
     await client.create(shell_pod("probed", "touch /up; sleep 1000", container=probes))
-    await wait(client, "probed", lambda one: (one.get("containerStatuses") or [{}])[0].get("started"))
+    await wait(client, "probed", lambda status: (status.get("containerStatuses") or [{}])[0].get("started"))
     assert not is_ready((await client.get(Pod, "probed")).to_dict()["status"])
     assert (await client.pods.exec("probed", ["touch", "/ready"])).exit_code == 0
     await wait(client, "probed", is_ready)
     await client.pods.exec("probed", ["touch", "/sick"])
-    await wait(client, "probed", lambda one: one["containerStatuses"][0]["restartCount"] == 1)
+    await wait(client, "probed", lambda status: status["containerStatuses"][0]["restartCount"] == 1)
     found = await reasons(client, "probed")
     assert found["Killing"] == "Container main failed liveness probe, will be restarted"
     assert found["Unhealthy"].startswith(("Liveness probe failed", "Readiness probe failed"))
@@ -394,6 +415,59 @@ async def test_a_node_port_that_is_taken_is_an_event_of_the_service(client: Clie
             return f"cannot listen on 127.0.0.1:{port}" in (await reasons(client, "taken")).get("FailedToListen", "")
 
         await until(reported, timeout=20)
+
+
+async def test_a_host_port_leads_to_its_pod_and_the_next_pod_with_it_is_rejected(client: Client) -> None:
+    server, port = await listen_on_a_node_port()
+    server.close()
+    await server.wait_closed()
+
+    async def create(name: str, protocol: str = "TCP") -> None:
+        container = {"name": "web", "image": "web", "ports": [{"containerPort": 8080, "hostPort": port, "protocol": protocol}]}
+        spec = {"nodeName": "kubeloop-node", "terminationGracePeriodSeconds": 0, "containers": [container]}
+        await client.create(Pod.from_dict({"metadata": {"name": name}, "spec": spec}))
+
+    for name, protocol in (("first", "TCP"), ("udp", "UDP")):
+        await create(name, protocol)
+        await wait(client, name, is_ready)
+    await create("second")
+    status = await wait(client, "second", ended)
+    message = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+    assert (status["phase"], status["reason"], status["message"]) == ("Failed", "NodePorts", f"Pod was rejected: {message}")
+
+    async def has_event(name: str, reason: str, text: str) -> bool:
+        return text in (await reasons(client, name)).get(reason, "")
+
+    await until(lambda: has_event("second", "NodePorts", message), timeout=20)
+
+    async def reported() -> bool:
+        return await has_event("udp", "FailedToListen", f"cannot listen on 127.0.0.1:{port}: process pods have no host ports of UDP")
+
+    await until(lambda: asyncio.to_thread(get, f"http://127.0.0.1:{port}/"), timeout=20)
+    assert await asyncio.to_thread(get, f"http://127.0.0.1:{port}/") == "first"
+    await until(reported, timeout=20)
+
+
+async def test_an_image_or_a_secret_that_is_missing_is_an_event_of_each_attempt(client: Client) -> None:
+    containers: list[dict[str, Any]] = [
+        {"name": "unmapped", "image": "unmapped"},
+        {"name": "unset", "image": "idle", "envFrom": [{"secretRef": {"name": "none"}}]},
+    ]
+    spec = {"terminationGracePeriodSeconds": 0, "containers": containers}
+    await client.create(Pod.from_dict({"metadata": {"name": "retried"}, "spec": spec}))
+
+    async def counts() -> dict[str, int]:
+        return {one.message or "": one.count or 0 async for one in client.list(Event) if one.involved_object.name == "retried"}
+
+    async def repeated() -> bool:
+        found = await counts()
+        return found.get("Error: ImagePullBackOff", 0) >= 1 and found.get('Error: secret "none" not found', 0) >= 2
+
+    await until(repeated, timeout=25)
+    found = await counts()
+    assert found["Error: ErrImagePull"] >= 1
+    assert found['Back-off pulling image "unmapped"'] >= 1
+    assert found['Error: secret "none" not found'] <= 4, "an attempt each 10 s, not with each change of the status"
 
 
 @pytest.mark.parametrize("path", ["/pods", "/exec/default/web/web?command=id", "/containerLogs/default/web/web", "/stats/summary"])

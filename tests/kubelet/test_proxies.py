@@ -27,7 +27,7 @@ async def test_pods_and_services_are_reached_through_the_server(client: Client) 
     ports = [{"name": "http", "port": 80, "targetPort": "http"}]
     await client.create(Service.from_dict({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": ports}}))
     await wait(client, "web", is_ready)
-    await client.wait_for(Endpoints, "web", lambda one: any(subset.addresses for subset in one.subsets), timeout=TIMEOUT)
+    await client.wait_for(Endpoints, "web", lambda endpoints: any(subset.addresses for subset in endpoints.subsets), timeout=TIMEOUT)
     for reference in ("pods/web", "pods/web:8080", "pods/http:web:8080", "services/web:80", "services/web:http"):
         assert await read(client, f"/api/v1/namespaces/{client.namespace}/{reference}/proxy/") == "first", reference
 

@@ -41,7 +41,7 @@ async def test_the_data_of_a_stateful_set_survives_its_pods_and_a_scale_to_zero(
     fields = {"provisioner": "kubeloop.dev/host-path", "parameters": {"directory": str(tmp_path)}, "volumeBindingMode": binding}
     await client.create(StorageClass.from_dict({"metadata": {"name": name}, **fields}))
     await client.create(StatefulSet.from_dict({"metadata": {"name": "db"}, "spec": database(name)}))
-    await client.wait_for(StatefulSet, "db", lambda one: one.status.ready_replicas == 2, timeout=TIMEOUT)
+    await client.wait_for(StatefulSet, "db", lambda stateful_set: stateful_set.status.ready_replicas == 2, timeout=TIMEOUT)
     assert await starts(client, "db-1") == ["db-1"]
 
     former = await client.get(Pod, "db-1")
@@ -55,10 +55,10 @@ async def test_the_data_of_a_stateful_set_survives_its_pods_and_a_scale_to_zero(
     assert await starts(client, "db-1") == ["db-1"] * 2
 
     await client.patch(StatefulSet, "db", {"spec": {"replicas": 0}})
-    await client.wait_for(StatefulSet, "db", lambda one: not one.status.replicas, timeout=TIMEOUT)
+    await client.wait_for(StatefulSet, "db", lambda stateful_set: not stateful_set.status.replicas, timeout=TIMEOUT)
     assert [one.metadata.name async for one in client.list(PersistentVolumeClaim)] == ["data-db-0", "data-db-1"]
     await client.patch(StatefulSet, "db", {"spec": {"replicas": 2}})
-    await client.wait_for(StatefulSet, "db", lambda one: one.status.ready_replicas == 2, timeout=TIMEOUT)
+    await client.wait_for(StatefulSet, "db", lambda stateful_set: stateful_set.status.ready_replicas == 2, timeout=TIMEOUT)
     assert await starts(client, "db-0") == ["db-0"] * 2
     assert await starts(client, "db-1") == ["db-1"] * 3
 

@@ -11,14 +11,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Informers, InformerStopped
+from kubeloop.cache import InformerFactory, InformerStopped
 from kubeloop.client import Client
 from kubeloop.controller import Controller, Manager, ManagerError, Result
 from kubeloop.controller.election import LeaseConfig
 from kubeloop.controller.manager.endpoints import Endpoints
 from kubeloop.controller.sharding import ShardConfig
 from kubeloop.controller.webhooks import Register, Webhooks, WebhookServer
-from kubeloop.controller.webhooks.tls import Serving
+from kubeloop.controller.webhooks.tls import ServingCertificate
 from kubeloop.meta import ConfigError, ObjectMeta
 from kubeloop.pki import CertificateAuthority
 from kubeloop.testing import LocalCluster, TlsTestServer
@@ -28,7 +28,7 @@ from tests.interruptions import Interruption, each_interruption, interrupt, noth
 
 pytestmark = pytest.mark.embedded
 
-INTERRUPTIONS = pytest.mark.parametrize("how", [pytest.param(how, id=how.value) for how in Interruption])
+INTERRUPTIONS = pytest.mark.parametrize("interruption", [pytest.param(how, id=how.value) for how in Interruption])
 
 
 #: A Lease that an interrupted manager has not given back must not delay the next one.
@@ -40,7 +40,9 @@ def client_of(server: TlsTestServer) -> Client:
 
 
 @INTERRUPTIONS
-async def test_a_client_whose_request_or_close_is_interrupted_leaves_no_socket(how: Interruption, in_loop_server: TlsTestServer) -> None:
+async def test_a_client_whose_request_or_close_is_interrupted_leaves_no_socket(
+    interruption: Interruption, in_loop_server: TlsTestServer
+) -> None:
     async def attempt(at: int) -> str:
         async with nothing_left():
             client = client_of(in_loop_server)
@@ -49,38 +51,38 @@ async def test_a_client_whose_request_or_close_is_interrupted_leaves_no_socket(h
                 await client.list(ConfigMap)
                 await client.close()
 
-            where = await interrupt(use(), at, how)
+            where = await interrupt(use(), at, interruption)
             await client.close()
             await client.close()
         return where
 
-    assert await each_interruption(how, attempt) > 1
+    assert await each_interruption(interruption, attempt) > 1
 
 
 @INTERRUPTIONS
 @pytest.mark.parametrize("persistent", [pytest.param(False, id="in memory"), pytest.param(True, id="with a folder")])
 async def test_informers_that_are_interrupted_leave_nothing_and_are_not_started_again(
-    how: Interruption, persistent: bool, in_loop_server: TlsTestServer, tmp_path: Path
+    interruption: Interruption, persistent: bool, in_loop_server: TlsTestServer, tmp_path: Path
 ) -> None:
     async def attempt(at: int) -> str:
         async with nothing_left():
             client = client_of(in_loop_server)
-            informers = Informers(client, persist=tmp_path / "state" if persistent else None)
-            maps = informers.of(ConfigMap)
+            informers = InformerFactory(client, persist=tmp_path / "state" if persistent else None)
+            maps = informers.for_kind(ConfigMap)
             maps.on_event(added=lambda _: None, name="test")
 
             async def run() -> None:
                 async with informers:
                     await informers.wait_synced()
 
-            where = await interrupt(run(), at, how)
+            where = await interrupt(run(), at, interruption)
             await informers.__aexit__(None, None, None)
-            with pytest.raises(InformerStopped, match="make new ones"):
+            with pytest.raises(InformerStopped, match="create new ones"):
                 await informers.__aenter__()
             await client.close()
         return where
 
-    assert await each_interruption(how, attempt) > (0 if how is Interruption.FAIL else 1)
+    assert await each_interruption(interruption, attempt) > (0 if interruption is Interruption.FAIL else 1)
 
 
 async def test_informers_that_are_cancelled_while_a_handler_ends_wait_for_the_handler(in_loop_server: TlsTestServer) -> None:
@@ -97,8 +99,8 @@ async def test_informers_that_are_cancelled_while_a_handler_ends_wait_for_the_ha
 
     async with nothing_left(), client_of(in_loop_server) as client:
         await client.create(ConfigMap(metadata=ObjectMeta(name="slow")))
-        informers = Informers(client)
-        informers.of(ConfigMap, namespace="default").on_event(added=slow, name="slow")
+        informers = InformerFactory(client)
+        informers.for_kind(ConfigMap, namespace="default").on_event(added=slow, name="slow")
         await informers.__aenter__()
         async with asyncio.timeout(10):
             await called.wait()
@@ -139,13 +141,13 @@ KINDS = pytest.mark.parametrize(
 @KINDS
 @INTERRUPTIONS
 async def test_a_manager_whose_start_is_interrupted_leaves_nothing(
-    how: Interruption, make: Callable[[Client], Manager], in_loop_server: TlsTestServer
+    interruption: Interruption, make: Callable[[Client], Manager], in_loop_server: TlsTestServer
 ) -> None:
     async def attempt(at: int) -> str:
         async with nothing_left():
             client = client_of(in_loop_server)
             manager = make(client)
-            where = await interrupt(manager.start(), at, how, inside=(manager, "_start"))
+            where = await interrupt(manager.start(), at, interruption, inside=(manager, "_start"))
             await manager.stop()
             assert manager.phase == "stopped", where
             with pytest.raises(ManagerError, match="make a new one"):
@@ -153,14 +155,14 @@ async def test_a_manager_whose_start_is_interrupted_leaves_nothing(
             await client.close()
         return where
 
-    count = await each_interruption(how, attempt)
+    count = await each_interruption(interruption, attempt)
     assert count > 1 or make is not plain
 
 
 @KINDS
 @INTERRUPTIONS
 async def test_a_manager_whose_stop_is_interrupted_leaves_nothing(
-    how: Interruption, make: Callable[[Client], Manager], in_loop_server: TlsTestServer
+    interruption: Interruption, make: Callable[[Client], Manager], in_loop_server: TlsTestServer
 ) -> None:
     async def attempt(at: int) -> str:
         async with nothing_left():
@@ -168,27 +170,27 @@ async def test_a_manager_whose_stop_is_interrupted_leaves_nothing(
             manager = make(client)
             await manager.start()
             await manager.wait_leading()
-            where = await interrupt(manager.stop(), at, how)
+            where = await interrupt(manager.stop(), at, interruption)
             await manager.stop()
             assert manager.phase == "stopped"
             await client.close()
         return where
 
-    assert await each_interruption(how, attempt) > 0
+    assert await each_interruption(interruption, attempt) > 0
 
 
-@pytest.mark.parametrize("how", [pytest.param(how, id=how.value) for how in (Interruption.CANCEL, Interruption.CANCEL_LATE)])
-async def test_a_local_cluster_whose_start_or_stop_is_cancelled_ends_its_process_and_starts_again(how: Interruption) -> None:
+@pytest.mark.parametrize("interruption", [pytest.param(how, id=how.value) for how in (Interruption.CANCEL, Interruption.CANCEL_LATE)])
+async def test_a_local_cluster_whose_start_or_stop_is_cancelled_ends_its_process_and_starts_again(interruption: Interruption) -> None:
     async with nothing_left():
         cluster = LocalCluster(controllers=False)
-        assert await interrupt(cluster.start(), 1, how)
+        assert await interrupt(cluster.start(), 1, interruption)
         assert "does not run" in repr(cluster)
         await cluster.start()
         folder = cluster.kubeconfig.parent
         await cluster.client.list(ConfigMap)
         with pytest.raises(ConfigError, match="runs already"):
             await cluster.start()
-        assert await interrupt(cluster.stop(), 1, how)
+        assert await interrupt(cluster.stop(), 1, interruption)
         assert not folder.exists()
         await cluster.stop()
 
@@ -196,11 +198,11 @@ async def test_a_local_cluster_whose_start_or_stop_is_cancelled_ends_its_process
 class Certificates:
     """Certificates that are never renewed."""
 
-    async def open(self, client: Client | None, clock: Clock) -> Serving:
+    async def open(self, client: Client | None, clock: Clock) -> ServingCertificate:
         issued = AUTHORITY.issue("lifecycle", ip_addresses=("127.0.0.1",), server=True)
-        return Serving(issued.certificate, issued.key, AUTHORITY.certificate)
+        return ServingCertificate(issued.certificate, issued.key, AUTHORITY.certificate)
 
-    async def keep(self, changed: Callable[[Serving], object]) -> None:
+    async def watch(self, changed: Callable[[ServingCertificate], object]) -> None:
         await asyncio.Event().wait()
 
 
@@ -215,7 +217,9 @@ def hooks() -> Webhooks:
 
 
 @INTERRUPTIONS
-async def test_a_webhook_server_whose_start_or_stop_is_interrupted_leaves_nothing(how: Interruption, in_loop_server: TlsTestServer) -> None:
+async def test_a_webhook_server_whose_start_or_stop_is_interrupted_leaves_nothing(
+    interruption: Interruption, in_loop_server: TlsTestServer
+) -> None:
     async def attempt(at: int) -> str:
         async with nothing_left():
             client = client_of(in_loop_server)
@@ -227,9 +231,9 @@ async def test_a_webhook_server_whose_start_or_stop_is_interrupted_leaves_nothin
                 async with server:
                     pass
 
-            where = await interrupt(serve(), at, how)
+            where = await interrupt(serve(), at, interruption)
             await server.__aexit__(None, None, None)
             await client.close()
         return where
 
-    await each_interruption(how, attempt)
+    await each_interruption(interruption, attempt)

@@ -22,7 +22,7 @@ from kubeloop.serving.listener import Listener
 from kubeloop.serving.request import Request
 from tests.interruptions import Injected, Interruption, each_interruption, interrupt, nothing_left
 
-INTERRUPTIONS = pytest.mark.parametrize("how", [pytest.param(how, id=how.value) for how in Interruption])
+INTERRUPTIONS = pytest.mark.parametrize("interruption", [pytest.param(how, id=how.value) for how in Interruption])
 AUTHORITY = CertificateAuthority.create("lifecycle")
 
 
@@ -44,7 +44,7 @@ async def connected(port: int) -> AsyncIterator[asyncio.StreamWriter]:
 
 
 @INTERRUPTIONS
-async def test_a_listener_whose_start_is_interrupted_closes_its_socket(how: Interruption) -> None:
+async def test_a_listener_whose_start_is_interrupted_closes_its_socket(interruption: Interruption) -> None:
     async def attempt(at: int) -> str:
         async with nothing_left():
             listener = Listener(hang, None)
@@ -53,16 +53,16 @@ async def test_a_listener_whose_start_is_interrupted_closes_its_socket(how: Inte
                 await listener.bind()
                 await listener.serve()
 
-            where = await interrupt(start(), at, how)
+            where = await interrupt(start(), at, interruption)
             await listener.close(grace=0)
             await listener.close(grace=0)
         return where
 
-    await each_interruption(how, attempt)
+    await each_interruption(interruption, attempt)
 
 
 @INTERRUPTIONS
-async def test_a_listener_whose_close_is_interrupted_ends_every_connection(how: Interruption) -> None:
+async def test_a_listener_whose_close_is_interrupted_ends_every_connection(interruption: Interruption) -> None:
     async def attempt(at: int) -> str:
         async with nothing_left():
             listener = Listener(hang, None)
@@ -71,11 +71,11 @@ async def test_a_listener_whose_close_is_interrupted_ends_every_connection(how: 
             async with connected(listener.port):
                 while not listener._connections:
                     await asyncio.sleep(0.001)
-                where = await interrupt(listener.close(grace=0.01), at, how)
+                where = await interrupt(listener.close(grace=0.01), at, interruption)
         await listener.close(grace=0)
         return where
 
-    assert await each_interruption(how, attempt) >= (0 if how is Interruption.FAIL else 2)
+    assert await each_interruption(interruption, attempt) >= (0 if interruption is Interruption.FAIL else 2)
 
 
 class SlowStorage(MemoryStorage):
@@ -120,12 +120,14 @@ def options() -> ServerOptions:
 
 @INTERRUPTIONS
 @pytest.mark.parametrize("persistent", [pytest.param(False, id="in memory"), pytest.param(True, id="on disk")])
-async def test_a_server_whose_start_is_interrupted_has_closed_everything(how: Interruption, persistent: bool, tmp_path: Path) -> None:
+async def test_a_server_whose_start_is_interrupted_has_closed_everything(
+    interruption: Interruption, persistent: bool, tmp_path: Path
+) -> None:
     async def attempt(at: int) -> str:
         storage: Storage = await SqliteStorage.open(tmp_path / str(at), synced=False) if persistent else SlowStorage()
         async with nothing_left():
             server = ApiServer(options(), storage)
-            where = await interrupt(server.start(), at, how)
+            where = await interrupt(server.start(), at, interruption)
             if not where:
                 await server.stop()
         await server.stop()
@@ -133,7 +135,7 @@ async def test_a_server_whose_start_is_interrupted_has_closed_everything(how: In
             await server.start()
         return where
 
-    assert await each_interruption(how, attempt) > (0 if persistent else 20)
+    assert await each_interruption(interruption, attempt) > (0 if persistent else 20)
 
 
 @asynccontextmanager
@@ -154,19 +156,19 @@ async def watching(server: ApiServer) -> AsyncIterator[None]:
         writer.transport.abort()
 
 
-@pytest.mark.parametrize("how", [pytest.param(how, id=how.value) for how in (Interruption.CANCEL, Interruption.CANCEL_LATE)])
-async def test_a_server_whose_stop_is_interrupted_has_closed_everything(how: Interruption, tmp_path: Path) -> None:
+@pytest.mark.parametrize("interruption", [pytest.param(how, id=how.value) for how in (Interruption.CANCEL, Interruption.CANCEL_LATE)])
+async def test_a_server_whose_stop_is_interrupted_has_closed_everything(interruption: Interruption, tmp_path: Path) -> None:
     async def attempt(at: int) -> str:
         storage = await SqliteStorage.open(tmp_path / str(at), synced=True)
         async with nothing_left():
             server = ApiServer(options(), storage)
             await server.start()
             async with watching(server):
-                where = await interrupt(server.stop(), at, how)
+                where = await interrupt(server.stop(), at, interruption)
         await server.stop()
         return where
 
-    assert await each_interruption(how, attempt) > 5
+    assert await each_interruption(interruption, attempt) > 5
 
 
 PARTS = (

@@ -177,7 +177,7 @@ def test_an_operation_that_does_not_apply_is_422_and_says_why(operation: dict[st
         pytest.param([{"path": []}], "array into Go struct field jsonPatchOp.path of type string", id="a path is a text"),
     ],
 )
-def test_what_is_no_patch_is_400(patch: Any, message: str) -> None:
+def test_an_invalid_patch_is_400(patch: Any, message: str) -> None:
     with pytest.raises(PatchError) as caught:
         json_patch(DOC, patch)
     assert (str(caught.value), caught.value.code) == (f"error decoding patch: json: cannot unmarshal {message}", 400)

@@ -16,7 +16,7 @@ def pod(**spec: Any) -> JSONObject:
 
 
 def merged(doc: JSONObject, patch: Any) -> JSONObject:
-    gvk = GroupVersionKind.of(doc["apiVersion"], doc["kind"])
+    gvk = GroupVersionKind.from_api_version(doc["apiVersion"], doc["kind"])
     return strategic_merge(doc, patch, builtin().kind(gvk), builtin())
 
 
@@ -56,7 +56,7 @@ POD = pod(
         pytest.param(
             [{"name": "c", "env": [{"$patch": "delete", "name": "A"}]}],
             [C | {"env": []}, SIDE],
-            id="a new list comes without what is to be deleted",
+            id="a new list comes without the items to delete",
         ),
     ],
 )
@@ -69,9 +69,7 @@ def test_a_list_that_merges_by_key(patch: list[Any], containers: list[Any]) -> N
     [
         pytest.param(["side", "c"], None, ["side", "c"], id="an order alone sorts the list"),
         pytest.param(["side", "c", "n"], ["n"], ["side", "c", "n"], id="a new element takes its place in the order"),
-        pytest.param(
-            ["n", "side"], ["n"], ["n", "c", "side"], id="an element that only the server has stays before the one that it preceded"
-        ),
+        pytest.param(["n", "side"], ["n"], ["n", "c", "side"], id="an element that only the server has stays before its successor"),
         pytest.param(["n"], ["n"], ["n", "c", "side"], id="elements that only the server has follow when nothing places them"),
         pytest.param([], None, ["c", "side"], id="an empty order changes nothing"),
     ],

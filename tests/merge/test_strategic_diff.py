@@ -134,8 +134,8 @@ POD = st.fixed_dictionaries(
         "spec": st.fixed_dictionaries(
             {},
             optional={
-                "containers": st.lists(CONTAINER, max_size=3, unique_by=lambda one: str(one["name"])),
-                "volumes": st.lists(VOLUME, max_size=3, unique_by=lambda one: str(one["name"])),
+                "containers": st.lists(CONTAINER, max_size=3, unique_by=lambda item: str(item["name"])),
+                "volumes": st.lists(VOLUME, max_size=3, unique_by=lambda item: str(item["name"])),
                 "nodeName": NAMES,
             },
         ),
@@ -152,13 +152,13 @@ def test_merging_the_difference_gives_the_second_state(old: JSONObject, new: JSO
 
 
 @given(POD, POD)
-def test_what_somebody_added_meanwhile_stays(old: JSONObject, new: JSONObject) -> None:
+def test_additions_of_another_writer_stay(old: JSONObject, new: JSONObject) -> None:
     found = diff(old, new)
     theirs = copy.deepcopy(old)
     theirs["spec"].setdefault("containers", []).append({"name": "theirs"})
     theirs["metadata"].setdefault("labels", {})["theirs"] = "1"
     result = merged(theirs, found.patch)
-    # Whoever takes a whole map or list away takes it with what others put there.
+    # A patch that removes a whole map or list removes the additions of other writers too.
     if "labels" in new["metadata"] or "labels" not in old["metadata"]:
         assert result["metadata"]["labels"]["theirs"] == "1"
     if "containers" in new["spec"] or "containers" not in old["spec"]:

@@ -14,7 +14,7 @@ import pytest
 
 from kubeloop.api.core.v1 import Container, EnvVar, Pod, PodSpec, ServiceSpec
 from kubeloop.codec import encode
-from kubeloop.codec.checking import checked
+from kubeloop.codec.encoding_checks import checked
 from kubeloop.meta import Model, ObjectMeta, Resource
 from kubeloop.meta.construction import explain_from_traceback
 from kubeloop.meta.failure_log import FailureLog

@@ -33,13 +33,13 @@ CASES: list[Any] = [
     pytest.param(Status(reason="Forbidden", message="exceeded quota"), "Forbidden: exceeded quota (get x)", id="another refusal"),
     pytest.param(
         Status(reason="Conflict", message="the object has been modified; please apply"),
-        "Conflict: the object has been modified; please apply (get x); client.change reads, changes and repeats",
-        id="somebody else wrote",
+        "Conflict: the object has been modified; please apply (get x); client.update_with_retry reads, changes and retries",
+        id="another client wrote",
     ),
     pytest.param(
         Status(reason="Conflict", message="m", details=StatusDetails(causes=[StatusCause(reason="FieldManagerConflict")])),
         "Conflict: m (get x); leave these fields out, or take them over with force=True",
-        id="fields of somebody else",
+        id="fields of another manager",
     ),
     pytest.param(Status(reason="Conflict", message="precondition"), "Conflict: precondition (get x)", id="another conflict"),
     pytest.param(
@@ -65,10 +65,10 @@ CASES: list[Any] = [
 
 @pytest.mark.parametrize(("status", "expected"), CASES)
 def test_it_says(status: Status, expected: str) -> None:
-    text = str(ApiError.of(status, "get x"))
+    text = str(ApiError.from_status(status, "get x"))
     assert text.endswith(expected)
     assert "\n" not in text
 
 
 def test_an_error_that_is_made_here_has_nothing_added() -> None:
-    assert str(ApiError.of(Status(reason="AlreadyExists", message="m"))) == "AlreadyExists: m"
+    assert str(ApiError.from_status(Status(reason="AlreadyExists", message="m"))) == "AlreadyExists: m"

@@ -65,10 +65,10 @@ def test_a_name_that_no_server_takes_is_refused(arguments: dict[str, Any], says:
         ),
         pytest.param({"short_names": "fo"}, "short_names='fo': must be a tuple of names, such as (\"fo\",)", id="a text for a tuple"),
         pytest.param({"categories": (3,)}, "categories=(3,): must be text", id="a number for a text"),
-        pytest.param({"base": Model}, "@custom_resource: Foo is no Resource; write: class Foo(Resource)", id="another base"),
+        pytest.param({"base": Model}, "@custom_resource: Foo is not a Resource; write: class Foo(Resource)", id="another base"),
     ],
 )
-def test_what_is_of_another_type_is_refused(arguments: dict[str, Any], says: str) -> None:
+def test_an_argument_of_another_type_is_refused(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(TypeError, match=re.escape(says)):
         declare(**arguments)
 

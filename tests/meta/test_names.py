@@ -66,7 +66,7 @@ def test_annotations_are_counted_in_bytes() -> None:
     assert names.annotations_size({"a": "ü"}) == 3
 
 
-def test_what_is_answered_about_a_key_belongs_to_whoever_asked() -> None:
+def test_a_caller_may_change_the_answer_about_a_key() -> None:
     first = names.qualified_name("-refused")
     expected = list(first)
     first.clear()

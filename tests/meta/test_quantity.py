@@ -28,7 +28,7 @@ from kubeloop.meta import Quantity, QuantityFormat
         pytest.param("1000Ki", "1000Ki", id="1000 of a binary unit are not"),
         pytest.param("512Ki", "512Ki", id="binary amounts stay binary from 1024 on"),
         pytest.param("0.5Ki", "512", id="below 1024 binary amounts are printed plain"),
-        pytest.param("1.1Ki", "1126400m", id="what is no whole number of bytes is printed in thousandths"),
+        pytest.param("1.1Ki", "1126400m", id="a fraction of a byte is printed in thousandths"),
         pytest.param("100m", "100m", id="thousandths stay"),
         pytest.param("1000m", "1", id="a thousand thousandths are one"),
         pytest.param("1500m", "1500m", id="more than one in thousandths stays exact"),
@@ -54,10 +54,10 @@ def test_canonical_form(text: str, canonical: str) -> None:
         pytest.param("1mi", "unable to parse quantity's suffix", id="a unit that there is not"),
         pytest.param("1e", "unable to parse quantity's suffix", id="an exponent without digits"),
         pytest.param("Ei", "unable to parse numeric part of quantity", id="a unit without a number"),
-        pytest.param("1e99999", "unable to parse quantity's suffix", id="an exponent that would take forever"),
+        pytest.param("1e99999", "unable to parse quantity's suffix", id="an exponent that would take too long"),
     ],
 )
-def test_what_is_no_quantity_is_refused_in_kubernetes_words(text: str, message: str) -> None:
+def test_an_invalid_quantity_is_refused_in_kubernetes_words(text: str, message: str) -> None:
     with pytest.raises(ValueError) as caught:
         Quantity(text)
     assert str(caught.value) == message
@@ -109,7 +109,7 @@ def test_copies_and_pickles_print_the_same(text: str) -> None:
 
 
 _TEXTS = st.builds(
-    lambda sign, whole, fraction, suffix: f"{sign}{whole}{fraction}{suffix}",
+    lambda sign, digits, fraction, suffix: f"{sign}{digits}{fraction}{suffix}",
     st.sampled_from(["", "-", "+"]),
     st.integers(0, 10**12),
     st.sampled_from(["", ".5", ".125", ".001", ".333333333"]),
@@ -118,7 +118,7 @@ _TEXTS = st.builds(
 
 
 @given(_TEXTS)
-def test_what_is_printed_reads_as_the_same_number(text: str) -> None:
+def test_a_printed_quantity_reads_as_the_same_number(text: str) -> None:
     quantity = Quantity(text)
     again = Quantity(str(quantity))
     assert again == quantity
@@ -127,5 +127,5 @@ def test_what_is_printed_reads_as_the_same_number(text: str) -> None:
 
 
 @given(_TEXTS, _TEXTS)
-def test_a_sum_less_one_part_is_the_other(one: str, other: str) -> None:
-    assert Quantity(one) + Quantity(other) - Quantity(one) == Quantity(other)
+def test_a_sum_less_one_part_is_the_other(left: str, other: str) -> None:
+    assert Quantity(left) + Quantity(other) - Quantity(left) == Quantity(other)

@@ -1,4 +1,4 @@
-"""What the person at the keyboard sees: one line for an object, its parts in full, and never what is secret."""
+"""Texts for the person at the keyboard: one line for an object, its parts in full, and never a secret."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ PARTS: list[Any] = [
     pytest.param(
         ObjectMeta(annotations={LAST_APPLIED: '{"data": "hunter2"}', "x": "y"}),
         f"ObjectMeta(annotations={{'{LAST_APPLIED}': <19 characters>, 'x': 'y'}})",
-        id="an annotation that holds the whole object, with what is secret of it",
+        id="an annotation that holds the whole object with its secrets",
     ),
     pytest.param(TokenRequestStatus(token="hunter2"), "TokenRequestStatus(token=<secret>)", id="a token"),
     pytest.param(TokenReviewSpec(token="hunter2"), "TokenReviewSpec(token=<secret>)", id="another one"),

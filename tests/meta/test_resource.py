@@ -65,7 +65,7 @@ def test_a_class_without_a_kind_says_how_to_give_it_one() -> None:
 
 
 def test_a_plural_that_only_a_server_knows_is_not_guessed() -> None:
-    info: KindInfo = kind_info(Unstructured.of("v1", "Thing"))
+    info: KindInfo = kind_info(Unstructured.for_kind("v1", "Thing"))
     with pytest.raises(UnknownKind, match="the plural of v1, Kind=Thing is not known here"):
         _ = info.gvr
 
@@ -85,7 +85,7 @@ def test_the_document_goes_along_with(twin: Callable[[Foo], Foo]) -> None:
     assert document(twin(read())) == DOCUMENT
 
 
-def test_replace_changes_only_what_it_was_told() -> None:
+def test_replace_changes_only_the_named_fields() -> None:
     foo = read()
     twin = foo.__replace__(spec=FooSpec(replicas=2))
     assert (twin.spec.replicas, foo.spec.replicas, twin.metadata) == (2, None, foo.metadata)
@@ -119,13 +119,13 @@ def test_a_deep_copy_shares_nothing_with_its_original() -> None:
 
 
 class TestUnstructured:
-    Deployment = Unstructured.of("apps/v1", "Deployment")
+    Deployment = Unstructured.for_kind("apps/v1", "Deployment")
 
     def made(self, **content: Any) -> Unstructured:
         return self.Deployment.from_dict({"metadata": {"name": "web"}, **content})
 
     def test_the_same_kind_is_the_same_class(self) -> None:
-        assert Unstructured.of("apps/v1", "Deployment") is self.Deployment
+        assert Unstructured.for_kind("apps/v1", "Deployment") is self.Deployment
         assert (self.Deployment.api_version, self.Deployment.kind) == ("apps/v1", "Deployment")
 
     def test_typed_metadata_writes_through_to_the_tree(self) -> None:
@@ -139,7 +139,7 @@ class TestUnstructured:
         labels = web.metadata.labels
         web["metadata"]["labels"] = {"app": "web"}
         assert web.metadata.labels == {"app": "web"}
-        assert labels == {"app": "web"}, "a map that somebody holds on to"
+        assert labels == {"app": "web"}, "a map that the caller still holds"
 
     def test_changes_on_both_sides_are_kept(self) -> None:
         web = self.made()

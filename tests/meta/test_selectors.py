@@ -46,7 +46,7 @@ VALUE_RULE = (
         pytest.param("!app", {"app": ""}, False, id="a mark refuses the label"),
         pytest.param("app=", {"app": ""}, True, id="no value is the empty value"),
         pytest.param("cpus>3", {"cpus": "4"}, True, id="greater compares numbers"),
-        pytest.param("cpus>3", {"cpus": "many"}, False, id="greater refuses what is no number"),
+        pytest.param("cpus>3", {"cpus": "many"}, False, id="greater refuses a text that is no number"),
         pytest.param("cpus<3", {}, False, id="less wants the label"),
         pytest.param("a=1,b=2", {"a": "1"}, False, id="all requirements must hold"),
         pytest.param("in in (in)", {"in": "in"}, True, id="in may be a key and a value"),

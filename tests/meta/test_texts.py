@@ -64,26 +64,26 @@ def test_there_and_back(value: Model) -> None:
     assert copy.copy(value) == copy.deepcopy(value) == value
 
 
-def test_yaml_leaves_out_who_owns_what_unless_asked_as_kubectl_does() -> None:
+def test_yaml_leaves_out_managed_fields_by_default_as_kubectl_does() -> None:
     assert "managedFields" not in read().to_yaml()
     assert "managedFields" in read().to_yaml(managed_fields=True)
     assert "newest" in read().to_yaml()
 
 
-def test_what_is_read_from_yaml_keeps_what_the_models_do_not_know() -> None:
+def test_an_object_from_yaml_keeps_unknown_fields() -> None:
     pod = Pod.from_yaml("metadata:\n  name: a\nspec:\n  newer: 1\n")
     pod.spec.node_name = "n"
     assert b'"newer":1' in encode(pod)
     assert b'"kind":"Pod"' in encode(pod)
 
 
-def test_a_kind_that_nobody_names_is_a_tree() -> None:
+def test_an_unknown_kind_is_a_tree() -> None:
     found = Resource.from_yaml("apiVersion: a.b/v1\nkind: Foo\nmetadata:\n  name: a\n")
     assert isinstance(found, Unstructured)
     assert (found.kind, found.metadata.name) == ("Foo", "a")
 
 
-def test_what_is_known_in_part_is_shown_in_part() -> None:
+def test_a_partly_known_object_is_shown_in_part() -> None:
     part = Pod(metadata=ObjectMeta(name="a"), spec=PodSpec(node_name="n"))
     set_source(part, DocumentSource(Pod, b'{"metadata":{"name":"a"}}', "only a part"))
     assert part.to_dict()["spec"]["nodeName"] == "n"
@@ -96,7 +96,7 @@ FAULTS: list[Any] = [
     pytest.param(lambda: Pod.from_yaml(""), "Pod: 0 documents where one is wanted", id="nothing"),
     pytest.param(lambda: Pod.from_dict({"spec": {"nodeName": 3}}), "nodeName", id="a field of another type"),
     pytest.param(lambda: PodSpec.from_dict({"containers": 3}), "PodSpec", id="a part with a field of another type"),
-    pytest.param(lambda: Pod.from_dict({"spec": object()}), "Pod: the tree holds what JSON cannot say", id="no JSON"),
+    pytest.param(lambda: Pod.from_dict({"spec": object()}), "Pod: the tree holds a value that JSON cannot represent", id="no JSON"),
 ]
 
 
@@ -154,7 +154,7 @@ def test_pattern_matching() -> None:
             pytest.fail("did not match")
 
 
-def test_an_object_is_not_hashable_and_says_what_is() -> None:
+def test_an_object_is_not_hashable_and_the_error_names_a_hashable_key() -> None:
     for value in (read(), Unstructured.from_dict({"apiVersion": "v1", "kind": "Pod"})):
         with pytest.raises(TypeError, match=r"a Pod can be changed, so it has no hash; use its object_key\(\) or metadata.uid"):
             hash(value)

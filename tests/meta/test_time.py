@@ -30,7 +30,7 @@ def test_any_precision_and_offset_is_read(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-02-03", "2026-02-03T04:05:06"])
-def test_what_is_no_time_or_has_no_offset_is_refused(text: str) -> None:
+def test_a_text_that_is_no_time_or_has_no_offset_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not an RFC 3339 time|has no offset"):
         parse_time(text)
 

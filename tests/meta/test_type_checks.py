@@ -27,7 +27,7 @@ class _Raising(dict[str, str]):
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("value", "text"),
     [
         pytest.param(None, "None", id="None"),
         pytest.param(3, "3", id="a number"),
@@ -53,12 +53,12 @@ class _Raising(dict[str, str]):
         pytest.param(object(), "an object", id="anything else"),
     ],
 )
-def test_a_value_is_named(given: object, text: str) -> None:
-    assert described(given) == text
+def test_a_value_is_named(value: object, text: str) -> None:
+    assert described(value) == text
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("value", "text"),
     [
         pytest.param("merg", "'merg'", id="a word is shown"),
         pytest.param("application/json-patch+json", "'application/json-patch+json'", id="a media type is shown"),
@@ -68,19 +68,19 @@ def test_a_value_is_named(given: object, text: str) -> None:
         pytest.param(TREE, "a dict (Secret shop/login)", id="a tree is named"),
     ],
 )
-def test_a_name_or_a_value_of_an_enumeration(given: object, text: str) -> None:
-    assert described_word(given) == text
+def test_a_name_or_a_value_of_an_enumeration(value: object, text: str) -> None:
+    assert described_word(value) == text
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("value", "text"),
     [
         pytest.param("Pod", 'the text "Pod" was given where a kind is meant', id="a name of a kind is shown"),
         pytest.param("hunter2" * 100, "a text of 700 characters was given where a kind is meant", id="a long text is not shown"),
         pytest.param("p: hunter2", "a text of 10 characters was given where a kind is meant", id="a document is not shown"),
     ],
 )
-def test_a_text_in_the_place_of_a_kind(given: str, text: str) -> None:
+def test_a_text_in_the_place_of_a_kind(value: str, text: str) -> None:
     with pytest.raises(TypeError) as caught:
-        require_kind(given)
+        require_kind(value)
     assert str(caught.value).startswith(text)

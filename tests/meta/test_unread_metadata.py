@@ -1,4 +1,4 @@
-"""Typed metadata of a tree are made when somebody asks for them; until then the tree alone counts, and nothing is lost between the two."""
+"""Typed metadata of a tree are made on the first access; until then the tree alone counts, and nothing is lost between the two."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from kubeloop.meta import DecodeError, ObjectMeta, Unstructured
 
-Foo = Unstructured.of("example.com/v1", "Foo")
+Foo = Unstructured.for_kind("example.com/v1", "Foo")
 
 
 def foo(name: str = "a") -> Unstructured:
@@ -41,7 +41,7 @@ def test_a_change_of_either_side_shows_on_both(change: Callable[[Unstructured], 
     assert read.to_dict()["metadata"] == {"name": "a", "labels": {"a": "1", "b": "2"}, "other": 7}
 
 
-def test_new_metadata_replace_the_known_fields_of_a_tree_that_nobody_looked_at() -> None:
+def test_new_metadata_replace_the_known_fields_of_an_unread_tree() -> None:
     read = foo()
     read.metadata = ObjectMeta(name="b")
     assert read.to_dict()["metadata"] == {"name": "b", "other": 7}
@@ -56,7 +56,7 @@ TWINS = [
 
 
 @pytest.mark.parametrize("twin", TWINS)
-def test_a_twin_of_what_nobody_looked_at_has_its_metadata(twin: Callable[[Any], Any]) -> None:
+def test_a_copy_of_an_unread_object_has_its_metadata(twin: Callable[[Any], Any]) -> None:
     assert twin(foo()).metadata.name == "a"
     assert twin(foo()) == foo()
 
@@ -114,12 +114,12 @@ def test_a_tree_that_is_put_in_place_of_an_unread_one_stays() -> None:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        pytest.param(b"[1]", "Foo: the body is no JSON object", id="a document that is no object is refused at once"),
+        pytest.param(b"[1]", "Foo: the body is not a JSON object", id="a document that is no object is refused at once"),
         pytest.param(text(metadata=7), "Foo: metadata is not an object", id="metadata that are no object are refused at once"),
         pytest.param(text(kind="Bar"), "the object is None, Kind=Bar, not example.com/v1", id="another kind is refused at once"),
     ],
 )
-def test_what_is_refused_at_once(document: bytes, message: str) -> None:
+def test_an_invalid_document_is_refused_at_once(document: bytes, message: str) -> None:
     with pytest.raises(DecodeError, match=message):
         Foo.from_text(document)
 
@@ -127,5 +127,5 @@ def test_what_is_refused_at_once(document: bytes, message: str) -> None:
 def test_text_that_is_no_unicode_is_refused_when_it_is_looked_into() -> None:
     read = Foo.from_text(b'{"spec": "\xff"}')
     for _ in range(2):
-        with pytest.raises(DecodeError, match="Foo: the body is no JSON object"):
+        with pytest.raises(DecodeError, match="Foo: the body is not a JSON object"):
             _ = read["spec"]

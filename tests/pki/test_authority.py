@@ -36,7 +36,7 @@ def test_an_authority_that_was_saved_issues_what_the_same_trust_accepts() -> Non
     issued.verify_directly_issued_by(x509.load_pem_x509_certificate(created.certificate))
 
 
-def test_what_is_issued_loads_into_tls(tmp_path: Path) -> None:
+def test_an_issued_certificate_loads_into_tls(tmp_path: Path) -> None:
     issued = CertificateAuthority.create("ca").issue("s", server=True)
     pair = tmp_path / "pair.pem"
     write_secret(pair, issued.certificate + issued.key)

@@ -41,7 +41,7 @@ def test_it_is_the_authoritys_and_has_the_requests_name_and_key() -> None:
 @pytest.mark.parametrize(
     ("lifetime", "lasts"),
     [
-        pytest.param(timedelta(minutes=10), timedelta(minutes=10), id="a short life is as long as it is asked for"),
+        pytest.param(timedelta(minutes=10), timedelta(minutes=10), id="a short lifetime is as long as requested"),
         pytest.param(timedelta(hours=8), timedelta(hours=8, minutes=-5), id="a long one ends earlier, as it began earlier"),
         pytest.param(timedelta(days=365), timedelta(days=30), id="none is longer than the authority's"),
     ],
@@ -68,7 +68,7 @@ def test_a_request_to_become_an_authority_is_not_heard() -> None:
     ("usages", "now", "why"),
     [
         pytest.param(["flying"], NOW, 'unrecognized usage values: ["flying"]', id="a usage that there is not"),
-        pytest.param(["decipher only"], NOW, "which is not asked for", id="a restriction of a usage that is not asked for"),
+        pytest.param(["decipher only"], NOW, "which is not requested", id="a restriction of a usage that is not asked for"),
         pytest.param(["client auth"], NOW + timedelta(days=31), "the signer has expired", id="an authority that has expired"),
     ],
 )
@@ -78,7 +78,7 @@ def test_it_is_refused(usages: list[str], now: datetime, why: str) -> None:
     assert why in str(refused.value)
 
 
-def test_what_is_no_request_or_not_signed_by_its_own_key_is_refused() -> None:
+def test_a_text_that_is_no_request_or_not_signed_by_its_own_key_is_refused() -> None:
     with pytest.raises(SigningRefused, match="unable to parse certificate request"):
         read_request(b"-----BEGIN CERTIFICATE REQUEST-----\nAA==\n-----END CERTIFICATE REQUEST-----\n")
     der = bytearray(request().public_bytes(serialization.Encoding.DER))
@@ -87,3 +87,16 @@ def test_what_is_no_request_or_not_signed_by_its_own_key_is_refused() -> None:
     forged = x509.load_der_x509_csr(bytes(der)).public_bytes(serialization.Encoding.PEM)
     with pytest.raises(SigningRefused, match="unable to verify certificate request signature"):
         read_request(forged)
+
+
+def test_values_of_an_attribute_are_one_set_and_unknown_attributes_are_left_out() -> None:
+    names = [
+        x509.NameAttribute(NameOID.COMMON_NAME, "first"),
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, "ops"),
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, "devs"),
+        x509.NameAttribute(NameOID.DOMAIN_COMPONENT, "example"),
+        x509.NameAttribute(NameOID.COMMON_NAME, "jane"),
+    ]
+    asked = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(names)).sign(KEY, hashes.SHA256())
+    subject = signed("client auth", of=asked).subject
+    assert [sorted(str(one.value) for one in relative) for relative in subject.rdns] == [["devs", "ops"], ["jane"]]

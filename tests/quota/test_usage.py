@@ -70,16 +70,16 @@ def test_cpu_of_a_pod(spec: dict[str, Any], expected: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("obj", "expected"),
     [
-        pytest.param({"status": {"phase": "Succeeded"}}, {"count/pods": "1"}, id="one that has ended keeps its place only"),
+        pytest.param({"status": {"phase": "Succeeded"}}, {"count/pods": "1"}, id="a pod that has ended keeps its place only"),
         pytest.param(
             {"metadata": {"name": "x", "deletionTimestamp": "2026-01-01T11:00:00Z", "deletionGracePeriodSeconds": 30}},
             {"count/pods": "1"},
-            id="one that should be gone keeps its place only",
+            id="a pod that should be gone keeps its place only",
         ),
         pytest.param(
             {"metadata": {"name": "x", "deletionTimestamp": "2026-01-01T12:00:10Z", "deletionGracePeriodSeconds": 30}},
             {"count/pods": "1", "pods": "1"},
-            id="one that ends is still there",
+            id="a terminating pod is still there",
         ),
     ],
 )
@@ -115,7 +115,7 @@ def test_a_pod_that_is_resized_uses_the_larger_of_what_it_has_and_wants() -> Non
             {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, "ports": [{"port": 1}, {"port": 2, "nodePort": 30000}]},
             "1",
             "1",
-            id="of a load balancer without node ports those that it asks for",
+            id="a load balancer without node ports counts the ports that it asks for",
         ),
     ],
 )

@@ -29,11 +29,11 @@ from tests.realserver.verified import Group
 _USAGE = "usage: python -m tests.realserver run [PYTEST ARGUMENTS] | short | build | shell COMMAND..."
 
 
-#: Suites in which controllers run, on a server of their own: nothing ends the namespaces that others leave on a real server, and what is in
-#: them would keep controllers busy.
+#: Suites in which controllers run, on a separate server: nothing ends the namespaces that others leave on a real server, and their
+#: objects would keep controllers busy.
 _CONTROLLERS = ["tests/controlplane", "tests/controller"]
 
-#: Suites in which upstream's controllers work, beside our own scheduler and node: what ours do too, and what only theirs do.
+#: Suites in which upstream's controllers work, beside our own scheduler and node.
 _UPSTREAM = [
     *(
         f"tests/controlplane/test_{name}.py"
@@ -43,6 +43,7 @@ _UPSTREAM = [
             "daemonset_rollouts",
             "deployment",
             "disruption",
+            "elected_program",
             "garbage_collector",
             "horizontal_server",
             "host_path_provisioner",
@@ -59,16 +60,15 @@ _UPSTREAM = [
             "statefulset_rollouts",
             "taint_eviction",
             "token_secrets",
-            "upstream",
             "volumes",
             "volumes_by_kubectl",
         )
     ),
-    # Ours only: upstream's collector learns of kinds every 30 seconds, and of one that came and went meanwhile never.
+    # Ours only: upstream's collector learns of kinds every 30 seconds, and never of a kind that came and went meanwhile.
     "--deselect=tests/controlplane/test_garbage_collector.py::test_dependents_go_with_the_definition_of_their_owners_kind",
 ]
 
-#: On a server of its own again: two of upstream's controllers would work at once, and Helm's chart meets what others left.
+#: On another server again: two of upstream's controllers would work at once, and Helm's chart meets what others left.
 _BUILT_CLIENTS = [*(["tests/foreign/test_rust.py"] if is_installed("rust") else []), "tests/foreign/test_helm.py"]
 
 #: Programs that Go builds for the embedded server.
@@ -109,8 +109,8 @@ _SUITES = [
     _OF_THE_SERVER,
     _Suite("upstream's controllers on a real server", [*_IN_WORKERS, *_UPSTREAM], _WORKERS, upstream=True),
     _Suite("upstream's controllers on the embedded server", [*_IN_WORKERS, *_UPSTREAM], upstream=True),
-    _Suite("Helm and Rust's client library on a real server", _BUILT_CLIENTS, 1, upstream=True),
-    _Suite("Helm and Rust's client library on the embedded server", _BUILT_CLIENTS, upstream=True),
+    _Suite("Helm, kube-controller-manager and Rust's client library on a real server", _BUILT_CLIENTS, 1, upstream=True),
+    _Suite("Helm, kube-controller-manager and Rust's client library on the embedded server", _BUILT_CLIENTS, upstream=True),
     # What upstream's controllers leave behind is compared with what was recorded where they ran beside a real server.
     _Suite(
         "recordings with upstream's controllers",
@@ -143,7 +143,7 @@ def _pytest(*arguments: str, which: str = "server") -> list[str]:
 
 
 def _all(programs: Path, leave_out: Collection[_Suite] = (), ignore: Collection[Path] = ()) -> int:
-    """Run the suites, record those that pass, and return the worst exit status.
+    """Run the suites, record the passing ones, and return the worst exit status.
 
     The last lines name the tests that failed: a log's end is often all that is left of it.
 

@@ -23,8 +23,12 @@ from tests.servers import ServerUnderTest
 _PROGRAM = "kube-controller-manager"
 _PATIENCE = 120.0
 
-#: Nodes in tests send no heartbeats; and whoever asks often is not to wait for a client's own limit.
+#: All controllers that are on by default, and the two of bootstrap tokens.
+_CONTROLLERS = "*,bootstrap-signer-controller,token-cleaner-controller"
+
+#: Nodes in tests send no heartbeats; and the client's rate limit must not slow down its many requests.
 _FOR_TESTS = [
+    f"--controllers={_CONTROLLERS}",
     "--node-monitor-grace-period=24h",
     "--node-startup-grace-period=24h",
     "--kube-api-qps=1000",
@@ -34,16 +38,21 @@ _FOR_TESTS = [
 
 
 def upstream_is_wanted() -> bool:
-    """Suites of controllers are to test upstream's instead of our own."""
+    """Suites of controllers are to test upstream's instead of kubeloop's."""
     return os.environ.get("KUBELOOP_TEST_CONTROLLERS", "kubeloop") == "upstream"
 
 
 @dataclass(frozen=True)
 class ControllerManager:
-    """One that runs. ``port`` serves its health and metrics over TLS."""
+    """A running kube-controller-manager. ``port`` serves its health and metrics over TLS."""
 
     port: int
     log_file: Path
+
+    @property
+    def lease(self) -> str:
+        """The name of its Lease in kube-system."""
+        return f"test-{self.port}"
 
     @property
     def log(self) -> str:
@@ -74,8 +83,8 @@ def controller_manager(server: ServerUnderTest) -> Iterator[ControllerManager]:
         f"--authentication-kubeconfig={server.kubeconfig}", f"--authorization-kubeconfig={server.kubeconfig}",
         f"--service-account-private-key-file={keys / 'sa.key'}", f"--root-ca-file={keys / 'ca.crt'}",
         f"--cluster-signing-cert-file={keys / 'ca.crt'}", f"--cluster-signing-key-file={keys / 'ca.key'}",
-        # Of its own, so that the next one need not wait until this one's lease is over.
-        f"--leader-elect-resource-name=test-{port}", *_FOR_TESTS,
+        # A new lease, so that the next process need not wait until this one's lease is over.
+        f"--leader-elect-resource-name={running.lease}", *_FOR_TESTS,
     ]  # fmt: skip
     process = None
     try:
@@ -95,21 +104,23 @@ def controller_manager(server: ServerUnderTest) -> Iterator[ControllerManager]:
 
 
 @contextlib.contextmanager
-def own_controllers(server: ServerUnderTest, *, scheduler: bool = False) -> Iterator[None]:
+def own_controllers(server: ServerUnderTest, *, scheduler: bool = False, lease: str = "") -> Iterator[None]:
     """Our controllers in a process apart, without nodes, at work for as long as the context lasts.
 
     Args:
         server: Where they work.
         scheduler: Whether our scheduler works too.
+        lease: The name of the Lease in kube-system that elects them. Empty: they work without an election.
 
     Raises:
         CannotBuild: they ended, or were not ready within two minutes.
     """
     (port,) = free_ports(1)
     keys = server.keys
+    election = ["--leader-elect-resource-name", lease] if lease else ["--leader-elect", "false"]
     command = [
-        sys.executable, "-m", "kubeloop", "controlplane", "--kubeconfig", str(server.kubeconfig), "--leader-elect", "false",
-        "--controllers", "*" if scheduler else "*,-default-scheduler", "--health-address", f"127.0.0.1:{port}",
+        sys.executable, "-m", "kubeloop", "controlplane", "--kubeconfig", str(server.kubeconfig), *election,
+        "--controllers", _CONTROLLERS if scheduler else f"{_CONTROLLERS},-default-scheduler", "--health-address", f"127.0.0.1:{port}",
         "--service-account-private-key-file", str(keys / "sa.key"), "--root-ca-file", str(keys / "ca.crt"),
         "--cluster-signing-cert-file", str(keys / "ca.crt"), "--cluster-signing-key-file", str(keys / "ca.key"),
     ]  # fmt: skip

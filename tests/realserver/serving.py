@@ -1,4 +1,4 @@
-"""Runs kube-apiserver on etcd: on loopback, on free ports, on a fresh store, with certificates of its own."""
+"""Runs kube-apiserver on etcd: on loopback, on free ports, on a fresh store, with new certificates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATIENCE = 60.0
 @contextlib.contextmanager
 def real_server(binaries: Path, flags: Sequence[str] = ()) -> Iterator[Path]:
     """The path of an administrator's kubeconfig, while the server runs; ``ca.crt``, ``ca.key`` and ``sa.key`` lie beside it.
-    ``flags``: kube-apiserver's, beside those that it needs.
+    ``flags``: kube-apiserver's, beside the necessary ones.
 
     Raises:
         CannotBuild: a program ended, or was not ready within a minute; its log is in the text.
@@ -68,7 +68,7 @@ def _etcd(binaries: Path, home: Path, client_port: int, peer_port: int) -> list[
 
 def _apiserver(binaries: Path, home: Path, port: int, client_port: int) -> list[str]:
     issuer = "https://kubernetes.default.svc.cluster.local"
-    # The advertised address must not be loopback; nobody connects to it.
+    # The advertised address must not be loopback; no client connects to it.
     return [
         str(binaries / "kube-apiserver"), f"--etcd-servers=http://127.0.0.1:{client_port}",
         "--bind-address=127.0.0.1", f"--secure-port={port}", "--advertise-address=192.0.2.1",

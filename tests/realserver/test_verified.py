@@ -71,7 +71,7 @@ def test_a_suite_runs_on_a_real_server_again_when_it_changed(tests: Path, change
         pytest.param("tests/client/test_lists.py", {Group.OTHERS}, id="a test that talks to a server"),
         pytest.param("tests/client/test_keys.py", set(), id="a test that does not"),
         pytest.param("tests/client/helpers.py", {Group.OTHERS}, id="a helper of tests"),
-        pytest.param("tests/apiserver/test_deletes.py", set(), id="a suite of the server, which has a record of its own"),
+        pytest.param("tests/apiserver/test_deletes.py", set(), id="a suite of the server, which has a separate record"),
         pytest.param("tests/controller/test_queues.py", set(), id="a suite that always runs"),
         pytest.param("src/kubeloop/__pycache__/version.pyc", set(), id="compiled code"),
     ],

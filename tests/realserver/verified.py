@@ -38,8 +38,8 @@ _PATTERNS = {
         "tests/*.py", *(f"tests/{folder}/**/*" for folder in ("controlplane", "conformance", "foreign", "realserver")),
     ),
 }  # fmt: skip
-#: Tests below these folders, except helpers, have a record of their own (``suites``), or run on a real server each time.
-_OF_THEIR_OWN = tuple(f"tests/{name}/" for name in (*ROOTS, "controlplane", "controller"))
+#: Tests below these folders, except helpers, have a separate record (``suites``), or run on a real server each time.
+_RECORDED_APART = tuple(f"tests/{name}/" for name in (*ROOTS, "controlplane", "controller"))
 _FILE = Path(__file__).with_name("verified.json")
 
 
@@ -72,7 +72,7 @@ def group_fingerprint(group: Group, project: Path = PROJECT) -> str:
 def _belongs_to(group: Group, file: Path, project: Path) -> bool:
     if group is not Group.OTHERS or not file.name.startswith("test_") or file.suffix != ".py":
         return True
-    return not file.relative_to(project).as_posix().startswith(_OF_THEIR_OWN) and b"mark.server" in file.read_bytes()
+    return not file.relative_to(project).as_posix().startswith(_RECORDED_APART) and b"mark.server" in file.read_bytes()
 
 
 def _digest(root: Path, files: set[Path]) -> str:

@@ -38,7 +38,7 @@ async def test_a_name_counts_for_the_addresses_it_has() -> None:
 
 
 @pytest.mark.parametrize("anywhere", [False, True])
-async def test_what_is_within_reach_is_dialled(anywhere: bool) -> None:
+async def test_an_allowed_destination_is_dialled(anywhere: bool) -> None:
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
         await writer.wait_closed()
@@ -50,6 +50,6 @@ async def test_what_is_within_reach_is_dialled(anywhere: bool) -> None:
         await wire.wait_closed()
 
 
-async def test_nobody_there_is_an_error_of_the_system() -> None:
+async def test_a_refused_connection_is_an_error_of_the_system() -> None:
     with pytest.raises(ConnectionRefusedError):
         await EgressPolicy().open("127.0.0.1", 1, None, "")

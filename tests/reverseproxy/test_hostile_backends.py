@@ -99,7 +99,7 @@ def test_whatever_a_backend_answers_is_answered(opening: bytes, rest: bytes | st
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3), max_leaves=5
 )
-_TOLD = st.fixed_dictionaries(
+_STATUSES = st.fixed_dictionaries(
     {},
     optional={
         "status": st.sampled_from(["Success", "Failure", "x", None, 3]),
@@ -112,13 +112,13 @@ _TOLD = st.fixed_dictionaries(
 )
 
 
-@given(message=st.one_of(st.binary(max_size=30), _TOLD), protocol=st.sampled_from([V5, "v2.channel.k8s.io", ""]))
+@given(message=st.one_of(st.binary(max_size=30), _STATUSES), protocol=st.sampled_from([V5, "v2.channel.k8s.io", ""]))
 @settings(max_examples=100)
 def test_whatever_an_error_stream_says_is_an_outcome(message: bytes | dict[str, Any], protocol: str) -> None:
     import json
 
-    told = message if isinstance(message, bytes) else json.dumps(message).encode()
-    assert _outcome(told, protocol).status in ("Success", "Failure")
+    encoded = message if isinstance(message, bytes) else json.dumps(message).encode()
+    assert _outcome(encoded, protocol).status in ("Success", "Failure")
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_the_prefix_is_what_stands_before_the_backends_path() -> None:
         pytest.param("http://elsewhere/x", "http://elsewhere/x", id="another server"),
         pytest.param("x/y", "x/y", id="a relative link"),
         pytest.param("#here", "#here", id="a place in the page"),
-        pytest.param("http://[bad/x", "http://[bad/x", id="what is no URL"),
+        pytest.param("http://[bad/x", "http://[bad/x", id="a text that is no URL"),
     ],
 )
 def test_a_link(link: str, expected: str) -> None:

@@ -29,7 +29,7 @@ def test_more_than_a_hundred_fields_have_a_short_description() -> None:
     assert all(re.fullmatch(r"[A-Z$].{5,120}\.", text) for text in texts), [text for text in texts if not text.endswith(".")]
 
 
-def test_custom_resources_have_our_texts_of_metadata_or_those_that_are_imported_of_a_config_map() -> None:
+def test_custom_resources_have_our_texts_of_metadata_or_the_imported_texts_of_a_config_map() -> None:
     imported = {"io.k8s.api.core.v1.ConfigMap": {"kind": "Imported."}}
     ours = Descriptions().of_every_kind()
     assert sorted(ours) == ["apiVersion", "kind", "metadata"]
@@ -37,7 +37,7 @@ def test_custom_resources_have_our_texts_of_metadata_or_those_that_are_imported_
 
 
 @pytest.mark.parametrize(
-    ("document", "found"),
+    ("document", "expected"),
     [
         pytest.param(
             {"swagger": "2.0", "definitions": {POD: {"description": "A pod.", "properties": {"spec": {"description": "Wanted."}}}}},
@@ -56,8 +56,8 @@ def test_custom_resources_have_our_texts_of_metadata_or_those_that_are_imported_
         ),
     ],
 )
-def test_documents_of_both_versions_are_read(document: Any, found: dict[str, dict[str, str]]) -> None:
-    assert texts_of(document, "api.json") == found
+def test_documents_of_both_versions_are_read(document: Any, expected: dict[str, dict[str, str]]) -> None:
+    assert texts_of(document, "api.json") == expected
 
 
 @pytest.mark.parametrize(

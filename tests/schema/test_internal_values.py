@@ -81,7 +81,7 @@ def test_a_templates_metadata_stands_beside_its_spec() -> None:
         pytest.param(_DEPLOYMENT, "spec.template", "core.PodTemplateSpec", id="a field of a field"),
         pytest.param(_DEPLOYMENT, "spec.template.spec.containers[3]", "core.Container", id="an item of a list"),
         pytest.param(_DEPLOYMENT, "spec.junk", None, id="no field"),
-        pytest.param(_DEPLOYMENT, "spec.template.metadata", None, id="embedded metadata have no type of their own"),
+        pytest.param(_DEPLOYMENT, "spec.template.metadata", None, id="embedded metadata have no separate type"),
         pytest.param(_DEPLOYMENT, "spec[1]", None, id="no list"),
         pytest.param(GroupKind("example.com", "Gear"), "spec", None, id="no built-in kind"),
     ],
@@ -101,7 +101,7 @@ def test_tells_an_empty_list_that_was_sent_from_none() -> None:
 
 
 @pytest.mark.parametrize("tree", [[], "a", {"Key": "already"}])
-def test_refuses_what_is_not_of_the_type(tree: Any) -> None:
+def test_refuses_a_value_of_another_type(tree: Any) -> None:
     types = internal_types()
     with pytest.raises(UnlikeType):
         types.shown(types.named("core.Taint"), tree)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubeloop.schema.go_regex import PatternError, compile_go
 from kubeloop.schema.patterns import LinearPattern, go_pattern
-from kubeloop.schema.regular import PatternError, compile_go
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_text_that_does_not_match_is_given_up_on(pattern: str, text: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("pattern", "text", "found"),
+    ("pattern", "text", "expected"),
     [
         pytest.param("a*", "abaa", ["a", "aa"], id="an empty match behind another one does not count"),
         pytest.param("a*?", "ab", ["", "", ""], id="lazy repetition takes as little as it can"),
@@ -40,11 +40,11 @@ def test_a_text_that_does_not_match_is_given_up_on(pattern: str, text: str) -> N
         pytest.param("(?m)^a+b*$", "a\nab\nb", ["a", "ab"], id="begins and ends of lines"),
     ],
 )
-def test_what_matches(pattern: str, text: str, found: list[str]) -> None:
-    assert list(go_pattern(pattern).matches(text)) == found
+def test_what_matches(pattern: str, text: str, expected: list[str]) -> None:
+    assert list(go_pattern(pattern).matches(text)) == expected
 
 
-def test_what_is_too_large_is_refused() -> None:
+def test_a_too_large_pattern_is_refused() -> None:
     with pytest.raises(PatternError, match="expression too large"):
         go_pattern("((a{1,1000}b{1,1000}){1,30}c)+")
 
@@ -81,7 +81,7 @@ def test_what_a_pattern_remembers_of_texts_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "text", "found"),
+    ("pattern", "text", "matches"),
     [
         pytest.param("^a$", "a\n", False, id="$ is the end of the text, not of its last line"),
         pytest.param("(?m)^b$", "a\nb\nc", True, id="(?m) makes ^ and $ match at lines"),
@@ -109,8 +109,8 @@ def test_what_a_pattern_remembers_of_texts_is_bounded() -> None:
         pytest.param("#", "a#", True, id="what Python would escape needs none"),
     ],
 )
-def test_search(pattern: str, text: str, found: bool) -> None:
-    assert (compile_go(pattern).search(text) is not None) == found
+def test_search(pattern: str, text: str, matches: bool) -> None:
+    assert (compile_go(pattern).search(text) is not None) == matches
 
 
 @pytest.mark.parametrize(

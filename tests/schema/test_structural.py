@@ -35,7 +35,7 @@ def fields(**properties: Any) -> dict[str, Any]:
         pytest.param(
             {"type": "object", "x-kubernetes-preserve-unknown-fields": True, **fields(a=fields(b=STRING))},
             {"z": {"y": 1}, "a": {"b": "x", "c": 1}}, {"z": {"y": 1}, "a": {"b": "x"}}, ["a.c"],
-            id="preserve-unknown-fields keeps what is not specified, and prunes below what is",
+            id="preserve-unknown-fields keeps unspecified fields, and prunes below specified ones",
         ),
         pytest.param(
             fields(a={"type": "object", "additionalProperties": True}), {"a": {"k": 1, "l": {"m": 1}}}, {"a": {"k": 1, "l": {}}}, ["a.l.m"],
@@ -108,7 +108,7 @@ def test_items_of_a_map_without_their_key_are_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "equal"),
+    ("left", "other", "equal"),
     [
         pytest.param(1, True, False, id="one is not true"),
         pytest.param(1, 1.0, False, id="a whole number is not a fraction"),
@@ -116,8 +116,8 @@ def test_items_of_a_map_without_their_key_are_the_same() -> None:
         pytest.param({"a": None}, {}, False, id="null is not absence"),
     ],
 )
-def test_equality(one: Any, other: Any, equal: bool) -> None:
-    assert same(one, other) is equal
+def test_equality(left: Any, other: Any, equal: bool) -> None:
+    assert same(left, other) is equal
 
 
 TREES: st.SearchStrategy[Any] = st.recursive(

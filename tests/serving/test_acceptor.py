@@ -137,11 +137,11 @@ async def test_beyond_the_waiting_ones_connections_stay_in_the_accept_queue(acce
         assert await asyncio.gather(*greetings) == [b"hello"] * 20
 
 
-@pytest.mark.parametrize("how", ["stop", "abort"])
-async def test_when_it_ends_all_connections_without_a_handshake_are_closed(accepting: Accepting, how: str) -> None:
+@pytest.mark.parametrize("operation", ["stop", "abort"])
+async def test_when_it_ends_all_connections_without_a_handshake_are_closed(accepting: Accepting, operation: str) -> None:
     readers = await accepting.connect_silently(LIMIT + 2)
     await until(lambda: accepting.acceptor.waiting == 2)
-    if how == "abort":
+    if operation == "abort":
         accepting.acceptor.abort()
     else:
         accepting.acceptor.stop()

@@ -67,8 +67,8 @@ async def test_a_body_in_crumbs_takes_the_memory_of_a_whole_one() -> None:
     assert peak < 400_000
 
 
-@pytest.mark.parametrize("how", ["close", "abort"])
-async def test_who_never_ends_the_handshake_is_not_kept_when_the_listener_ends(how: str) -> None:
+@pytest.mark.parametrize("operation", ["close", "abort"])
+async def test_a_client_that_never_ends_the_handshake_is_not_kept_when_the_listener_ends(operation: str) -> None:
     async def handle(_: Request) -> Answer:
         return Answer()
 
@@ -80,7 +80,7 @@ async def test_who_never_ends_the_handshake_is_not_kept_when_the_listener_ends(h
     reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
     writer.write(b"\x16\x03\x01")
     await asyncio.sleep(0.01)
-    if how == "abort":
+    if operation == "abort":
         listener.abort()
     else:
         await listener.close()
@@ -101,7 +101,7 @@ class _Gone(asyncio.Transport):
         return False
 
 
-async def test_who_writes_without_end_to_a_client_that_is_gone_leaves_others_their_turn() -> None:
+async def test_a_handler_that_writes_without_end_to_a_client_that_is_gone_yields_to_other_tasks() -> None:
     wire = BufferedConnection()
     wire.connection_made(_Gone())
     asyncio.get_running_loop().call_soon(wire.connection_lost, None)

@@ -32,8 +32,8 @@ class Running:
 async def test_a_request_arrives_whole_and_its_answer_goes_out_with_repeated_headers() -> None:
     async def handle(request: Request) -> Answer:
         body = await request.read_body(100)
-        told = f"{request.method} {request.path} {request.query} {request.header('x-name')} {body.decode()}"
-        return Answer(201, body=told.encode(), content_type="text/plain", headers=[("Warning", "one"), ("Warning", "two")])
+        echo = f"{request.method} {request.path} {request.query} {request.header('x-name')} {body.decode()}"
+        return Answer(201, body=echo.encode(), content_type="text/plain", headers=[("Warning", "one"), ("Warning", "two")])
 
     async with Running(handle) as url, aiohttp.ClientSession() as session:
         answer = await session.post(f"{url}/a%20b?x=1&x=2&y", data=b"hello", headers={"X-Name": "n"})
@@ -59,7 +59,7 @@ async def test_no_more_of_a_body_is_read_than_the_handler_wants(chunked: bool) -
         assert (answer.status, await answer.text()) == (413, "limit is 10")
 
 
-async def test_what_is_no_request_is_refused_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_malformed_request_is_refused_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     async def handle(_: Request) -> Answer:
         return Answer(200)
 
@@ -127,7 +127,7 @@ async def test_a_stream_of_an_ending_listener_ends_properly() -> None:
     assert source.closed.is_set()
 
 
-async def test_an_address_that_is_taken_is_told_with_the_way_out() -> None:
+async def test_the_error_of_a_taken_address_has_a_hint() -> None:
     async def handle(_: Request) -> Answer:
         return Answer()
 

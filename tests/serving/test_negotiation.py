@@ -15,7 +15,7 @@ from kubeloop.serving.negotiation import content_media_type, parse_accept
         pytest.param("*/*, a/b;q=0.1", [("a/b", 0.1), ("*/*", 1.0)], id="a type comes before a wildcard that is wanted more"),
         pytest.param("a/b;q=odd", [("a/b", 0.0)], id="a quality that is no number is none"),
         pytest.param("*", [("*/*", 1.0)], id="a lone star is everything"),
-        pytest.param("garbage, ,, a/b/c, a/", [], id="what is no type is passed over"),
+        pytest.param("garbage, ,, a/b/c, a/", [], id="an invalid type is passed over"),
         pytest.param("A/B", [("A/B", 1.0)], id="the case stays"),
     ],
 )
@@ -47,7 +47,7 @@ def test_ranges_accept_what_lies_in_them(clause: str, media_type: str, *, accept
         pytest.param("; x", None, id="parameters without a type are one"),
         pytest.param("a/b,c/d", None, id="two types are one"),
         pytest.param("a/b/c", None, id="so are three parts"),
-        pytest.param("word", "word", id="a word is a type, if none that anybody knows"),
+        pytest.param("word", "word", id="a word is a type, if an unknown one"),
     ],
 )
 def test_a_content_type_is(header: str, media_type: str | None) -> None:

@@ -157,7 +157,7 @@ async def test_a_websocket_whose_client_goes_receives_nothing_more() -> None:
         await ended.wait()
 
 
-async def test_what_is_no_websocket_handshake_is_a_bad_request_and_everything_is_closed() -> None:
+async def test_an_invalid_websocket_handshake_is_a_bad_request_and_everything_is_closed() -> None:
     closed = []
 
     async def serve(socket: Socket) -> None:

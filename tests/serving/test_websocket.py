@@ -83,7 +83,7 @@ VERSION = "Sec-WebSocket-Version: 13"
         pytest.param([VERSION, "Sec-WebSocket-Key: c2hvcnQ="], b"key", id="a key that is too short"),
         pytest.param([VERSION, "Sec-WebSocket-Key: ***"], b"key", id="a key that is no base64"),
         pytest.param([KEY], b"version", id="no version"),
-        pytest.param([KEY, "Sec-WebSocket-Version: 8"], b"version", id="a version that nobody speaks any more"),
+        pytest.param([KEY, "Sec-WebSocket-Version: 8"], b"version", id="an obsolete version"),
     ],
 )
 async def test_a_handshake_that_is_none_is_refused(echo: Listener, fields: list[str], fault: bytes) -> None:
@@ -103,7 +103,7 @@ async def test_a_handshake_that_is_none_is_refused(echo: Listener, fields: list[
         pytest.param(b"\x80\x80\x00\x00\x00\x00", 1002, id="the rest of a message that did not begin"),
     ],
 )
-async def test_a_client_that_breaks_the_protocol_is_told_why_and_let_go(echo: Listener, frame: bytes, code: int) -> None:
+async def test_a_client_that_breaks_the_protocol_gets_the_reason_and_is_disconnected(echo: Listener, frame: bytes, code: int) -> None:
     head = "\r\n".join(["GET / HTTP/1.1", "Host: a", "Connection: Upgrade", "Upgrade: websocket", KEY, VERSION, "", ""]).encode()
     answer = await exchange(echo, head, frame)
     assert answer.startswith(b"HTTP/1.1 101 Switching Protocols\r\n")

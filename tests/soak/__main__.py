@@ -38,7 +38,7 @@ class Settings:
 
 def arguments() -> Settings:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description="informers under random faults, checked again and again")
-    parser.add_argument("--events", type=int, default=1_000_000, help="end when handlers were told so many (default: a million)")
+    parser.add_argument("--events", type=int, default=1_000_000, help="end when handlers got so many (default: a million)")
     parser.add_argument("--minutes", type=float, default=0.0, help="end after so long at the latest (default: no limit)")
     parser.add_argument("--seed", type=int, default=1, help="of writes and faults (default: 1)")
     parser.add_argument("--real", type=Path, metavar="KUBECONFIG", help="a real server instead of the embedded one; uses namespaces soak-*")
@@ -58,7 +58,7 @@ async def server(settings: Settings, clock: HurriedClock) -> AsyncIterator[tuple
 
 
 async def soak(settings: Settings) -> list[str]:
-    """What is wrong; the first finding ends it."""
+    """Return the errors; the first one ends the run."""
     # A real server does not hurry, so time may not run so fast that its answers seem to fail to come.
     clock, rng, tasks = HurriedClock(10.0 if settings.real else 100.0), random.Random(settings.seed), asyncio.all_tasks()
     progress, memory = Progress(settings.events), Memory()

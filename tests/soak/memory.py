@@ -1,4 +1,4 @@
-"""Resident memory over a run: whether it grows with what has happened, rather than with what is there."""
+"""Resident memory over a run: whether it grows with past events, rather than with present objects."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ _EVERY = 10.0
 
 
 class Progress:
-    def __init__(self, wanted: int) -> None:
-        self._wanted = wanted
+    def __init__(self, total: int) -> None:
+        self._wanted = total
         self._began = time.monotonic()
         self._shown = 0.0
         self._terminal = sys.stdout.isatty()
@@ -42,4 +42,4 @@ class Progress:
 
 
 def _counts(counter: dict[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in sorted(counter.items(), key=lambda one: -one[1])) or "none"
+    return ", ".join(f"{name} {count:,}" for name, count in sorted(counter.items(), key=lambda item: -item[1])) or "none"

@@ -32,7 +32,7 @@ class RealSide:
 
 @contextlib.asynccontextmanager
 async def real_side(kubeconfig: Path) -> AsyncIterator[tuple[ServerSide, tuple[str, ...]]]:
-    """Namespaces of its own, emptied before and after. Those themselves stay when no controller finishes their deletion."""
+    """Its own namespaces, emptied before and after. The namespaces stay when no controller finishes their deletion."""
     async with Client(Transport(load_config(kubeconfig))) as client:
         for name in _NAMESPACES:
             with contextlib.suppress(AlreadyExists):

@@ -1,4 +1,4 @@
-"""Whoever is cancelled while it ends background work of a part is cancelled: the part does not take it for the end of its own work."""
+"""A caller that is cancelled while it ends background work of a part is cancelled: the part does not take it for the end of its work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kubeloop.apiserver.store.reader import Reader
 from kubeloop.controller.manager.endpoints import Address
 from kubeloop.controller.manager.http_endpoints import HttpEndpoint
 from kubeloop.controller.webhooks import Webhooks, WebhookServer
-from kubeloop.controller.webhooks.tls import Serving
+from kubeloop.controller.webhooks.tls import ServingCertificate
 from kubeloop.pki import CertificateAuthority
 from kubeloop.reverseproxy.egress_policy import EgressPolicy
 from kubeloop.reverseproxy.identity import ProxyIdentity
@@ -92,12 +92,12 @@ class StubbornCertificates:
     def __init__(self, work: Stubborn) -> None:
         self._work = work
 
-    async def open(self, client: object, clock: object) -> Serving:
+    async def open(self, client: object, clock: object) -> ServingCertificate:
         authority = CertificateAuthority.create("test")
         issued = authority.issue("test", ip_addresses=("127.0.0.1",), server=True)
-        return Serving(issued.certificate, issued.key, authority.certificate)
+        return ServingCertificate(issued.certificate, issued.key, authority.certificate)
 
-    async def keep(self, changed: object) -> None:
+    async def watch(self, changed: object) -> None:
         await self._work.run()
 
 
@@ -217,7 +217,7 @@ async def test_a_stream_that_its_listener_ends_is_no_cancellation_of_its_connect
 async def test_kubeloop_watch_that_is_cancelled_while_it_ends_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     work = Stubborn()
 
-    async def watch(wanted: object, kubeconfig: Path | None, context: str | None, ended: Any) -> None:
+    async def watch(target: object, kubeconfig: Path | None, context: str | None, ended: Any) -> None:
         ended.end()
         await work.run()
 

@@ -31,7 +31,7 @@ async def _fail(error: Exception) -> None:
     raise error
 
 
-async def test_errors_are_logged_but_for_those_that_are_expected(caplog: pytest.LogCaptureFixture) -> None:
+async def test_all_errors_except_expected_ones_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     tasks = [asyncio.ensure_future(_fail(error)) for error in (OSError("gone"), KeyError("name"), ValueError("bad"))]
     await asyncio.wait(tasks)
     await end_tasks(*tasks, expected=(OSError,), logger=_LOG)
@@ -132,7 +132,7 @@ async def test_a_protocol_that_raises_loses_its_connection_and_the_log_says_why(
 
 
 def _reasonless(lines: list[str]) -> list[tuple[int, str]]:
-    """Lines that drop errors, without a comment line above that gives a reason and without a name for what is dropped."""
+    """Lines that drop errors, without a comment line above that gives a reason and without a name for the dropped error."""
     found = []
     for at, line in enumerate(lines):
         code = line.partition("#")[0]
@@ -148,9 +148,9 @@ def test_no_module_drops_errors_without_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("above", "found"),
+    ("above", "expected"),
     [
-        pytest.param("    # The peer is gone, so nobody reads this.", 0, id="a comment gives the reason"),
+        pytest.param("    # The peer is gone, so no peer reads this.", 0, id="a comment gives the reason"),
         pytest.param("    # noqa: SIM105", 1, id="noqa is no reason"),
         pytest.param("    # type: ignore[misc]", 1, id="nor is a remark for a type checker"),
         pytest.param("    work()  # noqa: BLE001", 1, id="nor is a remark behind code"),
@@ -158,5 +158,5 @@ def test_no_module_drops_errors_without_a_reason() -> None:
         pytest.param('    name = "#1"', 1, id="nor is a text"),
     ],
 )
-def test_what_counts_as_a_reason(above: str, found: int) -> None:
-    assert len(_reasonless([above, "    with suppress(Exception):"])) == found
+def test_what_counts_as_a_reason(above: str, expected: int) -> None:
+    assert len(_reasonless([above, "    with suppress(Exception):"])) == expected

@@ -51,7 +51,7 @@ async def test_a_failure_is_logged_once_with_its_traceback_and_counted(caplog: p
     [record] = [one for one in caplog.records if one.name == LOG.name]
     assert record.exc_info is not None
     assert record.exc_info[0] is ValueError
-    assert record.getMessage() == "reader failed (ValueError); it is tried again"
+    assert record.getMessage() == "reader failed (ValueError); retrying"
 
 
 async def test_a_failed_task_is_restarted_with_growing_delays() -> None:
@@ -289,4 +289,4 @@ async def test_failures_and_health_of_a_child_count_for_its_parent_and_its_end_e
         await child.stop()
         assert (tasks.healthy("worker"), kept.cancelled) == (True, False)
     assert kept.cancelled
-    assert [record.getMessage() for record in caplog.records] == ["worker: pod web failed (ValueError); it is tried again"]
+    assert [record.getMessage() for record in caplog.records] == ["worker: pod web failed (ValueError); retrying"]

@@ -11,7 +11,7 @@ from kubeloop.api.coordination.v1 import Lease
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.controller.election import LeaseConfig, LeaseLost
 from kubeloop.meta import Forbidden, KubeloopError, ObjectMeta, Status
-from kubeloop.testing import consistently, driven, eventually, many, on, one
+from kubeloop.testing import consistently, eventually, many, on, one, with_fake_time
 from kubeloop.testing.kube_cluster import OwnServer, own_server
 from kubeloop.timing import FakeClock
 
@@ -25,7 +25,7 @@ async def cluster() -> AsyncIterator[OwnServer]:
 
 
 class Clockwork(Controller[ConfigMap], name="clockwork", timeout=30):
-    """Notes when it is called; does what the ConfigMap says: fails twice, waits for ever, or asks for another turn in an hour."""
+    """Notes when it is called; does what the ConfigMap says: fails twice, waits without an end, or asks for another turn in an hour."""
 
     def __init__(self) -> None:
         self.at: list[float] = []
@@ -53,14 +53,14 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("do", "turns", "least", "most"), CASES)
-async def test_time_passes_for_the_controller(cluster: OwnServer, do: str, turns: int, least: float, most: float) -> None:
+@pytest.mark.parametrize(("do", "turns", "least", "maximum"), CASES)
+async def test_time_passes_for_the_controller(cluster: OwnServer, do: str, turns: int, least: float, maximum: float) -> None:
     controller = Clockwork()
     await cluster.start_manager(controller)
     client = cluster.client()
     await client.create(ConfigMap(metadata=ObjectMeta(name="a"), data={"do": do}))
     await eventually(one(client, ConfigMap, "a"), {"data": {"turns": str(turns)}}, within=4000)
-    assert least <= controller.at[turns - 1] - controller.at[0] <= most
+    assert least <= controller.at[turns - 1] - controller.at[0] <= maximum
 
 
 async def test_a_lease_passes_to_the_other_manager_when_its_time_is_over(cluster: OwnServer) -> None:
@@ -75,4 +75,4 @@ async def test_a_lease_passes_to_the_other_manager_when_its_time_is_over(cluster
     cluster.faults.react(lambda call: refused if "'first'" in str(call.body) else None, matching=on("update", Lease))
     await eventually(one(client, Lease, "clockwork"), {"spec": {"holderIdentity": "second", "leaseTransitions": 1}}, within=60)
     with pytest.raises(LeaseLost):
-        await driven(managers[0].stop(), cluster.clock)
+        await with_fake_time(managers[0].stop(), cluster.clock)

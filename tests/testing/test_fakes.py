@@ -212,7 +212,7 @@ async def test_p195_which_requests_a_reactor_covers(server: Server, pattern: Any
 
 def test_a_class_without_a_plural_is_named_otherwise() -> None:
     with pytest.raises(ValueError, match=r'Widget does not say its plural: name it instead, as "pods"'):
-        on("get", Unstructured.of("example.com/v1", "Widget"))
+        on("get", Unstructured.for_kind("example.com/v1", "Widget"))
 
 
 class TestFaults:

@@ -1,4 +1,4 @@
-"""Golden files: what is left out, what a difference says, and how a file comes to be."""
+"""Golden files: omitted fields, the text of a difference, and the creation of a file."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.core.v1 import ConfigMap, Container, Namespace, Pod, PodSpec, PodTemplateSpec
 from kubeloop.api.meta.v1 import LabelSelector
 from kubeloop.api.rbac.v1 import ClusterRole
-from kubeloop.cache import Informers
+from kubeloop.cache import InformerFactory
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import Conflict, Expired, Forbidden, Invalid, NotFound, ObjectMeta, TransportError
 from kubeloop.testing import HandlerServer
@@ -80,7 +80,7 @@ async def test_a_closed_client_ends_its_streams_with_an_error_that_says_so(serve
         reading = asyncio.ensure_future(anext(aiter(stream.chunks())))
         await asyncio.sleep(0)
         await transport.close()
-        with pytest.raises(TransportError, match="this transport was closed meanwhile"):
+        with pytest.raises(TransportError, match="this transport was closed during the request"):
             await reading
 
 
@@ -91,7 +91,7 @@ async def test_a_request_under_way_ends_with_its_client(server: HandlerServer) -
     while not server.faults.requests:
         await asyncio.sleep(0)
     await transport.close()
-    with pytest.raises(TransportError, match="this transport was closed meanwhile"):
+    with pytest.raises(TransportError, match="this transport was closed during the request"):
         await asking
 
 
@@ -108,9 +108,9 @@ async def test_a_cancelled_request_is_cancelled_in_the_server(server: HandlerSer
 async def test_informers_run_on_it(client: Client) -> None:
     await client.create(config_map("before"))
     seen: asyncio.Queue[str] = asyncio.Queue()
-    async with Informers(client) as informers:
-        maps = informers.of(ConfigMap, namespace="default")
-        maps.on_event(added=lambda one: seen.put_nowait(one.object.metadata.name))
+    async with InformerFactory(client) as informers:
+        maps = informers.for_kind(ConfigMap, namespace="default")
+        maps.on_event(added=lambda event: seen.put_nowait(event.object.metadata.name))
         await informers.wait_synced()
         assert await seen.get() == "before"
         await client.create(config_map("after"))
@@ -132,7 +132,7 @@ async def test_it_has_the_namespaces_of_a_cluster_and_all_else_on_request(client
         assert (await whole.client().get(ClusterRole, "cluster-admin")).metadata.name == "cluster-admin"
 
 
-async def test_who_is_no_administrator_is_refused_as_by_the_server(server: HandlerServer) -> None:
+async def test_a_user_that_is_no_administrator_is_refused_as_by_the_server(server: HandlerServer) -> None:
     with pytest.raises(Forbidden, match='User "alice" cannot list resource "pods"'):
         await server.client(user="alice", groups=()).list(Pod, namespace=ALL_NAMESPACES)
 
@@ -144,7 +144,7 @@ async def test_its_time_is_the_tests() -> None:
         assert made.metadata.creation_timestamp == datetime(2030, 1, 1, tzinfo=UTC)
 
 
-async def test_after_a_restart_objects_are_there_and_watches_begin_anew(server: HandlerServer, client: Client) -> None:
+async def test_after_a_restart_objects_are_there_and_watches_start_again(server: HandlerServer, client: Client) -> None:
     made = await client.create(config_map("a"))
     await client.create(config_map("b"))
     async with server.transport() as transport, transport.stream("GET", "/api/v1/configmaps", query={"watch": True}) as stream:

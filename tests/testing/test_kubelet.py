@@ -61,7 +61,7 @@ async def test_the_newest_script_that_fits_counts(client: Client, kubelet: Scrip
     assert said == [b"tuesday", b"anything"]
 
 
-async def test_what_is_not_scripted_fails_and_says_how_to_script_it(client: Client, kubelet: ScriptedKubelet, pod: str) -> None:
+async def test_an_unscripted_call_fails_and_says_how_to_script_it(client: Client, kubelet: ScriptedKubelet, pod: str) -> None:
     found = await client.pods.exec(pod, ["psql", "-c", "select 1"], container="main")
     assert found.exit_code == 127
     assert f"kubelet.on_exec('{pod}', ['psql', '-c', 'select 1'], stdout=...)" in found.stderr.decode()
@@ -175,7 +175,7 @@ async def test_what_it_made_is_gone_afterwards(client: Client) -> None:
 
 
 async def test_its_node_has_a_lease_so_that_it_is_not_lost(client: Client, kubelet: ScriptedKubelet) -> None:
-    lease = await eventually(one(client, Lease, kubelet.node_name, namespace="kube-node-lease"), lambda found: bool(found.spec.renew_time))
+    lease = await eventually(one(client, Lease, kubelet.node_name, namespace="kube-node-lease"), lambda obj: bool(obj.spec.renew_time))
     assert (lease.spec.holder_identity, lease.metadata.owner_references[0].name) == (kubelet.node_name, kubelet.node_name)
 
 
@@ -195,7 +195,7 @@ async def test_a_simulated_node_s_pods_are_served_and_the_node_is_as_before_afte
             template = {"metadata": {"labels": labels}, "spec": {"containers": containers}}
             spec = {"selector": {"matchLabels": labels}, "template": template}
             await client.create(Deployment.from_dict({"metadata": {"name": "web", "namespace": "default"}, "spec": spec}))
-            await eventually(one(client, Deployment, "web", namespace="default"), lambda found: found.status.ready_replicas == 1, within=50)
+            await eventually(one(client, Deployment, "web", namespace="default"), lambda obj: obj.status.ready_replicas == 1, within=50)
             (pod,) = [item async for item in client.list(Pod, namespace="default", label_selector="app=web")]
             kubelet.on_exec(pod.metadata.name, ["hostname"], stdout=pod.metadata.name)
             assert (await client.pods.exec(pod.metadata.name, ["hostname"])).stdout.decode() == pod.metadata.name

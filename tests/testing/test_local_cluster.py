@@ -87,7 +87,7 @@ async def test_a_test_holds_requests_until_it_lets_go(in_loop_server: TlsTestSer
         await asyncio.wait_for(listing, 5)
 
 
-async def test_a_cluster_that_was_killed_comes_back_at_its_address_for_the_same_clients_with_versions_that_begin_anew() -> None:
+async def test_a_cluster_that_was_killed_comes_back_at_its_address_for_the_same_clients_with_restarted_versions() -> None:
     async with LocalCluster(controllers=False) as cluster:
         for name in "abc":
             made = await cluster.client.create(ConfigMap(metadata=ObjectMeta(name=name)))
@@ -102,7 +102,7 @@ async def test_a_cluster_that_was_killed_comes_back_at_its_address_for_the_same_
         assert int(listed.metadata.resource_version) < int(made.metadata.resource_version)
 
 
-async def test_a_cluster_keeps_no_more_history_than_it_was_told() -> None:
+async def test_a_cluster_keeps_no_more_history_than_configured() -> None:
     async with LocalCluster(controllers=False, history_revisions=4) as cluster:
         versions = [(await cluster.client.create(ConfigMap(metadata=ObjectMeta(name=f"n{n}")))).metadata.resource_version for n in range(9)]
         async with cluster.client.watch(ConfigMap, resource_version=versions[-4], namespace=ALL_NAMESPACES) as events:

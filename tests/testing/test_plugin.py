@@ -1,4 +1,4 @@
-"""The pytest fixtures, in a project of their own."""
+"""The pytest fixtures, in a separate project."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from kubeloop.testing import LocalCluster
 
-# Projects run in processes of their own.
+# Projects run in separate processes.
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(300)]
 
 pytest_plugins = ["pytester"]
@@ -63,7 +63,7 @@ async def test_a_manager_sees_the_namespace_of_its_test_only(kube_client, kube_m
     manager = await kube_manager(Secrets())
     await kube_client.create(ConfigMap(metadata=ObjectMeta(name="wanted")))
     await eventually(one(kube_client, Secret, "made"), lambda secret: secret.metadata.owner_references, within=60)
-    assert {obj.metadata.namespace for obj in manager.informers.of(ConfigMap, namespace=kube_client.namespace).lister.list()} == {
+    assert {obj.metadata.namespace for obj in manager.informers.for_kind(ConfigMap, namespace=kube_client.namespace).lister.list()} == {
         kube_client.namespace
     }
 
@@ -130,7 +130,7 @@ def test_a_project_gets_one_cluster_and_a_namespace_for_each_test(pytester: pyte
     pytester.runpytest_subprocess("-q").assert_outcomes(passed=6)
 
 
-def test_a_server_of_its_own_has_a_clock_faults_and_a_record(pytester: pytest.Pytester) -> None:
+def test_a_separate_server_has_a_clock_faults_and_a_record(pytester: pytest.Pytester) -> None:
     project(pytester.path, "auto", test_own=OWN)
     pytester.runpytest_subprocess("-q", "--update-golden").assert_outcomes(passed=2)
     golden = pytester.path / "golden" / "secret.yaml"

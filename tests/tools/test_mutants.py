@@ -1,4 +1,4 @@
-"""Mutations of sources, and the command that counts those that tests notice."""
+"""Mutations of sources, and the command that counts the mutations that tests notice."""
 
 from __future__ import annotations
 

@@ -53,29 +53,31 @@ def graph(tmp_path: Path) -> grimp.ImportGraph:
 def test_a_small_module_with_one_importer_is_a_candidate(graph: grimp.ImportGraph, tmp_path: Path) -> None:
     found = structure.modules_of(graph, tmp_path)
     assert [module.name for module in found if module.is_candidate] == ["kubeloop.cache.store.small"]
-    assert structure.measure(graph, found)["cache"] == structure.Figures(candidates=1, knotted=2)
+    assert structure.measure(graph, found)["cache"] == structure.PackageFigures(candidates=1, knotted=2)
 
 
 @pytest.mark.parametrize(
     ("allowed", "expected"),
     [
-        pytest.param(structure.Figures(1, 2), 1, id="as stored: only the size of a module"),
-        pytest.param(structure.Figures(2, 1), 2, id="one folder more in a knot"),
-        pytest.param(structure.Figures(0, 0), 3, id="a candidate and a knot more"),
+        pytest.param(structure.PackageFigures(1, 2), 1, id="as stored: only the size of a module"),
+        pytest.param(structure.PackageFigures(2, 1), 2, id="one folder more in a knot"),
+        pytest.param(structure.PackageFigures(0, 0), 3, id="a candidate and a knot more"),
     ],
 )
-def test_what_is_worse_than_stored_is_named(graph: grimp.ImportGraph, tmp_path: Path, allowed: structure.Figures, expected: int) -> None:
+def test_a_figure_that_is_worse_than_stored_is_named(
+    graph: grimp.ImportGraph, tmp_path: Path, allowed: structure.PackageFigures, expected: int
+) -> None:
     found = structure.modules_of(graph, tmp_path)
-    said = structure.problems(found, structure.measure(graph, found), {"": structure.Figures(0, 0), "cache": allowed})
+    said = structure.problems(found, structure.measure(graph, found), {"": structure.PackageFigures(0, 0), "cache": allowed})
     assert len(said) == expected
     assert said[0].startswith("kubeloop.cache.handlers.large has 600 lines")
 
 
 def test_a_package_without_stored_figures_is_a_problem() -> None:
-    assert structure.problems([], {"kubelet": structure.Figures(0, 0)}, {}) == [
+    assert structure.problems([], {"kubelet": structure.PackageFigures(0, 0)}, {}) == [
         "kubeloop.kubelet: structure.json has no figures of it; run python -m tools.structure --update"
     ]
 
 
 def test_figures_are_lowered_and_never_raised() -> None:
-    assert structure.lower(structure.Figures(3, 5), structure.Figures(4, 4)) == structure.Figures(3, 4)
+    assert structure.lower(structure.PackageFigures(3, 5), structure.PackageFigures(4, 4)) == structure.PackageFigures(3, 4)

@@ -117,7 +117,7 @@ def test_cited_files_that_differ_are_listed_with_the_modules_that_cite_them(tmp_
 @pytest.mark.parametrize("version", ["v1.36.3", "1.36", "latest"])
 def test_a_version_that_is_none_is_refused_with_an_example(version: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert upstream_diff.main([version, "1.36.3"]) == 1
-    assert capsys.readouterr().err == f"{version!r} is no Kubernetes version; write it as in 1.36.3\n"
+    assert capsys.readouterr().err == f"{version!r} is not a Kubernetes version; write it as in 1.36.3\n"
 
 
 def test_without_go_the_message_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

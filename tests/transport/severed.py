@@ -1,7 +1,7 @@
 """Severs the wire between a client and a server, without a reset: what K154 is about. Run in a network namespace, as root of it:
 
 ``unshare --map-root-user --net python -m tests.transport.severed 45`` takes the client's own figures; 3 takes shorter ones for the test.
-The server is in a second namespace, at the other end of a pair of virtual interfaces. While its end is down, what is sent is lost.
+The server is in a second namespace, at the other end of a pair of virtual interfaces. While its end is down, sent data is lost.
 """
 
 from __future__ import annotations

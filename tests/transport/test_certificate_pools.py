@@ -18,7 +18,7 @@ from kubeloop.apiserver.authentication.certificates import Bundle
 from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
 from kubeloop.apiserver.outbound.target import trust
 from kubeloop.config import ClusterConfig, Pem
-from kubeloop.controller.webhooks.tls import Serving, server_tls
+from kubeloop.controller.webhooks.tls import ServingCertificate, server_tls
 from kubeloop.http1.dial import Dialer
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
 from kubeloop.serving.listener import server_context
@@ -126,12 +126,12 @@ Client = Callable[[bytes, Path], ssl.SSLContext]
 Given = Callable[[Hierarchy, IssuedCertificate], bytes]
 
 
-@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("files", GIVEN)
 @pytest.mark.parametrize("make", CLIENTS)
-def test_a_client_trusts(make: Client, given: Given, hierarchy: Hierarchy, tmp_path: Path) -> None:
+def test_a_client_trusts(make: Client, files: Given, hierarchy: Hierarchy, tmp_path: Path) -> None:
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     load(server, hierarchy.server)
-    shake_hands(make(given(hierarchy, hierarchy.server), tmp_path), server)
+    shake_hands(make(files(hierarchy, hierarchy.server), tmp_path), server)
 
 
 @pytest.mark.parametrize("make", CLIENTS)
@@ -156,19 +156,19 @@ def of_listeners(authority: bytes, hierarchy: Hierarchy) -> ssl.SSLContext:
 
 
 def of_webhook_servers(authority: bytes, hierarchy: Hierarchy) -> ssl.SSLContext:
-    return server_tls(Serving(hierarchy.server.certificate, hierarchy.server.key), authority)
+    return server_tls(ServingCertificate(hierarchy.server.certificate, hierarchy.server.key), authority)
 
 
 SERVERS = [pytest.param(of_listeners, id="the API server"), pytest.param(of_webhook_servers, id="a webhook server")]
 Server = Callable[[bytes, Hierarchy], ssl.SSLContext]
 
 
-@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("files", GIVEN)
 @pytest.mark.parametrize("make", SERVERS)
-def test_a_server_trusts_client_certificates_by(make: Server, given: Given, hierarchy: Hierarchy) -> None:
+def test_a_server_trusts_client_certificates_by(make: Server, files: Given, hierarchy: Hierarchy) -> None:
     client = trust(hierarchy.intermediate.certificate)
     load(client, hierarchy.client)
-    shake_hands(client, make(given(hierarchy, hierarchy.client), hierarchy))
+    shake_hands(client, make(files(hierarchy, hierarchy.client), hierarchy))
 
 
 @pytest.mark.parametrize("make", SERVERS)
@@ -179,8 +179,8 @@ def test_a_server_trusts_no_client_of_an_authority_that_it_was_not_given(make: S
         shake_hands(client, make(unrelated(hierarchy, hierarchy.client), hierarchy))
 
 
-@pytest.mark.parametrize("given", GIVEN)
-def test_authentication_knows_a_client_by(given: Given, hierarchy: Hierarchy) -> None:
+@pytest.mark.parametrize("files", GIVEN)
+def test_authentication_knows_a_client_by(files: Given, hierarchy: Hierarchy) -> None:
     chain = (ssl.PEM_cert_to_DER_cert(hierarchy.client.certificate.decode()),)
-    assert Bundle(given(hierarchy, hierarchy.client)).has_issued(chain)
+    assert Bundle(files(hierarchy, hierarchy.client)).has_issued(chain)
     assert not Bundle(unrelated(hierarchy, hierarchy.client)).has_issued(chain)

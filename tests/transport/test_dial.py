@@ -68,7 +68,7 @@ async def test_a_proxy_that_refuses_is_named() -> None:
             await version(server.config(proxy_url=f"http://127.0.0.1:{port}"))
 
 
-async def test_a_proxy_of_plain_http_is_told_the_whole_url() -> None:
+async def test_a_proxy_of_plain_http_gets_the_whole_url() -> None:
     async with FaultServer(Reply(), tls=False) as server:
         config = ClusterConfig(server="http://api.example:8080/base", proxy_url=f"http://127.0.0.1:{server.port}")
         async with Transport(config) as transport:
@@ -123,7 +123,7 @@ async def test_requests_at_the_same_time_have_a_connection_each_and_share_them_l
         assert server.connections == 4
 
 
-async def test_an_answer_that_nobody_waited_for_is_not_given_to_the_next_request() -> None:
+async def test_an_answer_without_a_waiter_is_not_given_to_the_next_request() -> None:
     def answer(received: object) -> Reply:
         return Reply(body=b"late") if "slow" in str(received) else Reply(body=b"right")
 

@@ -30,14 +30,14 @@ class Recorder(Hook):
         self.outcomes.append(outcome)
 
 
-async def test_a_hook_sees_what_is_sent_and_what_came_back() -> None:
+async def test_a_hook_sees_the_request_and_the_response() -> None:
     hook = Recorder()
     async with FaultServer(Reply(201, b"made", {"X-Own": "1"})) as server, Transport(server.config(), hooks=[hook]) as transport:
         await transport.request("POST", "/api/v1/namespaces/shop/pods", query={"dryRun": "All"}, body=b"{}")
     sent, outcome = hook.sent[0], hook.outcomes[0]
     assert (sent.method, sent.verb, sent.path, sent.body, sent.attempt) == ("POST", "create", "/api/v1/namespaces/shop/pods", b"{}", 0)
     assert sent.url == f"https://127.0.0.1:{server.port}/api/v1/namespaces/shop/pods?dryRun=All"
-    assert sent.asked == 'create pods in namespace "shop"'
+    assert sent.description == 'create pods in namespace "shop"'
     assert sent.get("authorization") == "Bearer secret-token"
     assert "secret" not in repr(sent)
     assert (outcome.status, outcome.headers["x-own"], outcome.size, outcome.error) == (201, "1", 4, None)

@@ -31,13 +31,13 @@ async def test_a_broken_connection_is_found_within_45_seconds_whether_it_is_idle
             for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
         )
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-        # Idle: probes begin after KEEPIDLE. Written to: what is not acknowledged for so long ends it.
+        # Idle: probes begin after KEEPIDLE. Written to: data that is unacknowledged for so long ends it.
         assert (idle, idle + between * times, unacknowledged) == (30, FOUND_WITHIN, FOUND_WITHIN * 1000)
 
 
 @pytest.mark.network_namespace
 def test_a_connection_that_breaks_silently_is_found_by_the_kernel_and_a_new_one_serves_the_request_K154() -> None:
-    """In network namespaces of its own, with the real kernel and figures of 3 s instead of 45: see the module that it runs."""
+    """In separate network namespaces, with the real kernel and figures of 3 s instead of 45: see the module that it runs."""
     command = ["unshare", "--map-root-user", "--net", sys.executable, "-m", "tests.transport.severed", "3"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
     assert (ended.returncode, ended.stdout.split()) == (0, ["idle:", "found", "written:", "found"]), ended.stderr

@@ -50,7 +50,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_who_comes_first_is_served_first_and_who_gives_up_holds_nobody_back() -> None:
+async def test_requests_are_served_in_order_and_a_cancelled_one_delays_no_other() -> None:
     crowd = Crowd(InFlightLimiter(2, 1))
     for number in range(6):
         await crowd.come(number)
@@ -105,7 +105,7 @@ async def test_who_gives_up_in_the_turn_in_which_another_leaves_is_passed_over()
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_never_more_than_the_window_and_nobody_is_forgotten(seed: int) -> None:
+async def test_requests_never_exceed_the_window_and_each_is_served(seed: int) -> None:
     chosen = random.Random(seed)
     crowd = Crowd(InFlightLimiter(5, 1))
     for number in range(200):

@@ -70,7 +70,7 @@ async def test_who_skips_the_check_is_anonymous_without_a_certificate_and_may_no
         msgspec.structs.replace(server.config, insecure_skip_tls_verify=True)
 
 
-async def test_a_token_that_nobody_knows_is_refused_and_the_error_says_whose_it_is(server: ServerUnderTest) -> None:
+async def test_an_unknown_token_is_refused_and_the_error_says_whose_it_is(server: ServerUnderTest) -> None:
     who = Credentials(token="no-such-token", owner='user "tester"')
     async with Transport(msgspec.structs.replace(server.config, credentials=who)) as transport:
         with pytest.raises(Unauthorized, match=r'credentials: user "tester": they are unknown or expired: renew them') as raised:

@@ -39,7 +39,7 @@ from kubeloop.transport.round_tripper import describe
 from tests.faults import DROP, SILENCE, FaultServer, Reply, status
 
 
-async def test_a_request_says_who_asks_with_what_and_for_what() -> None:
+async def test_a_request_names_its_user_agent_and_the_media_types() -> None:
     async with FaultServer(Reply(body={"a": 1})) as server, Transport(server.config()) as transport:
         query = {"watch": True, "limit": 5, "continue": None, "labelSelector": "a=b,c"}
         answer = await transport.request("POST", "/api/v1/x", query=query, body=b"{}", content_type="application/merge-patch+json")
@@ -91,9 +91,9 @@ async def test_a_compressed_answer_is_unpacked() -> None:
 @pytest.mark.parametrize(
     ("coding", "body", "text"),
     [
-        pytest.param("gzip", b"no gzip", "cannot be unpacked: .*incorrect header check", id="what is not compressed"),
+        pytest.param("gzip", b"no gzip", "cannot be unpacked: .*incorrect header check", id="a body that is not compressed"),
         pytest.param("gzip", gzip.compress(b"x" * 100)[:-9], "cannot be unpacked: it ends in the middle", id="half of it"),
-        pytest.param("br", b"x", "coded as br, which was not asked for", id="another coding"),
+        pytest.param("br", b"x", "coded as br, which the client did not request", id="another coding"),
     ],
 )
 async def test_a_compressed_answer_that_cannot_be_unpacked_is_an_error(coding: str, body: bytes, text: str) -> None:
@@ -135,7 +135,9 @@ async def test_a_limiter_holds_requests_back() -> None:
             "GET", status(404, "NotFound", 'pods "x" not found'), NotFound, 'pods "x" not found', id="a Status decides by its reason"
         ),
         pytest.param("GET", status(409, "AlreadyExists", "there"), AlreadyExists, "there", id="also where the code has another meaning"),
-        pytest.param("GET", status(410, "Expired", "too old"), Expired, "too old", id="an expired version is told from what is gone"),
+        pytest.param(
+            "GET", status(410, "Expired", "too old"), Expired, "too old", id="an expired version is distinguished from a vanished object"
+        ),
         pytest.param("GET", status(422, "Odd", "odd"), Invalid, "odd", id="an unknown reason leaves the code to decide"),
         pytest.param("GET", Reply(400, b"bad"), ApiError, "bad", id="400 without a Status"),
         pytest.param("GET", Reply(401, b"Unauthorized"), Unauthorized, 'user "tester"', id="401 names the credentials"),
@@ -177,13 +179,13 @@ async def test_a_redirect_is_an_error_that_names_the_other_place_and_is_not_foll
     async with FaultServer(Reply(code, b"moved", {"Location": "https://hidden@login.example/?token=hidden"})) as server:
         async with Transport(server.config()) as transport:
             for _ in range(2):
-                with pytest.raises(TransportError, match=rf'HTTP status {code} sends on to "https://<masked>@login\.example/"') as raised:
+                with pytest.raises(TransportError, match=rf'HTTP status {code} redirects to "https://<masked>@login\.example/"') as raised:
                     await transport.request("GET", "/api/v1/pods")
                 assert "hidden" not in str(raised.value)
         assert (len(server.received), server.connections) == (2, 1)
 
 
-async def test_missing_credentials_are_told_from_refused_ones() -> None:
+async def test_missing_credentials_are_distinguished_from_refused_ones() -> None:
     async with FaultServer(Reply(401)) as server, Transport(server.config(credentials=Credentials())) as transport:
         with pytest.raises(Unauthorized, match="there are no credentials"):
             await transport.request("GET", "/api/v1/pods")
@@ -356,7 +358,7 @@ def test_a_request_in_words(method: str, path: str, query: dict[str, object] | N
 def test_a_context_that_is_left_elsewhere_is_left_quietly() -> None:
     block = log_context(cluster="c")
     contextvars.copy_context().run(block.__enter__)
-    block.__exit__(None, None, None)  # as the garbage collector does for a coroutine that nobody finished
+    block.__exit__(None, None, None)  # as the garbage collector does for an unfinished coroutine
 
 
 @pytest.mark.parametrize(

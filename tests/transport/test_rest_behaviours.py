@@ -145,7 +145,7 @@ async def test_each_try_sends_the_whole_body_K142(method: str) -> None:
     assert [one.body == body for one in server.received] == [True] * 3
 
 
-async def test_there_are_ten_further_tries_unless_another_number_is_asked_for_K143() -> None:
+async def test_there_are_ten_further_tries_unless_another_number_is_given_K143() -> None:
     now = Reply(503, headers={"Retry-After": "0"})
     for retries, tries in ((None, 11), (0, 1), (3, 4)):
         async with FaultServer(now) as server:
@@ -282,7 +282,7 @@ async def test_a_refusal_that_is_no_status_is_known_by_its_code_K147(method: str
         with pytest.raises(ApiError, match="the server's own words") as raised:
             await transport.request(method, "/x")
     assert (raised.value.status.reason, raised.value.status.code) == (reason, code)
-    assert isinstance(raised.value, ApiError.of(raised.value.status).__class__)
+    assert isinstance(raised.value, ApiError.from_status(raised.value.status).__class__)
 
 
 async def test_a_status_in_the_body_wins_over_the_code_K147() -> None:
@@ -311,7 +311,7 @@ async def test_a_watch_frame_that_cannot_be_read_ends_the_watch_with_an_error_K1
             await anext(aiter(events))
 
 
-async def test_a_watch_that_cannot_connect_is_opened_again_and_one_that_is_refused_is_an_error_K150() -> None:
+async def test_a_watch_that_cannot_connect_is_opened_again_and_a_refused_watch_is_an_error_K150() -> None:
     event = frames(("ADDED", {"metadata": {"name": "a", "resourceVersion": "2"}}))
     clock = FakeClock()
 

@@ -64,7 +64,7 @@ async def test_a_server_that_changes_its_authority_is_followed_when_the_file_is_
         assert transport.figures.ca_reloads["success", "updated"] == 1
 
 
-async def test_whoever_has_a_transport_shares_its_connections_and_others_never_do_L162() -> None:
+async def test_users_of_a_transport_share_its_connections_and_others_never_do_L162() -> None:
     async with FaultServer(answer=answer) as server:
         async with Transport(server.config()) as transport:
             one, two = Client(transport), Client(transport)

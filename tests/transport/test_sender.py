@@ -27,7 +27,7 @@ class Ready:
         assert len(self.body) <= limit
         return self.body
 
-    async def chunk(self, patience: float | None = None) -> bytes:
+    async def chunk(self, timeout: float | None = None) -> bytes:
         body, self.body = self.body, b""
         return body
 
@@ -86,5 +86,5 @@ async def test_streams_and_changes_of_protocol_too() -> None:
         async with transport.upgrade("GET", "/x", protocol="websocket") as connection:
             await connection.write(b"hello")
             assert await connection.read() == b"HELLO"
-    assert [one.asked for one in script.sent] == ["watch pods", "GET /x"]
+    assert [one.description for one in script.sent] == ["watch pods", "GET /x"]
     assert script.sent[1].upgrade == "websocket"

@@ -81,7 +81,7 @@ async def test_streams_do_not_starve_requests() -> None:
 async def test_a_compressed_stream_is_refused() -> None:
     reply = Reply(chunks=[b"x"], headers={"Content-Encoding": "gzip"})
     async with FaultServer(reply) as server, Transport(server.config()) as transport:
-        with pytest.raises(TransportError, match=r"the answer is compressed \(gzip\), which was not asked for"):
+        with pytest.raises(TransportError, match=r"the answer is compressed \(gzip\), which the client did not request"):
             await read_all(transport, "/x")
 
 

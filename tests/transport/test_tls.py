@@ -38,7 +38,7 @@ def server_context() -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def serving(handle: Callable[[ssl.SSLSocket], None], context: ssl.SSLContext) -> Iterator[int]:
-    """A server of blocking sockets: unlike asyncio's they end without close_notify unless told to say it. Gives its port."""
+    """A server of blocking sockets: unlike asyncio's they end without close_notify by default. Returns its port."""
     listener = socket.create_server(("127.0.0.1", 0))
     listener.settimeout(10)
     ended = threading.Event()

@@ -1,4 +1,4 @@
-"""``Transport.upgrade``: a connection of its own to another protocol, or the server's typed refusal. Over real TLS sockets."""
+"""``Transport.upgrade``: a separate connection to another protocol, or the server's typed refusal. Over real TLS sockets."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ async def test_a_post_says_that_it_has_no_body() -> None:
     assert (server.received[0].headers["content-length"], server.received[0].headers["x-stream-protocol-version"]) == ("0", "v4")
 
 
-async def test_who_is_impersonated_is_said() -> None:
-    who = Credentials(token="t", impersonate=ImpersonatedUser(user="jane", groups=("devs",)))
+async def test_the_impersonated_user_is_sent() -> None:
+    credentials = Credentials(token="t", impersonate=ImpersonatedUser(user="jane", groups=("devs",)))
     async with (
         FaultServer(switched()) as server,
-        Transport(server.config(credentials=who)) as transport,
+        Transport(server.config(credentials=credentials)) as transport,
         transport.upgrade("GET", EXEC, protocol="websocket"),
     ):
         pass
@@ -79,7 +79,7 @@ async def test_a_refusal_is_raised_as_what_it_is_and_never_repeated() -> None:
         assert len(server.received) == 1
 
 
-async def test_an_answer_without_a_change_is_an_error_of_its_own() -> None:
+async def test_an_answer_without_a_change_has_its_own_error() -> None:
     async with FaultServer(Reply(body=b"plain")) as server, Transport(server.config()) as transport:
         with pytest.raises(NotUpgradedError, match=r"HTTP status 200 where a change to websocket was asked for.*\(get pods/exec"):
             async with transport.upgrade("GET", EXEC, protocol="websocket"):
@@ -123,7 +123,7 @@ async def test_leaving_the_block_ends_the_connection_for_the_server_too() -> Non
             pass
         with pytest.raises(TransportError, match="left before its end"):
             await connection.read()
-        with pytest.raises(TransportError, match="was left and takes nothing more"):
+        with pytest.raises(TransportError, match="was left and is closed"):
             await connection.write(b"x")
 
 
@@ -139,7 +139,7 @@ async def test_the_end_of_the_peer_is_the_end() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["", "web socket", "websocket\r\nX: y"])
-async def test_what_is_no_name_of_a_protocol_is_refused_before_anything_is_sent(protocol: str) -> None:
+async def test_a_text_that_is_no_name_of_a_protocol_is_refused_before_anything_is_sent(protocol: str) -> None:
     async with FaultServer(Reply()) as server, Transport(server.config()) as transport:
         with pytest.raises(ValueError, match="no name of a protocol"):
             async with transport.upgrade("GET", EXEC, protocol=protocol):

@@ -26,7 +26,7 @@ async def test_a_handler_hears_each_warning_of_each_answer_once_K152() -> None:
     assert said == [ServerWarning('v1 is "old", really', "-", "list pods"), ServerWarning("second", "kube-apiserver", "list pods")] * 2
 
 
-async def test_a_handler_can_be_told_each_text_once_K152() -> None:
+async def test_a_handler_can_get_each_text_once_K152() -> None:
     said: list[ServerWarning] = []
     await heard(TWO, once_each(said.append))
     assert [one.text for one in said] == ['v1 is "old", really', "second"]

@@ -17,7 +17,7 @@ from kubeloop.blocking import (
     ExecResult,
     ExecSession,
     Informer,
-    Informers,
+    InformerFactory,
     ListCall,
     Lister,
     Log,
@@ -34,7 +34,7 @@ from kubeloop.blocking import (
     Watch,
     retry_on_conflict,
 )
-from kubeloop.cache import Event as InformerEvent
+from kubeloop.cache import InformerEvent
 from kubeloop.meta import ObjectMeta, PartialObject, Unstructured
 from kubeloop.transport import Response
 from tests.servers import ServerUnderTest
@@ -48,13 +48,13 @@ def test_a_program_as_its_author_and_the_type_checker_see_it(server: ServerUnder
         made = assert_type(client.create(ConfigMap(metadata=ObjectMeta(name="a"))), ConfigMap)
         assert_type(client.get(ConfigMap, "a"), ConfigMap)
         assert_type(client.get_metadata(ConfigMap, "a"), PartialObject)
-        assert_type(client.get(Unstructured.of("v1", "ConfigMap"), "a"), Unstructured)
+        assert_type(client.get(Unstructured.for_kind("v1", "ConfigMap"), "a"), Unstructured)
         assert_type(client.patch(ConfigMap, "a", {"data": {"x": "1"}}), ConfigMap)
         assert_type(client.list(ConfigMap, namespace=namespace), ObjectList[ConfigMap])
         call = assert_type(client.list_stream(ConfigMap, namespace=namespace), ListCall[ConfigMap])
         assert_type([one for one in call], list[ConfigMap])  # noqa: C416 - the type of an item
         assert_type(call.pages(), BlockingIterator[ObjectList[ConfigMap]])
-        assert_type(client.create_or_update(made, lambda found: found.data.clear()), CreateOrUpdateResult[ConfigMap])
+        assert_type(client.create_or_update(made, lambda obj: obj.data.clear()), CreateOrUpdateResult[ConfigMap])
         assert_type(client.subresource(ConfigMap, "a", "status"), Subresource)
         assert_type(client.transport.request("GET", "/version"), Response)
         assert_type(retry_on_conflict(lambda: client.get(ConfigMap, "a")), ConfigMap)
@@ -69,8 +69,8 @@ def test_informers(server: ServerUnderTest, namespace: str) -> None:
     def added(event: InformerEvent[ConfigMap]) -> None:
         assert_type(event.object, ConfigMap)
 
-    with Client.from_config(server.kubeconfig) as client, Informers(client) as informers:
-        found = assert_type(informers.of(ConfigMap, namespace=namespace), Informer[ConfigMap])
+    with Client.from_config(server.kubeconfig) as client, InformerFactory(client) as informers:
+        found = assert_type(informers.for_kind(ConfigMap, namespace=namespace), Informer[ConfigMap])
         assert_type(found.on_event(added=added), Registration[ConfigMap])
         assert_type(found.lister, Lister[ConfigMap])
         assert_type(found.kind, type[ConfigMap])

@@ -7,14 +7,27 @@ from typing import assert_type
 
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import Pod
-from kubeloop.cache import ByLabel, DeltaFifo, Event, EventType, Head, Informer, Informers, Lister, ObjectStore, Owner, Registration, Sorted
+from kubeloop.cache import (
+    ByLabel,
+    DeltaFifo,
+    EventType,
+    Head,
+    Informer,
+    InformerEvent,
+    InformerFactory,
+    Lister,
+    ObjectStore,
+    Owner,
+    Registration,
+    Sorted,
+)
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import ObjectKey, PartialObject, Unstructured
 
 
 async def informers_are_typed_by_their_kind(client: Client) -> None:
-    async with Informers(client, resync=30) as informers:
-        pods = informers.of(Pod, namespace="shop", label_selector={"app": "web"}, indexes={"node": "spec.nodeName"})
+    async with InformerFactory(client, resync=30) as informers:
+        pods = informers.for_kind(Pod, namespace="shop", label_selector={"app": "web"}, indexes={"node": "spec.nodeName"})
         assert_type(pods, Informer[Pod])
         assert_type(pods.lister, Lister[Pod])
         assert_type(pods.lister.get("web-0", "shop"), Pod | None)
@@ -22,15 +35,15 @@ async def informers_are_typed_by_their_kind(client: Client) -> None:
         assert_type(pods.lister.by_index("node", "n1"), list[Pod])
         assert_type(pods.lister.heads(), list[Head])
         assert_type(pods.lister.head("web-0", "shop"), Head | None)
-        assert_type(informers.of(Deployment, namespace=ALL_NAMESPACES), Informer[Deployment])
-        assert_type(informers.of(Pod, fields=["spec.nodeName"], managed_fields=True, namespace=ALL_NAMESPACES), Informer[Pod])
+        assert_type(informers.for_kind(Deployment, namespace=ALL_NAMESPACES), Informer[Deployment])
+        assert_type(informers.for_kind(Pod, fields=["spec.nodeName"], managed_fields=True, namespace=ALL_NAMESPACES), Informer[Pod])
         assert_type(informers.metadata(Pod, namespace=ALL_NAMESPACES).lister.get("web-0", "shop"), PartialObject | None)
         assert_type(pods.lister.unstructured("web-0", "shop"), Unstructured | None)
-        assert_type(pods.on_event(added=told, updated=told_later), Registration[Pod])
+        assert_type(pods.on_event(added=on_pod, updated=on_pod_later), Registration[Pod])
         assert_type(await informers.wait_synced(), None)
 
 
-def told(event: Event[Pod]) -> None:
+def on_pod(event: InformerEvent[Pod]) -> None:
     assert_type(event.type, EventType)
     assert_type(event.key, ObjectKey)
     assert_type(event.object, Pod)
@@ -39,13 +52,13 @@ def told(event: Event[Pod]) -> None:
     assert_type(event.head.owner_references, tuple[Owner, ...])
 
 
-async def told_later(event: Event[Pod]) -> None:
+async def on_pod_later(event: InformerEvent[Pod]) -> None:
     assert_type(event.object.metadata.name, str)
 
 
-def a_function_that_indexes_gets_the_typed_object(informers: Informers) -> None:
-    informers.of(Pod, indexes={"images": lambda pod: [pod.metadata.name]}, namespace=ALL_NAMESPACES)
-    informers.of(
+def a_function_that_indexes_gets_the_typed_object(informers: InformerFactory) -> None:
+    informers.for_kind(Pod, indexes={"images": lambda pod: [pod.metadata.name]}, namespace=ALL_NAMESPACES)
+    informers.for_kind(
         Pod,
         indexes={"age": Sorted(lambda pod: pod.metadata.generation), "team": ByLabel("team")},
         queue=DeltaFifo,
@@ -63,8 +76,8 @@ def a_bare_store_is_typed_by_what_it_holds(store: ObjectStore[Pod]) -> None:
 def test_the_checked_functions_are_functions() -> None:
     checked: list[Callable[..., object]] = [
         informers_are_typed_by_their_kind,
-        told,
-        told_later,
+        on_pod,
+        on_pod_later,
         a_function_that_indexes_gets_the_typed_object,
         a_bare_store_is_typed_by_what_it_holds,
     ]

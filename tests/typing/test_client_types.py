@@ -46,7 +46,7 @@ async def test_reading_gives_the_kind_that_was_asked_for(client: Client, namespa
     assert_type(await client.update(created), ConfigMap)
     assert_type(await client.patch(ConfigMap, "a", {"data": {"x": "1"}}), ConfigMap)
     assert_type(await client.mapping(ConfigMap), ResourceMapping)
-    plain = Unstructured.of("v1", "ConfigMap")
+    plain = Unstructured.for_kind("v1", "ConfigMap")
     assert_type(plain, type[Unstructured])
     assert_type(await client.get(plain, "a"), Unstructured)
 
@@ -58,7 +58,7 @@ async def test_lists_know_their_items(client: Client, namespace: str) -> None:
         assert_type(pod, Pod)
     async for partial in client.list_metadata(Pod, namespace=namespace):
         assert_type(partial, PartialObject)
-    page = await client.list_page(Pod, ListOptions(limit=1), namespace=namespace)
+    page = await client.list_page(Pod, options=ListOptions(limit=1), namespace=namespace)
     assert_type(page, ObjectList[Pod])
     assert_type(page.resource_version, str)
 
@@ -83,7 +83,7 @@ async def test_what_deletion_gives_is_either_the_object_or_a_status(client: Clie
 
 async def test_waiting_gives_the_object(client: Client, namespace: str) -> None:
     await client.create(ConfigMap(metadata=ObjectMeta(name="a"), data={"x": "1"}))
-    assert_type(await client.wait_for(ConfigMap, "a", lambda found: assert_type(found, ConfigMap).data, timeout=20), ConfigMap)
+    assert_type(await client.wait_for(ConfigMap, "a", lambda obj: assert_type(obj, ConfigMap).data, timeout=20), ConfigMap)
 
 
 async def test_patches_and_applies_give_what_they_were_given(client: Client, namespace: str) -> None:
@@ -99,8 +99,8 @@ async def test_patches_and_applies_give_what_they_were_given(client: Client, nam
 
 
 async def test_changes_say_what_they_did(client: Client, namespace: str) -> None:
-    def wanted(found: ConfigMap) -> None:
-        assert_type(found, ConfigMap).data["x"] = "1"
+    def wanted(config_map: ConfigMap) -> None:
+        assert_type(config_map, ConfigMap).data["x"] = "1"
 
     changed = assert_type(await client.create_or_update(ConfigMap(metadata=ObjectMeta(name="a")), wanted), CreateOrUpdateResult[ConfigMap])
     assert_type(changed.object, ConfigMap)
@@ -139,12 +139,12 @@ async def scaling(client: Client) -> None:
     assert_type(await client.wait_rollout(Deployment, "web", timeout=1), str)
     async for line in client.rollout_status(Deployment, "web", timeout=1):
         assert_type(line, str)
-    assert_type(await client.until(Pod, lambda event: event.object.status.phase, timeout=1, namespace=ALL_NAMESPACES), Event[Pod])
+    assert_type(await client.wait_for_events(Pod, lambda event: event.object.status.phase, timeout=1, namespace=ALL_NAMESPACES), Event[Pod])
     assert_type(client.watch_metadata(Pod, namespace=ALL_NAMESPACES), Watch[PartialObject])
 
 
 async def mistakes(client: Client) -> None:
     """Only for the type checker: each line must be an error."""
-    await client.create_or_update(Pod(), lambda found: found.data)  # type: ignore[attr-defined]  # a field that a Pod has not
+    await client.create_or_update(Pod(), lambda obj: obj.data)  # type: ignore[attr-defined]  # a field that a Pod has not
     await client.patch(Pod, "a")  # type: ignore[call-overload]  # no patch
     await client.delete(Pod)  # type: ignore[call-overload]  # no name

@@ -6,11 +6,11 @@ from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import ConfigMap, Pod
 from kubeloop.cache import Informer, Lister
 from kubeloop.client import Client
-from kubeloop.controller import Controller, EventRecorder, KeyController, Manager, Result, Watch, controller_of, to_same_name
+from kubeloop.controller import Controller, EventRecorder, KeyController, Manager, Result, WatchedKind, controller_of, to_same_name
 from kubeloop.meta import ObjectKey, OwnerReference, PartialObject
 
 
-class Typed(Controller[ConfigMap], owns=[Deployment], watches=[Watch(Pod, to=to_same_name)], workers=2):
+class Typed(Controller[ConfigMap], owns=[Deployment], watches=[WatchedKind(Pod, to=to_same_name)], workers=2):
     async def reconcile(self, config: ConfigMap) -> Result | None:
         assert_type(self.client, Client)
         assert_type(self.events, EventRecorder)
@@ -25,7 +25,7 @@ class Typed(Controller[ConfigMap], owns=[Deployment], watches=[Watch(Pod, to=to_
         return Result(requeue_after=1)
 
 
-class Plain(Controller[ConfigMap]):
+class PlainController(Controller[ConfigMap]):
     def reconcile(self, config: ConfigMap) -> Result | None:
         return None
 
@@ -41,7 +41,7 @@ async def wrong() -> None:
 
 
 async def manage(client: Client) -> None:
-    manager = Manager(client, [Typed(), Plain(), ByKey()])
+    manager = Manager(client, [Typed(), PlainController(), ByKey()])
     assert_type(await manager.run(), None)
     assert_type(Result(requeue_after=1).requeue_after, float | None)
 

@@ -58,7 +58,7 @@ def test_a_custom_class_keeps_its_type() -> None:
 
 
 def test_unstructured_classes_are_classes() -> None:
-    widget = Unstructured.of("example.com/v1", "Widget")
+    widget = Unstructured.for_kind("example.com/v1", "Widget")
     assert_type(widget, type[Unstructured])
     assert_type(widget.from_dict({}), Unstructured)
     assert_type(widget.from_dict({}).metadata, ObjectMeta)

@@ -29,11 +29,28 @@ def test_the_public_api_is_the_stored_one(now: str) -> None:
         pytest.param("*, namespace: str", "*, ns: str", "ns: str", id="a renamed argument"),
         pytest.param("NotFound(ApiError)", "NotFound(Exception)", "NotFound(Exception)", id="another base class"),
         pytest.param("    dry_run: bool = False\n", "    dry_run: bool = True\n", "+    dry_run: bool = True", id="another default"),
+        pytest.param(
+            "def copy_to(self, target", "def upload(self, target", "def upload(", id="a method of a class that a property returns"
+        ),
     ],
 )
 def test_a_change_is_found(now: str, before: str, after: str, expected: str) -> None:
     assert before in now
     assert any(expected in line for line in public_api.changes(now, now.replace(before, after, 1)))
+
+
+def test_classes_that_public_names_return_are_described_without_their_constructors(now: str) -> None:
+    returned = now.partition(f"[{public_api.RETURNED}]")[2]
+    assert all(f"\nclass {name}()\n" in returned for name in ("PodVerbs", "CertificateVerbs", "ServiceAccountVerbs"))
+    assert "__init__" not in returned
+    assert "class _" not in returned
+    assert "class Pod(" not in returned, "kinds of kubeloop.api change as the API of Kubernetes does"
+
+
+def test_the_constructor_of_a_class_that_only_kubeloop_creates_is_not_public(now: str) -> None:
+    described = now.partition("\nclass RunnableContext()\n")[2].partition("\nclass ")[0]
+    assert "__init__" not in described
+    assert "    client: Client" in described
 
 
 def test_an_update_rewrites_the_file_and_a_difference_names_the_command(
@@ -44,9 +61,9 @@ def test_an_update_rewrites_the_file_and_a_difference_names_the_command(
     monkeypatch.setattr(public_api, "STORED", stored)
     monkeypatch.setattr(public_api, "public_api", lambda: now)
     assert public_api.main([]) == 1
-    told = capsys.readouterr()
-    assert "-class NotFound(Exception)" in told.out
-    assert public_api.UPDATE in told.err
+    output = capsys.readouterr()
+    assert "-class NotFound(Exception)" in output.out
+    assert public_api.UPDATE in output.err
     assert public_api.main(["--update"]) == 0
     assert stored.read_text() == now
     assert public_api.main([]) == 0

@@ -9,12 +9,12 @@ from kubeloop.api.core.v1 import Pod
 from kubeloop.cache import (
     DynamicInformers,
     DynamicRegistration,
-    Event,
     Head,
     Informer,
-    Informers,
+    InformerEvent,
+    InformerFactory,
     MulticlusterInformer,
-    MulticlusterInformers,
+    MulticlusterInformerFactory,
     MulticlusterLister,
     MulticlusterRegistration,
     all_synced,
@@ -25,25 +25,27 @@ from kubeloop.meta.kinds import GroupVersionKind
 
 
 async def informers_of_several_clusters_are_typed_by_their_kind(clients: Mapping[str, Client]) -> None:
-    async with MulticlusterInformers(clients) as informers:
-        pods = informers.of(Pod, namespace=["a", "b"], label_selector={"app": "web"}, indexes={"name": lambda pod: [pod.metadata.name]})
+    async with MulticlusterInformerFactory(clients) as informers:
+        pods = informers.for_kind(
+            Pod, namespace=["a", "b"], label_selector={"app": "web"}, indexes={"name": lambda pod: [pod.metadata.name]}
+        )
         assert_type(pods, MulticlusterInformer[Pod])
         assert_type(pods.lister, MulticlusterLister[Pod])
         assert_type(pods.lister.list(), list[tuple[str, Pod]])
         assert_type(pods.lister.get("east", "web-0", "shop"), Pod | None)
-        assert_type(pods.on_event(added=told, predicate=accepts, coalesce=True), MulticlusterRegistration[Pod])
+        assert_type(pods.on_event(added=on_pod, predicate=accepts, coalesce=True), MulticlusterRegistration[Pod])
         assert_type(pods.clusters["east"], Informer[Pod])
-        informers.of(Pod, name="x")  # type: ignore[call-arg]  # no such option: a checker must say so
+        informers.for_kind(Pod, name="x")  # type: ignore[call-arg]  # no such option: a checker must say so
 
 
-async def dynamic_kinds_are_unstructured(informers: Informers) -> None:
+async def dynamic_kinds_are_unstructured(informers: InformerFactory) -> None:
     kinds = DynamicInformers(informers, lambda kind: kind.gvk.group == "example.com", namespace=ALL_NAMESPACES)
     assert_type(kinds.kinds, Mapping[GroupVersionKind, Informer[Unstructured]])
     assert_type(kinds.on_event(added=lambda event: event.object.content), DynamicRegistration)
     await all_synced(informers, kinds, timeout=10)
 
 
-async def told(event: Event[Pod]) -> None:
+async def on_pod(event: InformerEvent[Pod]) -> None:
     assert_type(event.object, Pod)
 
 

@@ -62,7 +62,7 @@ def cluster(name: str, programs: Path, home: Path) -> Iterator[Cluster]:
 
 
 def _own_network() -> list[str]:
-    """Return the start of a command that runs in a network of its own: each cluster has the same addresses, and opens port 53."""
+    """Return the start of a command that runs in a separate network: each cluster has the same addresses, and opens port 53."""
     missing = [program for program in ("unshare", "nsenter", "ip") if shutil.which(program) is None]
     if missing or os.geteuid() != 0:
         raise CannotBuild(f"process pods run in a network namespace here, which needs root{''.join(f' and {name}' for name in missing)}")

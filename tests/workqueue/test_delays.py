@@ -106,7 +106,7 @@ async def test_forget_does_not_remove_an_item_that_waits() -> None:
     assert queue.stats.delayed == 1
 
 
-async def test_what_is_discarded_is_not_released_and_may_be_put_again() -> None:
+async def test_a_discarded_item_is_not_released_and_may_be_put_again() -> None:
     clock = FakeClock()
     released: list[str] = []
     delays: Delays[str] = Delays(clock, released.append)

@@ -42,7 +42,7 @@ async def test_tenants_take_turns_and_each_is_first_come_first_served(queue: Fai
     assert await take(queue, 6) == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
-async def test_a_tenant_that_comes_anew_has_its_turn_after_those_that_wait(queue: Fair) -> None:
+async def test_a_tenant_that_comes_again_is_served_after_waiting_tenants(queue: Fair) -> None:
     for item in ("a1", "b1", "a2"):
         queue.add(item)
     assert await take(queue, 1) == ["a1"]
@@ -51,7 +51,7 @@ async def test_a_tenant_that_comes_anew_has_its_turn_after_those_that_wait(queue
     assert await take(queue, 4) == ["b1", "a2", "c1", "a3"]
 
 
-async def test_what_is_processed_costs_its_tenant_no_second_turn(queue: Fair) -> None:
+async def test_a_processed_item_costs_its_tenant_no_second_turn(queue: Fair) -> None:
     queue.add("a1")
     assert await queue.get() == "a1"
     queue.add("a1")
@@ -118,7 +118,7 @@ async def test_an_item_stays_with_the_tenant_that_it_came_with_whatever_is_said_
     assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
 
 
-async def test_an_item_whose_tenant_changed_can_be_raised_and_taken_past_one_that_is_held() -> None:
+async def test_an_item_whose_tenant_changed_can_be_raised_and_taken_past_a_held_one() -> None:
     tenant = {"a": "red", "b": "red"}
     queue: PriorityQueue[str] = PriorityQueue(clock=FakeClock(), tenant=tenant.__getitem__)
     queue.add("a")

@@ -8,7 +8,7 @@ from kubeloop.workqueue.protocol import BOUNDS, EXCEEDED, DurationHistogram, Pri
 
 
 class Times:
-    """Keeps every time that it is told."""
+    """Records every time that is reported."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
@@ -56,7 +56,7 @@ async def test_counts_and_times_are_exact(kind: type[WorkQueue[str]] | type[Prio
 
 
 @pytest.mark.parametrize("kind", [WorkQueue, PriorityQueue])
-async def test_unfinished_work_is_that_of_all_workers_and_the_longest_is_the_one_that_began_first(
+async def test_unfinished_work_is_that_of_all_workers_and_the_longest_began_first(
     kind: type[WorkQueue[str]] | type[PriorityQueue[str]],
 ) -> None:
     """H118"""
@@ -122,7 +122,7 @@ async def test_every_addition_with_a_delay_counts_as_a_retry() -> None:
     assert priorities.figures.delayed_adds == 2
 
 
-async def test_depth_by_priority_counts_what_is_ready_and_follows_an_item_that_is_raised() -> None:
+async def test_depth_by_priority_counts_ready_items_and_follows_an_item_that_is_raised() -> None:
     """R214"""
     queue: PriorityQueue[str] = PriorityQueue(clock=FakeClock())
     queue.add_after("a", 3600)

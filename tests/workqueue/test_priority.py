@@ -183,7 +183,7 @@ async def test_shut_down_wakes_every_waiting_worker(queue: PriorityQueue[str]) -
     assert [type(result) for result in results] == [QueueShutDown] * 3
 
 
-async def test_drain_hands_out_what_is_ready_and_waits_until_it_is_done(queue: PriorityQueue[str], clock: FakeClock) -> None:
+async def test_drain_hands_out_ready_items_and_waits_until_they_are_done(queue: PriorityQueue[str], clock: FakeClock) -> None:
     queue.add("a")
     queue.add("b", priority=1)
     queue.add_after("c", 5)

@@ -1,4 +1,4 @@
-"""kopf: an operator of pods whose handler only counts, of its cheapest kind: on.event writes nothing. Runs in an environment of its own."""
+"""kopf: an operator of pods whose handler only counts, of its cheapest kind: on.event writes nothing. Runs in its own environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kubernetes_asyncio. Runs in an environment of its own."""
+"""kubernetes_asyncio. Runs in its own environment."""
 
 from __future__ import annotations
 

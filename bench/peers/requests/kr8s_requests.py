@@ -1,4 +1,4 @@
-"""kr8s, whose get by name is a list, and whose objects are trees. Runs in an environment of its own."""
+"""kr8s, whose get by name is a list, and whose objects are trees. Runs in its own environment."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from kubeloop.client import ALL_NAMESPACES
 from kubeloop.meta import Unstructured
 
 args = protocol.arguments()
-AnyPod = Unstructured.of("v1", "Pod", plural="pods", namespaced=True)
+AnyPod = Unstructured.for_kind("v1", "Pod", plural="pods", namespaced=True)
 
 
 async def single(client: Client) -> None:

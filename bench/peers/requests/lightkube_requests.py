@@ -1,4 +1,4 @@
-"""lightkube. Runs in an environment of its own."""
+"""lightkube. Runs in its own environment."""
 
 from __future__ import annotations
 

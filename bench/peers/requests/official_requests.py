@@ -1,4 +1,4 @@
-"""The official client. Runs in an environment of its own."""
+"""The official client. Runs in its own environment."""
 
 from __future__ import annotations
 

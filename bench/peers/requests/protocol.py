@@ -1,6 +1,6 @@
 """What every client is asked to do, and what it prints: one JSON line per phase. The configuration is the file that KUBECONFIG names.
 
-get, update, patch      one pod, ``--requests`` times each, after one that is not counted
+get, update, patch      one pod, ``--requests`` times each, after an uncounted one
 list                    all pods of all namespaces, kept at once
 watch                   all events, each as a typed pod
 """

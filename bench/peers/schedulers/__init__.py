@@ -1,1 +1,1 @@
-"""Schedulers as programs of their own, for ``python -m bench scheduler``."""
+"""Schedulers as separate programs, for ``python -m bench scheduler``."""

@@ -1,4 +1,4 @@
-"""The controller as a user runs it: a process of its own."""
+"""The controller as a user runs it: a separate process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def foos(kubectl: Kubectl) -> Iterator[Kubectl]:
 
 
 class Program:
-    """The controller in a process of its own."""
+    """The controller in a separate process."""
 
     def __init__(self, log: Path, arguments: Sequence[str]) -> None:
         self._log = log
@@ -55,7 +55,7 @@ Starter = Callable[..., Program]
 
 @pytest.fixture
 def start_controller(kubectl: Kubectl, tmp_path: Path) -> Iterator[Starter]:
-    """Starts the controller with arguments, beside those that name the server."""
+    """Starts the controller with arguments, besides the server's."""
     running: list[Program] = []
 
     def start(*arguments: str, kubeconfig: Path | None = None) -> Program:

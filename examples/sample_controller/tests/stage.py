@@ -11,7 +11,7 @@ import yaml
 from examples.sample_controller.controller import NAME, FooController, render
 from examples.sample_controller.steps import MANIFESTS
 from examples.sample_controller.types import Foo, FooSpec
-from kubeloop import Client, Informers, ObjectMeta
+from kubeloop import Client, InformerFactory, ObjectMeta
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import Event
@@ -20,7 +20,7 @@ from kubeloop.controller import RunnableContext
 from kubeloop.controller.runner.runner import Runner
 from kubeloop.meta import Unstructured
 from kubeloop.testing import Actions, HandlerServer, eventually, many
-from kubeloop.testing.fake_time import driven
+from kubeloop.testing.fake_time import with_fake_time
 from kubeloop.timing import FakeClock
 
 
@@ -37,8 +37,8 @@ class Stage:
     clock: FakeClock
     actions: Actions
 
-    async def create(self, wanted: Foo) -> Foo:
-        return await self.client.create(wanted)
+    async def create(self, foo: Foo) -> Foo:
+        return await self.client.create(foo)
 
     async def deployment(self, owner: Foo, *, replicas: int | None = None, available: int | None = None) -> Deployment:
         """The Deployment of that Foo, as an earlier reconcile left it."""
@@ -55,7 +55,7 @@ class Stage:
     async def connected(self, controller: FooController) -> AsyncIterator[FooController]:
         """The controller with synced caches and without workers: a test calls ``reconcile`` itself, once."""
         client = self.server.client(user=NAME)
-        informers = Informers(client, clock=self.clock)
+        informers = InformerFactory(client, clock=self.clock)
         runner = Runner(controller)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(runner.close)
@@ -97,4 +97,4 @@ async def install(client: Client, clock: FakeClock) -> None:
     """Have the kind Foo served, as the manifest says."""
     manifest = yaml.safe_load((MANIFESTS / "crd-status-subresource.yaml").read_text())
     definition = await client.create(Unstructured.from_dict(manifest))
-    await driven(client.wait_ready(CustomResourceDefinition, definition.metadata.name, timeout=30), clock)
+    await with_fake_time(client.wait_ready(CustomResourceDefinition, definition.metadata.name, timeout=30), clock)

@@ -66,7 +66,7 @@ async def another_image(on: Stage) -> Foo:
 
 
 @pytest.mark.parametrize(
-    ("given", "table"),
+    ("state", "table"),
     [
         pytest.param(
             a_new_foo,
@@ -114,9 +114,9 @@ async def another_image(on: Stage) -> Foo:
         ),
     ],
 )
-async def test_one_reconcile_writes(given: Given, table: str) -> None:
+async def test_one_reconcile_writes(state: Given, table: str) -> None:
     async with stage() as at:
-        await given(at)
+        await state(at)
         await at.reconcile(FooController())
         at.actions.expect(table)
         assert await at.recorded() == SYNCED
@@ -149,7 +149,7 @@ def rendered(of: Foo, replicas: int) -> dict[str, Any]:
 
 
 def said(tree: Any) -> Any:
-    """Without what is empty: null, zero, "", {} and []; a server takes it as not there."""
+    """Return it without empty values: null, zero, "", {} and []; a server takes them as absent."""
     if isinstance(tree, dict):
         return {key: value for key, value in ((key, said(value)) for key, value in tree.items()) if value not in (None, {}, [], "", 0)}
     return [said(each) for each in tree] if isinstance(tree, list) else tree
@@ -194,17 +194,17 @@ async def test_the_status_that_is_written_leaves_the_rest_of_the_foo_alone() -> 
 @pytest.mark.parametrize(
     "of_whom",
     [
-        pytest.param("nobody", id="of nobody"),
+        pytest.param("no owner", id="without an owner"),
         pytest.param("another Foo", id="of another Foo"),
         pytest.param("an earlier Foo of that name", id="of an earlier Foo of the same name, which another uid tells"),
     ],
 )
-async def test_a_deployment_of_somebody_else_is_an_error_a_warning_and_nothing_written(of_whom: str) -> None:
+async def test_a_deployment_of_another_owner_is_an_error_a_warning_and_nothing_written(of_whom: str) -> None:
     async with stage() as at:
         made = await at.create(foo())
         theirs = await at.deployment(made)
         theirs.metadata.owner_references[0].uid = "another"
-        if of_whom == "nobody":
+        if of_whom == "no owner":
             theirs.metadata.owner_references = []
         if of_whom == "another Foo":
             theirs.metadata.owner_references[0].name = "other"
@@ -234,7 +234,7 @@ async def test_a_deployment_that_cannot_be_created_is_an_error_before_anything_e
         assert await at.events() == []
 
 
-async def test_a_status_that_somebody_else_wrote_meanwhile_is_an_error_so_that_the_foo_is_read_again() -> None:
+async def test_a_status_that_another_client_wrote_meanwhile_is_an_error_so_that_the_foo_is_read_again() -> None:
     async with stage() as at:
         made = await at.create(foo())
         await at.deployment(made)

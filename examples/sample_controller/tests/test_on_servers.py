@@ -59,10 +59,10 @@ def foo(name: str, deployment: str = "", replicas: int | None = 1) -> Foo:
 
 async def made(at: Client, name: str, replicas: int = 1) -> Deployment:
     """The Deployment of that name, as soon as it has so many replicas."""
-    return await eventually(one(at, Deployment, name), lambda found: found.spec.replicas == replicas, within=LONG)
+    return await eventually(one(at, Deployment, name), lambda obj: obj.spec.replicas == replicas, within=LONG)
 
 
-async def told(at: Client, name: str, reason: str) -> Event:
+async def wait_for_event(at: Client, name: str, reason: str) -> Event:
     """The first event about a Foo for that reason."""
 
     def about(events: list[Event]) -> list[Event]:
@@ -90,14 +90,14 @@ async def test_from_a_foo_to_its_deployment_and_back_again(
     assert [(each.name, each.image) for each in first.spec.template.spec.containers] == [("nginx", "nginx:latest")]
     assert [(each.kind, each.name, each.controller) for each in first.metadata.owner_references] == [("Foo", "example-foo", True)]
     assert {each.manager for each in first.metadata.managed_fields if each.subresource == ""} == {NAME}
-    await eventually(one(at, Foo, "example-foo"), lambda found: found.status.available_replicas is not None, within=LONG)
+    await eventually(one(at, Foo, "example-foo"), lambda obj: obj.status.available_replicas is not None, within=LONG)
 
     await at.patch(Foo, "example-foo", {"spec": {"replicas": 3}})
     await made(at, "example-foo", 3)
     await at.delete(Deployment, "example-foo")
-    await eventually(one(at, Deployment, "example-foo"), lambda found: found.metadata.uid != first.metadata.uid, within=LONG)
+    await eventually(one(at, Deployment, "example-foo"), lambda obj: obj.metadata.uid != first.metadata.uid, within=LONG)
 
-    await told(at, "example-foo", "Synced")
+    await wait_for_event(at, "example-foo", "Synced")
     assert re.search(
         r"Normal\s+Synced\s.*sample-controller\s+Foo synced successfully",
         kubectl("describe", "foos.samplecontroller.k8s.io", "example-foo"),
@@ -107,7 +107,7 @@ async def test_from_a_foo_to_its_deployment_and_back_again(
     theirs.metadata.name, theirs.metadata.owner_references = "taken", []
     await at.create(theirs)
     await at.create(foo("late", "taken", 4))
-    warning = await told(at, "late", "ErrResourceExists")
+    warning = await wait_for_event(at, "late", "ErrResourceExists")
     assert (warning.type, warning.message) == ("Warning", 'Resource "taken" already exists and is not managed by Foo')
     assert (await at.get(Deployment, "taken")).spec.replicas == theirs.spec.replicas
 
@@ -143,7 +143,7 @@ async def test_when_the_leader_is_killed_the_other_replica_takes_over(at: Client
     assert now.spec.lease_transitions == (held.spec.lease_transitions or 0) + 1
     assert "Starting workers" in second.log
 
-    second.end()  # gracefully: whoever comes next need not wait for the lease to run out
+    second.end()  # gracefully: the next holder need not wait for the lease to run out
     assert not (await at.get(Lease, NAME)).spec.holder_identity
 
 
@@ -178,8 +178,8 @@ async def test_a_controller_that_is_killed_and_started_again_while_foos_change_m
     start_controller()
     wanted = {each.spec.deployment_name: each async for each in at.list(Foo, namespace=at.namespace)}
 
-    def right(found: Any) -> bool:
-        by_name = {each.metadata.name: each for each in found}
+    def right(deployment: Any) -> bool:
+        by_name = {each.metadata.name: each for each in deployment}
         return all(
             name in by_name
             and by_name[name].spec.replicas == one.spec.replicas
@@ -189,7 +189,9 @@ async def test_a_controller_that_is_killed_and_started_again_while_foos_change_m
 
     await eventually(many(at, Deployment, namespace=at.namespace), right, within=LONG)
     await eventually(
-        many(at, Foo, namespace=at.namespace), lambda found: all(each.status.available_replicas is not None for each in found), within=LONG
+        many(at, Foo, namespace=at.namespace),
+        lambda objects: all(each.status.available_replicas is not None for each in objects),
+        within=LONG,
     )
 
 
@@ -220,7 +222,7 @@ async def test_the_rights_of_its_manifest_are_enough(
         await made(at, "limited")
         await at.patch(Foo, "limited", {"spec": {"replicas": 2}})
         await made(at, "limited", 2)
-        await told(at, "limited", "Synced")
+        await wait_for_event(at, "limited", "Synced")
         await at.delete(Foo, "limited")
         await eventually(one(at, Foo, "limited"), None, within=LONG)
         program.end()
@@ -230,7 +232,7 @@ async def test_the_rights_of_its_manifest_are_enough(
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         pytest.param({"replicas": 0}, "spec.replicas in body should be greater than or equal to 1", id="no replicas"),
         pytest.param({"replicas": 11}, "spec.replicas in body should be less than or equal to 10", id="eleven"),
@@ -238,10 +240,10 @@ async def test_the_rights_of_its_manifest_are_enough(
         pytest.param({"deploymentName": 1}, 'spec.deploymentName in body must be of type string: "integer"', id="a name that is a number"),
     ],
 )
-async def test_a_foo_that_its_schema_forbids_is_refused(at: Client, spec: dict[str, Any], said: str) -> None:
+async def test_a_foo_that_its_schema_forbids_is_refused(at: Client, spec: dict[str, Any], message: str) -> None:
     with pytest.raises(Invalid) as refused:
         await at.create(Unstructured.from_dict({**tree("bad"), "spec": spec}))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("spec", [None, {}, {"replicas": 10}, {"deploymentName": ""}], ids=str)

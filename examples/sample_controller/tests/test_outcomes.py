@@ -23,8 +23,8 @@ def available(kubectl: Kubectl, count: int, name: str = "example-foo") -> None:
     kubectl("wait", f"foo/{name}", f"--for=jsonpath={{.status.availableReplicas}}={count}", TIMEOUT)
 
 
-def appears(kubectl: Kubectl, what: str) -> None:
-    kubectl("wait", what, "--for=create", TIMEOUT)
+def appears(kubectl: Kubectl, resource: str) -> None:
+    kubectl("wait", resource, "--for=create", TIMEOUT)
 
 
 def event(start_kubectl: Started, name: str, reason: str) -> str:
@@ -93,7 +93,7 @@ def test_a_deleted_deployment_comes_back(controlled: Kubectl) -> None:
     assert controlled("get", "deployment", "example-foo", "-o", "jsonpath={.metadata.uid}") != before
 
 
-def test_a_deployment_of_somebody_else_is_left_alone_and_a_warning_says_so(controlled: Kubectl, start_kubectl: Started) -> None:
+def test_a_deployment_of_another_owner_is_left_alone_and_a_warning_says_so(controlled: Kubectl, start_kubectl: Started) -> None:
     controlled("create", "deployment", "taken", "--image=busybox:1.36")
     controlled("apply", "-f", "-", stdin=foo(deployment="taken", replicas=4))
     assert event(start_kubectl, "example-foo", "ErrResourceExists") == 'Resource "taken" already exists and is not managed by Foo'

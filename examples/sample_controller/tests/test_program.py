@@ -21,7 +21,7 @@ users: [{name: u, user: {token: t}}]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         pytest.param(["--kubeconfig", "{tmp}/missing"], "missing", id="a kubeconfig that is not there is named"),
         pytest.param(["--kubeconfig", "{tmp}/broken"], "broken", id="a kubeconfig that is no YAML is named"),
@@ -33,14 +33,14 @@ users: [{name: u, user: {token: t}}]
         ),
     ],
 )
-def test_it_ends_with_a_message_and_no_traceback(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_it_ends_with_a_message_and_no_traceback(tmp_path: Path, arguments: list[str], message: str) -> None:
     (tmp_path / "broken").write_text("clusters: [")
     (tmp_path / "good").write_text(GOOD)
     command = [sys.executable, "-m", "examples.sample_controller", *(argument.format(tmp=tmp_path) for argument in arguments)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("sample-controller: ")
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

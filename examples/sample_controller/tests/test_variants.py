@@ -1,4 +1,4 @@
-"""The variants: server-side apply puts right what is the controller's and leaves what is others'; the finalizer clears up."""
+"""The variants: server-side apply corrects the controller's fields and leaves those of others; the finalizer clears up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from examples.sample_controller.controller import NAME, NotManagedError
 from examples.sample_controller.tests.stage import foo, stage
 from examples.sample_controller.types import Foo
 from examples.sample_controller.variants import FINALIZER, ApplyingFooController, FinalizingFooController
-from kubeloop import Informers, Manager
+from kubeloop import InformerFactory, Manager
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.client import ALL_NAMESPACES, extract
 from kubeloop.testing import eventually, many, one
@@ -28,7 +28,7 @@ async def test_applying_creates_the_deployment_and_owns_what_it_says_of_it() -> 
         made = await at.client.get(Deployment, "test-deployment")
         owned = extract(made, NAME)
         assert [container.image for container in owned.spec.template.spec.containers] == ["nginx:latest"]
-        assert owned.spec.strategy.type is None  # the server's default is nobody's
+        assert owned.spec.strategy.type is None  # the server's default has no manager
         assert made.spec.strategy.type == "RollingUpdate"
 
 
@@ -45,7 +45,7 @@ async def test_applying_puts_its_fields_right_and_leaves_those_of_others() -> No
         assert (now.spec.template.spec.containers[0].image, now.metadata.labels) == ("nginx:latest", {"by": "hand"})
 
 
-async def test_applying_refuses_a_deployment_of_somebody_else() -> None:
+async def test_applying_refuses_a_deployment_of_another_owner() -> None:
     async with stage() as at:
         await at.deployment(await at.create(foo("other")))
         await at.create(foo())
@@ -58,13 +58,13 @@ async def test_a_foo_with_a_finalizer_goes_when_all_its_deployments_are_gone_als
     async with stage() as at:
         client = at.server.client(user=NAME)
         async with (
-            Informers(client, clock=at.clock) as informers,
+            InformerFactory(client, clock=at.clock) as informers,
             Manager(client, [FinalizingFooController()], informers=informers, clock=at.clock),
         ):
             await at.create(foo())
-            await eventually(one(at.client, Foo, "test"), lambda found: found.metadata.finalizers == [FINALIZER])
+            await eventually(one(at.client, Foo, "test"), lambda obj: obj.metadata.finalizers == [FINALIZER])
             await at.client.patch(Foo, "test", {"spec": {"deploymentName": "renamed"}})
-            await eventually(many(at.client, Deployment), lambda found: len(found) == 2)
+            await eventually(many(at.client, Deployment), lambda objects: len(objects) == 2)
             await at.client.delete(Foo, "test")
             await eventually(one(at.client, Foo, "test"), None)
             assert list(await at.client.list(Deployment, namespace=ALL_NAMESPACES)) == []

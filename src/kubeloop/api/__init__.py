@@ -47,7 +47,7 @@ _MODULES: dict[tuple[str, str], str] = {
 
 
 def find(gvk: GroupVersionKind) -> type[Resource] | None:
-    """The class of a kind, from a module that is imported now if it was not before; None for a kind that has none here."""
+    """Return the class of a kind, and import its module if necessary; None if there is no class for the kind here."""
     module = _MODULES.get((gvk.group, gvk.version))
     if module is None:
         return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kubeloop.apiserver.audit.policy import COMPLETE, LEVELS, RECEIVED, STARTED
 from kubeloop.apiserver.builtin.bootstrap.objects import FLOW_CONTROL_GROUP
 from kubeloop.apiserver.flow.control import FlowControl, FlowLimits, InFlight
-from kubeloop.apiserver.handlers.scope import AuditEvents, RequestScope
+from kubeloop.apiserver.handlers.scope import RequestAudit, RequestScope
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.resource_controller import follow_objects
 from kubeloop.apiserver.storage.watch_cache import ROOT, WatchCache
@@ -191,8 +191,8 @@ class OperationOptions:
     watch_grace: float = 0.0
 
 
-class Operation:
-    """The filters of a server, which has one ``Operation``."""
+class RequestFilters:
+    """The filters of one server: audit events, flow control, metrics and logs of its requests."""
 
     def __init__(self, clock: Clock, options: OperationOptions | None = None) -> None:
         self._clock = clock
@@ -208,13 +208,13 @@ class Operation:
             self._auditing.log.open()
 
     async def watch(self, objects: Objects, cache: WatchCache) -> None:
-        """Apply the stored FlowSchemas and PriorityLevelConfigurations, and each later change. The cache has been started."""
+        """Apply the stored FlowSchemas and PriorityLevelConfigurations, and each later change. The cache must have been started."""
         group = f"{ROOT}{FLOW_CONTROL_GROUP}"
         await follow_objects(f"{group}/prioritylevelconfigurations/", self.flow.put_level, objects, cache, wait=True)
         await follow_objects(f"{group}/flowschemas/", self.flow.put_schema, objects, cache, wait=True)
 
     async def stop(self) -> None:
-        """Write the remaining audit events. The caller has waited for the last requests."""
+        """Write the remaining audit events. The caller must have waited for the last requests."""
         if self._auditing is not None:
             await self._auditing.log.close()
 
@@ -229,7 +229,7 @@ class Operation:
         """Wait until flow control admits the request of ``user``.
 
         Raises:
-            RejectedByFlowControl
+            RejectedByFlowControl: There is no capacity.
         """
         verb = scope.info.verb
         if scope.long_running and verb != "watch":
@@ -253,7 +253,7 @@ class Operation:
     def answered(self, scope: RequestScope, reply: Reply) -> None:
         """Record that the reply is sent. The end of a stream is recorded when it closes."""
         if scope.in_flight:
-            # When what there is of it has been written, which is work too.
+            # Leave in the next turn of the loop, after the available part of the reply has been written, because that is work too.
             asyncio.get_running_loop().call_soon(self._leave, scope)
         self._count(scope, reply)
         record, long = self._taken(scope), scope.long_running
@@ -281,8 +281,8 @@ class Operation:
             record.event(COMPLETE, self._clock.wall(), code=200, message="Connection closed early")
 
     @staticmethod
-    def _taken(scope: RequestScope) -> AuditEvents | None:
-        """Return the audit record and remove it from the scope. Otherwise a reference cycle would keep both in memory for a long watch."""
+    def _taken(scope: RequestScope) -> RequestAudit | None:
+        """Return the audit record and remove it from the scope, because a reference cycle would keep both alive during a long watch."""
         record, scope.audit = scope.audit, None
         return record
 

@@ -28,17 +28,17 @@ from kubeloop.client.managed_fields import extract
 from kubeloop.client.mapper import ALL_NAMESPACES, ResourceMapping
 from kubeloop.client.options import DeleteOptions, Expiry, ListOptions, Match, Propagation, Validation, WatchOptions, WriteOptions
 from kubeloop.client.selector_text import Fields, Labels
-from kubeloop.client.streams.copying import CopyProgress, CopyResult
 from kubeloop.client.streams.errors import CommandFailed, CopyError, ForwardingError, OutputTooLarge, StreamError
-from kubeloop.client.streams.forwarding import ForwardedPort
+from kubeloop.client.streams.file_copy import CopyProgress, CopyResult
 from kubeloop.client.streams.logs import Since
 from kubeloop.client.streams.merged_logs import LogLine
 from kubeloop.client.streams.methods import Target
+from kubeloop.client.streams.port_forward import ForwardedPort
 from kubeloop.client.streams.session import ExecResult, Output
 from kubeloop.client.streams.targets import PortSpec
-from kubeloop.client.verbs.changing import CreateOrUpdateResult, OperationResult
-from kubeloop.client.verbs.deleting import DeleteResult
-from kubeloop.client.verbs.patching import Patch, PatchType
+from kubeloop.client.verbs.delete import DeleteResult
+from kubeloop.client.verbs.patch import Patch, PatchType
+from kubeloop.client.verbs.update_with_retry import CreateOrUpdateResult, OperationResult
 from kubeloop.client.waits.conditions import WaitCondition
 from kubeloop.client.watches import Event
 from kubeloop.client.write_hooks import Listener, Write
@@ -116,7 +116,7 @@ __all__ = [
     "ForwardingError",
     "IncompleteObject",
     "Informer",
-    "Informers",
+    "InformerFactory",
     "Invalid",
     "KubeloopError",
     "Labels",
@@ -252,7 +252,7 @@ class Client:
         propagation_policy: Propagation | None = None,
         grace_period_seconds: int | None = None,
         options: DeleteOptions | None = None,
-        selection: ListOptions | None = None,
+        list_options: ListOptions | None = None,
         timeout: float | None = None,
     ) -> ObjectList[R]: ...
     @classmethod
@@ -284,9 +284,18 @@ class Client:
         field_manager: str = "",
         namespace: str | None = None,
         subresource: str = "",
+        resource_version: str | None = None,
         timeout: float | None = None,
     ) -> R: ...
-    def get_scale(self, kind: type[Resource], name: str, *, namespace: str | None = None, timeout: float | None = None) -> Scale: ...
+    def get_scale(
+        self,
+        kind: type[Resource],
+        name: str,
+        *,
+        namespace: str | None = None,
+        resource_version: str | None = None,
+        timeout: float | None = None,
+    ) -> Scale: ...
     def in_namespace(self, namespace: str) -> Self: ...
     def list(
         self,
@@ -295,9 +304,10 @@ class Client:
         namespace: str | None = None,
         label_selector: Labels | None = None,
         field_selector: Fields | None = None,
-        limit: int = 500,
+        limit: int | None = None,
         resource_version: str | None = None,
         resource_version_match: Match | None = None,
+        options: ListOptions | None = None,
         timeout: float | None = None,
     ) -> ObjectList[R]: ...
     def list_stream(
@@ -307,9 +317,10 @@ class Client:
         namespace: str | None = None,
         label_selector: Labels | None = None,
         field_selector: Fields | None = None,
-        limit: int = 500,
+        limit: int | None = None,
         resource_version: str | None = None,
         resource_version_match: Match | None = None,
+        options: ListOptions | None = None,
         timeout: float | None = None,
     ) -> ListCall[R]: ...
     def list_metadata(
@@ -319,9 +330,10 @@ class Client:
         namespace: str | None = None,
         label_selector: Labels | None = None,
         field_selector: Fields | None = None,
-        limit: int = 500,
+        limit: int | None = None,
         resource_version: str | None = None,
         resource_version_match: Match | None = None,
+        options: ListOptions | None = None,
         timeout: float | None = None,
     ) -> ObjectList[PartialObject]: ...
     def list_metadata_stream(
@@ -331,13 +343,24 @@ class Client:
         namespace: str | None = None,
         label_selector: Labels | None = None,
         field_selector: Fields | None = None,
-        limit: int = 500,
+        limit: int | None = None,
         resource_version: str | None = None,
         resource_version_match: Match | None = None,
+        options: ListOptions | None = None,
         timeout: float | None = None,
     ) -> ListCall[PartialObject]: ...
     def list_page(
-        self, kind: type[R], options: ListOptions, *, namespace: str | None = None, timeout: float | None = None
+        self,
+        kind: type[R],
+        *,
+        namespace: str | None = None,
+        label_selector: Labels | None = None,
+        field_selector: Fields | None = None,
+        limit: int | None = None,
+        resource_version: str | None = None,
+        resource_version_match: Match | None = None,
+        options: ListOptions | None = None,
+        timeout: float | None = None,
     ) -> ObjectList[R]: ...
     def mapping(self, kind: type[Resource]) -> ResourceMapping: ...
     def on_write(self, listener: Listener) -> Callable[[], None]: ...
@@ -403,16 +426,6 @@ class Client:
         timeout: float | None = None,
     ) -> Scale: ...
     def subresource(self, kind: type[Resource], name: str, subresource: str, *, namespace: str | None = None) -> Subresource: ...
-    def until(
-        self,
-        kind: type[R],
-        *conditions: Callable[[Event[R]], object],
-        timeout: float,
-        namespace: str | None = None,
-        label_selector: Labels | None = None,
-        field_selector: Fields | None = None,
-        resource_version: str | None = None,
-    ) -> Event[R]: ...
     def update(self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None) -> R: ...
     def update_status(
         self, obj: R, *, namespace: str | None = None, options: WriteOptions | None = None, timeout: float | None = None
@@ -450,6 +463,16 @@ class Client:
         timeout: float,
         namespace: str | None = None,
     ) -> R: ...
+    def wait_for_events(
+        self,
+        kind: type[R],
+        *conditions: Callable[[Event[R]], object],
+        timeout: float,
+        namespace: str | None = None,
+        label_selector: Labels | None = None,
+        field_selector: Fields | None = None,
+        resource_version: str | None = None,
+    ) -> Event[R]: ...
     def wait_gone(self, kind: type[Resource], name: str, *, timeout: float, namespace: str | None = None, uid: str = "") -> None: ...
     def wait_ready(self, kind: type[R], name: str, *, timeout: float, namespace: str | None = None) -> R: ...
     def wait_rollout(self, kind: type[Resource], name: str, *, timeout: float, namespace: str | None = None) -> str: ...
@@ -461,7 +484,7 @@ class Client:
         label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         resource_version: str | None = None,
-        timeout_seconds: int | None = None,
+        options: WatchOptions | None = None,
         timeout: float | None = None,
         on_expired: Expiry = "raise",
     ) -> Watch[R]: ...
@@ -473,7 +496,7 @@ class Client:
         label_selector: Labels | None = None,
         field_selector: Fields | None = None,
         resource_version: str | None = None,
-        timeout_seconds: int | None = None,
+        options: WatchOptions | None = None,
         timeout: float | None = None,
         on_expired: Expiry = "raise",
     ) -> Watch[PartialObject]: ...
@@ -528,7 +551,7 @@ class Informer(Generic[R]):
     def wait_synced(self, timeout: float = 120.0) -> None: ...
     def waiting_for(self) -> str: ...
 
-class Informers:
+class InformerFactory:
     def __init__(
         self,
         client: Client,
@@ -550,21 +573,7 @@ class Informers:
     def cluster(self) -> str: ...
     def describe(self) -> Description: ...
     def dump(self) -> dict[str, Any]: ...
-    def measure(self) -> list[InformerStats]: ...
-    def metadata(
-        self,
-        kind: type[Resource],
-        *,
-        namespace: str | Iterable[str] | None = None,
-        label_selector: Labels | None = None,
-        field_selector: Fields | None = None,
-        indexes: Mapping[str, IndexSource[PartialObject]] | None = None,
-        paths: Iterable[str] = ...,
-        managed_fields: bool = False,
-        page_size: int = 0,
-    ) -> Informer[PartialObject]: ...
-    def metrics(self, registry: CollectorRegistry | None = None, *, name: str = "kubeloop") -> None: ...
-    def of(
+    def for_kind(
         self,
         kind: type[R],
         *,
@@ -580,6 +589,20 @@ class Informers:
         page_size: int = 0,
         resync: float | None = None,
     ) -> Informer[R]: ...
+    def measure(self) -> list[InformerStats]: ...
+    def metadata(
+        self,
+        kind: type[Resource],
+        *,
+        namespace: str | Iterable[str] | None = None,
+        label_selector: Labels | None = None,
+        field_selector: Fields | None = None,
+        indexes: Mapping[str, IndexSource[PartialObject]] | None = None,
+        paths: Iterable[str] = ...,
+        managed_fields: bool = False,
+        page_size: int = 0,
+    ) -> Informer[PartialObject]: ...
+    def metrics(self, registry: CollectorRegistry | None = None, *, name: str = "kubeloop") -> None: ...
     @property
     def read_your_writes(self) -> bool: ...
     def remove(self, informer: Informer[Any], *, drain_timeout: float | None = None) -> None: ...
@@ -599,7 +622,6 @@ class Lister(Generic[R]):
     def each(
         self, namespace: str | None = None, label_selector: Labels_2 | None = None, field_selector: Where | None = None
     ) -> Iterator[R]: ...
-    def fresh(self, min_resource_version: str | None = None, timeout: float = 10.0) -> None: ...
     def get(self, name: str, namespace: str | None = None) -> R | None: ...
     def head(self, name: str, namespace: str | None = None) -> Head | None: ...
     def heads(
@@ -628,6 +650,7 @@ class Lister(Generic[R]):
     def values(
         self, path: str, namespace: str | None = None, label_selector: Labels_2 | None = None, field_selector: Where | None = None
     ) -> builtins.list[Any]: ...
+    def wait_fresh(self, min_resource_version: str | None = None, timeout: float = 10.0) -> None: ...
 
 class LocalCluster:
     def __init__(
@@ -707,7 +730,13 @@ class OpenApiDocuments:
 
 class PodVerbs:
     def attach(
-        self, target: Target, *, namespace: str | None = None, container: str | None = None, stdin: bool = False
+        self,
+        target: Target,
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        stdin: bool = False,
+        timeout: float | None = None,
     ) -> BlockingContext[ExecSession]: ...
     def bind(
         self,
@@ -728,6 +757,7 @@ class PodVerbs:
         namespace: str | None = None,
         container: str | None = None,
         progress: Callable[[CopyProgress], object] | None = None,
+        timeout: float | None = None,
     ) -> CopyResult: ...
     def copy_to(
         self,
@@ -739,6 +769,7 @@ class PodVerbs:
         container: str | None = None,
         preserve: bool = True,
         progress: Callable[[CopyProgress], object] | None = None,
+        timeout: float | None = None,
     ) -> CopyResult: ...
     def evict(
         self,
@@ -769,6 +800,7 @@ class PodVerbs:
         container: str | None = None,
         stdin: bool = False,
         tty: bool = False,
+        timeout: float | None = None,
     ) -> BlockingContext[ExecSession]: ...
     def logs(
         self,
@@ -783,6 +815,7 @@ class PodVerbs:
         limit_bytes: int | None = None,
         timestamps: bool = False,
         resume: bool = True,
+        timeout: float | None = None,
     ) -> str: ...
     def logs_stream(
         self,
@@ -797,6 +830,7 @@ class PodVerbs:
         limit_bytes: int | None = None,
         timestamps: bool = False,
         resume: bool = True,
+        timeout: float | None = None,
     ) -> LogCall: ...
     def merged_logs(
         self,
@@ -812,9 +846,10 @@ class PodVerbs:
         since: Since | None = None,
         tail: int | None = None,
         timestamps: bool = False,
+        timeout: float | None = None,
     ) -> MergedLogs: ...
     def port_forward(
-        self, target: Target, *ports: PortSpec, namespace: str | None = None, address: str = "127.0.0.1"
+        self, target: Target, *ports: PortSpec, namespace: str | None = None, address: str = "127.0.0.1", timeout: float | None = None
     ) -> BlockingContext[PortForward]: ...
     def proxy(
         self,
@@ -829,6 +864,7 @@ class PodVerbs:
         content_type: str = "application/octet-stream",
         headers: Mapping[str, str] | None = None,
         namespace: str | None = None,
+        timeout: float | None = None,
     ) -> Response: ...
     def proxy_stream(
         self,
@@ -843,6 +879,7 @@ class PodVerbs:
         content_type: str = "application/octet-stream",
         headers: Mapping[str, str] | None = None,
         namespace: str | None = None,
+        timeout: float | None = None,
     ) -> ProxyCall: ...
 
 class PortForward:
@@ -916,7 +953,7 @@ class Subresource:
         self, obj: S, *, field_manager: str = "", force: bool = False, options: WriteOptions | None = None, timeout: float | None = None
     ) -> S: ...
     def create(self, obj: S, *, options: WriteOptions | None = None, timeout: float | None = None) -> S | Status: ...
-    def get(self, kind: type[S], *, timeout: float | None = None) -> S: ...
+    def get(self, kind: type[S], *, resource_version: str | None = None, timeout: float | None = None) -> S: ...
     def patch(
         self,
         kind: type[S],

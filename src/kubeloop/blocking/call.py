@@ -1,4 +1,4 @@
-"""One coroutine on the loop, and the thread that waits for it."""
+"""A coroutine that runs on the shared event loop while another thread waits for its result."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
-Work: TypeAlias = Callable[["Call[T]"], Coroutine[Any, Any, T]]
+Work: TypeAlias = Callable[["RunningCall[T]"], Coroutine[Any, Any, T]]
 
 _HERE = os.path.dirname(__file__)  # noqa: PTH120 - compared with the file names of code objects
 
 
-class Call(Generic[T]):
+class RunningCall(Generic[T]):
     """A running coroutine; ``wait`` may be called once. ``here`` lets the coroutine run functions in the waiting thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Work[T], context: Context | None = None) -> None:
@@ -27,7 +27,7 @@ class Call(Generic[T]):
         self._task: asyncio.Task[T] | None = None
         self._error: BaseException | None = None
         self._dropped = False
-        #: The task of the waiting thread; None: the coroutine has ended.
+        #: Functions that the waiting thread runs; None: the coroutine has ended.
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     @property
@@ -36,7 +36,7 @@ class Call(Generic[T]):
         return self._task.result()
 
     def wait(self) -> BaseException | None:
-        """Run the coroutine to its end; return its error, without frames of this package."""
+        """Run the coroutine and wait until it ends. Return its error, without frames of this package, or None if it succeeded."""
         try:
             self._loop.call_soon_threadsafe(self._start)
             while (job := self._jobs.get()) is not None:

@@ -9,12 +9,12 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from kubeloop.blocking.call import Call
+from kubeloop.blocking.call import RunningCall
 from kubeloop.blocking.loop import LoopThread
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.tasks import end_tasks
 
-_logger = logging.getLogger("kubeloop.blocking")
+_LOG = logging.getLogger("kubeloop.blocking")
 
 T = TypeVar("T")
 
@@ -25,8 +25,8 @@ class EnteredContext(Generic[T]):
     """An asynchronous context manager that one task enters and leaves on behalf of a waiting thread.
 
     Guarantees
-        One task enters and leaves it, as in a coroutine: task groups, timeouts and its context variables work.
-        If its body was interrupted (Ctrl-C, ``sys.exit``), it sees a cancellation, as in a coroutine.
+        The same task enters and leaves the manager, as in a coroutine, so that its task groups, timeouts and context variables work.
+        If the body of the ``with`` block is interrupted (Ctrl-C, ``sys.exit``), the manager sees a cancellation, as in a coroutine.
     """
 
     def __init__(self, loop: LoopThread, manager: AbstractAsyncContextManager[T]) -> None:
@@ -56,14 +56,14 @@ class EnteredContext(Generic[T]):
             kind, error, trace = asyncio.CancelledError, asyncio.CancelledError(), None
         return self._loop.call(lambda _: self._leave((kind, error, trace)))
 
-    async def _enter(self, _: Call[T]) -> T:
+    async def _enter(self, _: RunningCall[T]) -> T:
         loop = asyncio.get_running_loop()
         self._entered, self._leaving = loop.create_future(), loop.create_future()
         self._task = loop.create_task(self._hold(self._entered, self._leaving), context=contextvars.copy_context())
         try:
             await asyncio.wait((self._task, self._entered), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            await end_tasks(self._task, expected=(KubeloopError,), logger=_logger)
+            await end_tasks(self._task, expected=(KubeloopError,), logger=_LOG)
             raise
         if not self._entered.done():
             await self._task  # raises
@@ -89,7 +89,7 @@ class EnteredContext(Generic[T]):
             current = asyncio.current_task()
             if current is not None and current.cancelling():
                 raise
-            return False  # what it was told of, or its own cancellation: the body's error says more
+            return False  # the cancellation that was passed to the manager, or another one: the body's error says more
         return bool(suppressed) and raised[0] is not asyncio.CancelledError
 
     def _abandon(self) -> None:
@@ -107,7 +107,7 @@ class BlockingContext(Generic[T]):
 
     def __enter__(self) -> T:
         __tracebackhide__ = True
-        from kubeloop.blocking.wrapping import wrap
+        from kubeloop.blocking.wrappers import wrap
 
         try:
             entered: T = wrap(self._held.enter(), self._loop, self._keep)

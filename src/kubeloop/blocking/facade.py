@@ -8,12 +8,12 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import GenericAlias, TracebackType
 from typing import Any, ClassVar, Self
 
-from kubeloop.blocking.call import Call
+from kubeloop.blocking.call import RunningCall
 from kubeloop.blocking.contexts import EnteredContext
 from kubeloop.blocking.iterators import BlockingIterator
 from kubeloop.blocking.loop import LoopThread, shared_loop
 from kubeloop.blocking.rules import DIRECT, EITHER, STREAM, WITHOUT, public, returned_name
-from kubeloop.blocking.wrapping import Parameters, wrap
+from kubeloop.blocking.wrappers import Parameters, wrap
 
 _OWN = frozenset({"_wrapped", "_loop", "_keep", "_held"})
 
@@ -31,7 +31,7 @@ class Facade:
         __tracebackhide__ = True
         loop = shared_loop()
         made = loop.call(lambda call: _make(self._behind, self._behind.__init__, call, args, kwargs))
-        # What it was made of stays open as long as it is used.
+        # Facades among the arguments stay open as long as this object is in use.
         self._set(made, loop, [one for one in (*args, *kwargs.values()) if isinstance(one, Facade)])
         self._close_when_forgotten()
 
@@ -86,7 +86,7 @@ _facades: dict[type[Any], type[Facade]] = {}
 
 
 def facade_of(cls: type[Any]) -> type[Facade]:
-    """Return the facade of a class; the same class always has the same one."""
+    """Return the facade class of an asynchronous class; it is created once."""
     found = _facades.get(cls)
     if found is None:
         found = _facades.setdefault(cls, _build(cls))
@@ -132,7 +132,7 @@ def blocking_function(function: Callable[..., Coroutine[Any, Any, Any]]) -> Call
 def _begun(
     function: Callable[..., Coroutine[Any, Any, Any]],
     parameters: Parameters,
-    call: Call[Any],
+    call: RunningCall[Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Coroutine[Any, Any, Any]:
@@ -141,7 +141,7 @@ def _begun(
 
 
 async def _make(
-    maker: Callable[..., Any], function: Callable[..., Any], call: Call[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    maker: Callable[..., Any], function: Callable[..., Any], call: RunningCall[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call a constructor in the loop's thread."""
     given, named = Parameters(function).adapt(call, args, kwargs)
@@ -149,7 +149,7 @@ async def _make(
 
 
 def _maker(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Convert a class method that creates an object, such as ``Client.from_config``."""
+    """Return the blocking version of a class method that creates an object, such as ``Client.from_config``."""
 
     @functools.wraps(function)
     def make(cls: type[Facade], *args: Any, **kwargs: Any) -> Any:
@@ -174,6 +174,7 @@ def _property(name: str, raw: property) -> property:
 
 
 def _methods(name: str, function: Callable[..., Any], *, direct: bool) -> dict[str, Callable[..., Any]]:
+    """Return the blocking versions of a method by name: one, or two if the result may be awaited or else iterated (``rules.EITHER``)."""
     parameters = Parameters(function)
     if inspect.iscoroutinefunction(function):
         return {name: _waiting(name, function, parameters)}
@@ -185,6 +186,8 @@ def _methods(name: str, function: Callable[..., Any], *, direct: bool) -> dict[s
 
 
 def _waiting(name: str, function: Callable[..., Any], parameters: Parameters) -> Callable[..., Any]:
+    """Return a method that runs the coroutine method ``name`` and waits for its result."""
+
     @functools.wraps(function)
     def method(self: Facade, /, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
@@ -195,6 +198,8 @@ def _waiting(name: str, function: Callable[..., Any], parameters: Parameters) ->
 
 
 def _plain(name: str, function: Callable[..., Any], parameters: Parameters) -> Callable[..., Any]:
+    """Return a method that calls the method ``name`` in the caller's thread."""
+
     @functools.wraps(function)
     def method(self: Facade, /, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
@@ -205,11 +210,13 @@ def _plain(name: str, function: Callable[..., Any], parameters: Parameters) -> C
 
 
 def _in_loop(name: str, function: Callable[..., Any], parameters: Parameters) -> Callable[..., Any]:
+    """Return a method that calls the method ``name`` in the thread of the loop."""
+
     @functools.wraps(function)
     def method(self: Facade, /, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
 
-        async def run(_: Call[Any]) -> Any:
+        async def run(_: RunningCall[Any]) -> Any:
             given, named = parameters.adapt(None, args, kwargs)
             return getattr(self._wrapped, name)(*given, **named)
 
@@ -219,11 +226,13 @@ def _in_loop(name: str, function: Callable[..., Any], parameters: Parameters) ->
 
 
 def _whole(name: str, function: Callable[..., Any], parameters: Parameters) -> Callable[..., Any]:
+    """Return a method that calls the method ``name`` and waits for its awaitable result, such as a ``ListCall``."""
+
     @functools.wraps(function)
     def method(self: Facade, /, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
 
-        async def run(_: Call[Any]) -> Any:
+        async def run(_: RunningCall[Any]) -> Any:
             given, named = parameters.adapt(None, args, kwargs)
             return await getattr(self._wrapped, name)(*given, **named)
 
@@ -233,7 +242,7 @@ def _whole(name: str, function: Callable[..., Any], parameters: Parameters) -> C
 
 
 def _special(cls: type[Any]) -> dict[str, Any]:
-    """Return the methods of Python's own protocols."""
+    """Return the special methods of a facade: for ``with``, iteration, ``len()``, ``in`` and indexing."""
     body: dict[str, Any] = {}
     if hasattr(cls, "__aenter__"):
         body |= {"__enter__": _enter, "__exit__": _exit}
@@ -273,7 +282,7 @@ def _exit(self: Facade, kind: type[BaseException] | None, error: BaseException |
 def _iterate_async(self: Facade) -> Iterator[Any]:
     __tracebackhide__ = True
 
-    async def begin(_: Call[Any]) -> Any:
+    async def begin(_: RunningCall[Any]) -> Any:
         return aiter(self._wrapped)
 
     return BlockingIterator(self._loop, self._loop.call(begin), self)

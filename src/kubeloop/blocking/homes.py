@@ -29,7 +29,7 @@ HOMES = {
     "ForwardingError": "kubeloop.client.streams",
     "IncompleteObject": "kubeloop",
     "Informer": "kubeloop",
-    "Informers": "kubeloop",
+    "InformerFactory": "kubeloop",
     "Invalid": "kubeloop",
     "KubeloopError": "kubeloop",
     "Labels": "kubeloop.client",

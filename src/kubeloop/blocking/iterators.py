@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Generic, Self, TypeVar
 
-from kubeloop.blocking.call import Call
+from kubeloop.blocking.call import RunningCall
 from kubeloop.blocking.loop import LoopThread
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ class BlockingIterator(Iterator[T], Generic[T]):
         self._source = source
         self._keep = keep
         self._lock = threading.Lock()
-        # One for all steps: what a generator sets in one of them holds in the next.
+        # One context for all steps, so that a context variable that a generator sets in one step is set in the next.
         self._context = contextvars.copy_context()
 
     def __iter__(self) -> Self:
@@ -34,7 +34,7 @@ class BlockingIterator(Iterator[T], Generic[T]):
 
     def __next__(self) -> T:
         __tracebackhide__ = True
-        from kubeloop.blocking.wrapping import wrap
+        from kubeloop.blocking.wrappers import wrap
 
         with self._lock:
             item = self._loop.call(self._step, self._context)
@@ -56,10 +56,10 @@ class BlockingIterator(Iterator[T], Generic[T]):
         __tracebackhide__ = True
         self.close()
 
-    async def _step(self, _: Call[Any]) -> Any:
+    async def _step(self, _: RunningCall[Any]) -> Any:
         return await anext(self._source, _END)
 
-    async def _close(self, _: Call[None]) -> None:
+    async def _close(self, _: RunningCall[None]) -> None:
         close = getattr(self._source, "aclose", None)
         if close is not None:
             await close()

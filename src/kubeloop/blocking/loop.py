@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context
 from typing import TypeVar
 
-from kubeloop.blocking.call import Call, Work
+from kubeloop.blocking.call import RunningCall, Work
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.tasks import end_tasks
 
-_logger = logging.getLogger("kubeloop.blocking")
+_LOG = logging.getLogger("kubeloop.blocking")
 
 T = TypeVar("T")
 
@@ -49,10 +49,13 @@ class LoopThread:
         atexit.register(self.stop)
 
     def call(self, work: Work[T], context: Context | None = None) -> T:
-        """Run a coroutine and wait for it; raise its error. ``context``: its context variables, by default a copy of the caller's."""
+        """Run a coroutine, wait for its end, and return its result or raise its error.
+
+        ``context`` has the coroutine's context variables; None is a copy of the caller's.
+        """
         __tracebackhide__ = True
         self.check()
-        call = Call(self._loop, work, context)
+        call = RunningCall(self._loop, work, context)
         error = call.wait()
         if error is not None:
             try:
@@ -75,13 +78,14 @@ class LoopThread:
         self._closers.add(closer)
 
     def check(self) -> None:
+        """Raise RuntimeError after a fork, in the loop's own thread, or after the end."""
         if self._pid != os.getpid():
             raise RuntimeError(
                 f"made in process {self._pid}, before a fork, and its connections belong to that process: make a new client in this one"
             )
         if threading.current_thread() is self._thread:
             raise RuntimeError(
-                "a blocking call from the thread of kubeloop's own event loop would wait for itself for ever: predicates, mutate and "
+                "a blocking call from the thread of kubeloop's own event loop would deadlock: predicates, mutate and "
                 "progress functions run there and must only compute; only event handlers may call"
             )
         if self._ending:
@@ -98,7 +102,7 @@ class LoopThread:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         while not self._ended:
-            # A function of the caller's that runs here may raise these. They end its task, not the loop that all others share.
+            # A user's function that runs in this thread may raise these exceptions. They end its task, but not the shared loop.
             with contextlib.suppress(KeyboardInterrupt, SystemExit):
                 self._loop.run_forever()
         self._loop.close()
@@ -106,16 +110,16 @@ class LoopThread:
     async def _end(self) -> None:
         try:
             async with asyncio.timeout(_PATIENCE):
-                # Blocks first, as if they were left; then the clients that they used.
+                # First end the open blocks as if they were left, then close the clients that they use.
                 others = asyncio.all_tasks() - {asyncio.current_task()}
-                await end_tasks(*others, expected=(KubeloopError,), logger=_logger)
+                await end_tasks(*others, expected=(KubeloopError,), logger=_LOG)
                 await self._loop.shutdown_asyncgens()
                 for closer in self._closers:
                     found = closer.detach()
                     if found is not None:
                         await _quietly(found[2][0])
         except TimeoutError:
-            _logger.warning("not all connections could be closed within %g s", _PATIENCE)
+            _LOG.warning("not all connections could be closed within %g s", _PATIENCE)
         finally:
             self._ended = True
             self._loop.stop()
@@ -128,16 +132,16 @@ async def _quietly(close: Callable[[], Awaitable[object]]) -> None:
     try:
         await close()
     except Exception:
-        _logger.debug("closing an unused resource failed", exc_info=True)
+        _LOG.debug("closing an unused resource failed", exc_info=True)
 
 
-class _Shared:
+class _ProcessLoop:
     """Stores the loop of this process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.loop: LoopThread | None = None
-        #: Of the processes before forks. Never collected, as that would close sockets that are the parent's.
+        #: The loops of processes before forks. They are never collected, because that would close sockets of the parent.
         self.inherited: list[LoopThread] = []
 
     def forked(self) -> None:
@@ -147,7 +151,7 @@ class _Shared:
             self.loop = None
 
 
-_shared = _Shared()
+_shared = _ProcessLoop()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_shared.forked)
 

@@ -8,20 +8,21 @@ from typing import Any
 
 import msgspec
 
-#: Methods whose result may be awaited, or else opened or iterated. NAME waits for it; NAME_stream gives it, to be opened or iterated.
+#: Result types of methods that may be awaited, or else opened or iterated. The blocking method NAME waits for the result; NAME_stream
+#: returns an object to open or to iterate over.
 EITHER = frozenset({"ListCall", "LogCall", "ProxyCall"})
 STREAM = "_stream"
 
-#: What callers make themselves; all else comes from a method.
-CONSTRUCTED = frozenset({"Client", "Informers", "LocalCluster", "Transport"})
+#: Classes that callers construct; methods return the objects of other classes.
+CONSTRUCTED = frozenset({"Client", "InformerFactory", "LocalCluster", "Transport"})
 
-#: Their plain methods may be called from any thread, and are called in the caller's.
+#: Classes whose plain methods may be called from any thread; a facade calls them in the caller's thread.
 DIRECT = frozenset({"Lister", "LocalCluster"})
 
 #: Names without a blocking version: they are for programs with an event loop, or internal.
 WITHOUT: dict[str, frozenset[str]] = {
     "Informer": frozenset({"check", "feeds", "forsake", "close", "reader", "scope", "snapshot", "start", "wrote"}),
-    "Informers": frozenset({"dump_on_signal", "spawn"}),
+    "InformerFactory": frozenset({"dump_on_signal"}),
     "LocalCluster": frozenset({"closing"}),
     "Log": frozenset({"open"}),
     "PortForward": frozenset({"close", "create_connection", "listen"}),
@@ -39,7 +40,7 @@ _known: dict[type, bool] = {}
 
 
 def is_async(cls: type[Any]) -> bool:
-    """Whether objects of this class get a facade: public classes with a member to await."""
+    """Return whether objects of a class get a facade: the class is public and has a member to await."""
     found = _known.get(cls)
     if found is None:
         found = _known[cls] = _is_async(cls)
@@ -50,7 +51,7 @@ def _is_async(cls: type[Any]) -> bool:
     if cls in (asyncio.StreamReader, asyncio.StreamWriter):
         return True
     module = cls.__module__
-    # Clocks and their like are given by callers, who write them for the loop.
+    # Callers pass clocks and similar objects, which are written for the loop.
     if not module.startswith("kubeloop.") or module.startswith(("kubeloop.timing", "kubeloop.blocking")):
         return False
     if issubclass(cls, msgspec.Struct | BaseException) or getattr(cls, "_is_protocol", False):

@@ -4,17 +4,17 @@ from kubeloop.cache.blobs.head import Head, Owner
 from kubeloop.cache.deltas import DeltaFifo, DeltaQueue
 from kubeloop.cache.diagnostics.describe import Description
 from kubeloop.cache.diagnostics.stats import FeedStats, HandlerStats, InformerStats
-from kubeloop.cache.handlers.event import Event, EventType
+from kubeloop.cache.handlers.event import EventType, InformerEvent
 from kubeloop.cache.handlers.registration import Handler, HandlerFailed, Registration
 from kubeloop.cache.informer import Informer
-from kubeloop.cache.informers import Informers
+from kubeloop.cache.informers import InformerFactory
 from kubeloop.cache.lister.changes import ChangeSet, ChangesForgotten, Deletion
 from kubeloop.cache.lister.lister import Lister, OutsideScope
 from kubeloop.cache.lister.query import UnreadPath
 from kubeloop.cache.multicluster.dynamic import DynamicInformers, DynamicRegistration, ServedKind
 from kubeloop.cache.multicluster.several import (
     MulticlusterInformer,
-    MulticlusterInformers,
+    MulticlusterInformerFactory,
     MulticlusterLister,
     MulticlusterRegistration,
     UnknownCluster,
@@ -44,7 +44,6 @@ __all__ = [
     "Description",
     "DynamicInformers",
     "DynamicRegistration",
-    "Event",
     "EventType",
     "ExpiringStore",
     "FeedStats",
@@ -55,12 +54,13 @@ __all__ = [
     "InconsistentState",
     "IndexFunctionError",
     "Informer",
+    "InformerEvent",
+    "InformerFactory",
     "InformerStats",
     "InformerStopped",
-    "Informers",
     "Lister",
     "MulticlusterInformer",
-    "MulticlusterInformers",
+    "MulticlusterInformerFactory",
     "MulticlusterLister",
     "MulticlusterRegistration",
     "ObjectKeyError",

@@ -1,7 +1,9 @@
 """Queues of deltas between the reflector and the store. ``DeltaQueue`` preserves the order of arrival over all objects.
 
-Modelled on client-go's RealFIFO in its atomic mode (behaviours D44-D53). A queue neither changes the store nor runs a task.
+``DeltaQueue`` is modelled on client-go's RealFIFO in its atomic mode. A queue neither changes the store nor runs a task.
 """
+
+# Behaviours D44-D53.
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ class Known(Protocol):
 
 
 class InformerQueue(Protocol):
-    """Protocol of queues of deltas between list and watch and the store.
+    """Protocol of a queue of deltas between the reflector and the store of an informer.
 
     Guarantees of every implementation
         The deltas of one object are popped in the order in which they were pushed. Once all deltas are applied, the store has the same
@@ -96,8 +98,8 @@ class DeltaQueue:
         Every delta is popped exactly once, in arrival order. A list, a resync and a bookmark are one delta each.
 
     Example:
-        >>> async with Informers(client) as informers:
-        ...     pods = informers.of(Pod, queue=DeltaQueue)
+        >>> async with InformerFactory(client) as informers:
+        ...     pods = informers.for_kind(Pod, queue=DeltaQueue)
         ...     await pods.wait_synced()
     """
 
@@ -107,7 +109,7 @@ class DeltaQueue:
         self._waiting: deque[Delta] = deque()
 
     def push(self, delta: Delta, /) -> None:
-        """Append a delta behind all others."""
+        """Append a delta at the end of the queue."""
         self._waiting.append(delta)
 
     def pop(self) -> Delta:
@@ -129,7 +131,7 @@ _Part = Upserted | Removed | Sync
 
 
 class DeltaFifo:
-    """First-in, first-out queue by object, like client-go's DeltaFIFO. Choose it with ``informers.of(..., queue=DeltaFifo)``.
+    """First-in, first-out queue by object, like client-go's DeltaFIFO. Choose it with ``informers.for_kind(..., queue=DeltaFifo)``.
 
     Guarantees
         All waiting deltas of an object are popped together and in their order. They are not merged, except that two deletions in a row
@@ -137,7 +139,7 @@ class DeltaFifo:
         A deletion of an object that neither the store nor the queue knows is dropped. A list becomes a deletion (tombstone) of each
         object that it lacks, in the store or only in the queue, and then a change of each object that it has. A resync leaves out objects
         that have waiting deltas.
-        Their version is popped last, as a bookmark, when the queue is otherwise empty, because until then some object is older than it.
+        The version of the newest delta is popped last, as a bookmark, because until then an object in the store may be older than it.
 
     Not guaranteed
         Order between objects. Atomic replacement for other threads: a list is applied object by object.
@@ -149,8 +151,8 @@ class DeltaFifo:
         store: The store to which the deltas are applied.
 
     Example:
-        >>> async with Informers(client) as informers:
-        ...     pods = informers.of(Pod, queue=DeltaFifo)
+        >>> async with InformerFactory(client) as informers:
+        ...     pods = informers.for_kind(Pod, queue=DeltaFifo)
         ...     await pods.wait_synced()
     """
 
@@ -192,7 +194,7 @@ class DeltaFifo:
             self._count -= 1
             return self._coming.popleft()
         if not self._version:
-            raise IndexError("no delta waits")
+            raise IndexError("no delta is queued")
         version, self._version = self._version, ""
         return VersionBookmark(version)
 

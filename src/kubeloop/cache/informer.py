@@ -30,11 +30,11 @@ from kubeloop.transport import log_context, logger_with_context
 
 R = TypeVar("R", bound=Resource)
 
-_log = logger_with_context("kubeloop.cache")
+_LOG = logger_with_context("kubeloop.cache")
 
 
 class Informer(Generic[R]):
-    """Keeps a local copy of all objects of one kind and notifies handlers of changes. ``Informers.of`` makes it.
+    """Keeps a local copy of all objects of one kind and notifies handlers of changes. ``InformerFactory.of`` makes it.
 
     Guarantees
         A handler sees the states of one object in the order of their resourceVersions, each at most once (resyncs apart).
@@ -51,8 +51,8 @@ class Informer(Generic[R]):
         About 2 KiB and no decoded object per cached Pod; reading decodes a new one, about 30 us.
 
     Example:
-        >>> async with Informers(client) as informers:
-        ...     pods = informers.of(Pod, indexes={"node": "spec.nodeName"})
+        >>> async with InformerFactory(client) as informers:
+        ...     pods = informers.for_kind(Pod, indexes={"node": "spec.nodeName"})
         ...     await pods.wait_synced()
         ...     print(pods.lister.by_index("node", "node-7"))
         []
@@ -71,22 +71,22 @@ class Informer(Generic[R]):
 
     @property
     def synced(self) -> bool:
-        """Whether the first list of each of its namespaces is in the cache."""
+        """Whether the first list of each of the informer's namespaces is in the cache."""
         return self._pipeline.synced
 
     @property
     def stopped(self) -> bool:
-        """Whether it has stopped: the cache does not change any more, and handlers cannot be added."""
+        """Whether the informer has stopped: the cache does not change any more, and handlers cannot be added."""
         return self._runner.stopped
 
     @property
     def scope(self) -> InformerScope[R]:
-        """The objects that it caches: namespaces, selectors, and the parts of each object that it stores."""
+        """The objects that the informer caches: namespaces, selectors, and the parts of each object that it stores."""
         return self._runner.scope
 
     @property
     def clock(self) -> Clock:
-        """The clock that measures its times."""
+        """The clock for the informer's waits and measurements."""
         return self._runner.defaults.clock
 
     @property
@@ -114,7 +114,7 @@ class Informer(Generic[R]):
 
     @property
     def stats(self) -> InformerStats:
-        """Its present statistics, readable from any thread. Takes 1 us per object; a cache of more than 10,000 objects is sampled."""
+        """The informer's present statistics, from any thread. Reading takes 1 us per object; a cache of over 10,000 objects is sampled."""
         pipeline, defaults = self._pipeline, self._runner.defaults
         now = defaults.clock.now()
         confirmed = [feed.confirmed for feed in pipeline.feeds]
@@ -158,7 +158,7 @@ class Informer(Generic[R]):
             added: Called for each object that is new to the handler, first for all cached objects.
             updated: Called for each changed object, and for each object at a resync.
             deleted: Called for each deleted object.
-            predicate: Shows the handler only objects whose head it accepts (``Filter``); it decodes nothing.
+            predicate: Shows the handler only objects whose head the predicate accepts (see ``EventFilter``); it decodes nothing.
             coalesce: Merge the waiting changes of one object (``merge``); the order between objects is lost.
             resync: Seconds after which ``updated`` is called for each object again, with the type RESYNC. 0: never; otherwise at least 1.
                 None: the period of the informer, or of the factory.
@@ -172,7 +172,7 @@ class Informer(Generic[R]):
             TypeError: one of the functions is not callable.
         """
         if self.stopped:
-            _log.warning("handler %s was not added: the informer of %s has stopped", name or "without a name", self.description)
+            _LOG.warning("handler %s was not added: the informer of %s has stopped", name or "without a name", self.description)
             raise InformerStopped(f"the informer of {self.description} has stopped; handlers must be added before")
         period = self.resync if resync is None else resync
         return self._pipeline.add_handler(
@@ -180,7 +180,7 @@ class Informer(Generic[R]):
         )
 
     def add_indexes(self, indexes: Mapping[str, IndexSource[R]], paths: Iterable[str] = ()) -> None:
-        """Add indexes, which are complete at once, and ``paths`` that heads carry. The heads of cached objects are made again (15 us each).
+        """Add indexes, which are complete at once, and paths that ``Head.value`` can read. Rebuilds the cached heads (15 us each).
 
         Raises:
             ValueError: an index of that name exists with another source, or a path is malformed, or its part of the objects is not stored.
@@ -188,14 +188,15 @@ class Informer(Generic[R]):
         self._pipeline.add_indexes(indexes, paths)
 
     def keep_recent(self, limit: int = 256 << 10) -> None:
-        """Also store the documents of the last changes uncompressed, up to ``limit`` bytes: for handlers that read each changed object."""
+        """Also cache the documents of the last changes uncompressed, up to ``limit`` bytes: for handlers that read each changed object."""
         self._pipeline.archive.recent = RecentDocuments(limit)
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
-        """Wait until the first list of each of its namespaces is in the cache. ``timeout`` is in seconds.
+        """Wait until the first list of each of the informer's namespaces is in the cache. ``timeout`` is in seconds.
 
         Raises:
-            Unauthorized, Forbidden, UntrustedCertificate: raised immediately, since waiting does not help. InformerStopped: it has stopped.
+            Unauthorized, Forbidden, UntrustedCertificate: raised immediately, since waiting does not help.
+            InformerStopped: the informer has stopped.
             DeadlineError: the timeout expired; the message names the objects that have not synced and why the last request failed.
         """
         await self._runner.wait_synced(timeout)
@@ -247,7 +248,7 @@ class InformerRunner(Generic[R]):
 
     @property
     def reader(self) -> HeadReader:
-        """The maker of heads."""
+        """The reader that makes a head of each received object."""
         return self.pipeline.reader
 
     def snapshot(self, namespace: str | None = None) -> Snapshot:
@@ -259,15 +260,15 @@ class InformerRunner(Generic[R]):
         self.pipeline.readers.wrote(write)
 
     def check(self) -> bool:
-        """Return whether it has synced.
+        """Return whether the informer has synced.
 
         Raises:
-            Unauthorized, Forbidden, UntrustedCertificate: it has not synced, and retrying does not help.
+            Unauthorized, Forbidden, UntrustedCertificate: the informer has not synced, and a retry cannot help.
         """
         return self.pipeline.check()
 
     async def wait_synced(self, timeout: float) -> None:
-        """Wait until it has synced. See ``Informer.wait_synced``."""
+        """Wait until the informer has synced. See ``Informer.wait_synced``."""
         await self.defaults.progress.until(self._synced_or_stopped, timeout, lambda: f"not synced: {self.pipeline.waiting_for()}")
 
     def _synced_or_stopped(self) -> bool:
@@ -277,7 +278,7 @@ class InformerRunner(Generic[R]):
         return self.check()
 
     def start(self, tasks: Tasks) -> None:
-        """List and watch, until the tasks are closed. Starting again does nothing."""
+        """Start to list, watch and call handlers, in tasks of ``tasks``. A second call does nothing."""
         if self._tasks is not None or self.stopped:
             return
         self._tasks = tasks
@@ -290,7 +291,7 @@ class InformerRunner(Generic[R]):
         self.close()
         await end(self._own, self.defaults.clock)
 
-    async def forget_objects(self, timeout: float) -> None:
+    async def emit_deletions(self, timeout: float) -> None:
         """Stop list and watch, and emit a DELETED event (``tombstone``) for each object that the cache has.
 
         Returns when the handlers have returned from these events, or after ``timeout`` seconds.
@@ -300,7 +301,7 @@ class InformerRunner(Generic[R]):
         try:
             await all_drained(self.pipeline.processor.registrations, timeout)
         except DeadlineError as error:
-            _log.warning("%s: gone, and not all handlers have heard of it: %s", self.description, error)
+            _LOG.warning("%s: removed, but not all handlers were notified: %s", self.description, error)
 
     def close(self) -> None:
         """Remove the handlers; no more can be added."""

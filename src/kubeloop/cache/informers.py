@@ -43,7 +43,7 @@ from kubeloop.transport import logger_with_context
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-_log = logger_with_context("kubeloop.cache")
+_LOG = logger_with_context("kubeloop.cache")
 
 
 class ObservableInformers(ABC):
@@ -125,14 +125,14 @@ class ObservableInformers(ABC):
                 file.write(text)
             beside.replace(to)
         except OSError as error:
-            _log.error("cannot write the dump to %s: %s", to, error.strerror or error)
+            _LOG.error("cannot write the dump to %s: %s", to, error.strerror or error)
 
 
 R = TypeVar("R", bound=Resource)
 
 
 class InformerOptions(TypedDict, Generic[R], total=False):
-    """The options of ``Informers.of``, for functions that pass them on."""
+    """The options of ``InformerFactory.of``, for functions that pass them on."""
 
     namespace: str | Iterable[str] | None
     label_selector: Labels | None
@@ -147,7 +147,7 @@ class InformerOptions(TypedDict, Generic[R], total=False):
     resync: float | None
 
 
-class Informers(ObservableInformers):
+class InformerFactory(ObservableInformers):
     """Factory of the informers of one program and one cluster. ``async with`` starts them, leaving the block stops them.
 
     Guarantees
@@ -174,8 +174,8 @@ class Informers(ObservableInformers):
         TypeError, ValueError: an argument has a wrong type or value; the message names the argument and valid values.
 
     Example:
-        >>> async with Informers(client) as informers:
-        ...     config_maps = informers.of(ConfigMap)
+        >>> async with InformerFactory(client) as informers:
+        ...     config_maps = informers.for_kind(ConfigMap)
         ...     await informers.wait_synced()
         ...     print(config_maps.lister.list())
         []
@@ -218,7 +218,7 @@ class Informers(ObservableInformers):
         self._endings: list[Callable[[], object]] = []
         self._duplicates = DuplicateInformerCheck()
 
-    def of(
+    def for_kind(
         self,
         kind: type[R],
         *,
@@ -234,16 +234,16 @@ class Informers(ObservableInformers):
         page_size: int = 0,
         resync: float | None = None,
     ) -> Informer[R]:
-        """Return the informer of a kind. It starts with the block, or immediately inside the block.
+        """Return the informer of a kind. Entering the factory's ``async with`` block starts it; inside the block it starts immediately.
 
-        An informer that exists gets further ``indexes`` and ``paths``; the other options belong to its scope. ``client.update`` rejects
-        objects of an informer with ``fields`` or ``transform``, since the update would erase the other fields.
+        If an informer of the same scope exists, the call adds ``indexes`` and ``paths`` to it, sets its ``resync`` unless None, and ignores
+        ``page_size``. The other options belong to the scope. ``client.update`` rejects objects of an informer with ``fields`` or
+        ``transform``, since the update would erase the other fields.
 
         Args:
             kind: Class of the objects.
             namespace: One namespace, several, or ``ALL_NAMESPACES``. None: the client's. Several namespaces are listed and watched
-                separately,
-                into one cache.
+                separately, into one cache.
             label_selector: Cache only matching objects.
             field_selector: Cache only matching objects. The server must support the fields.
             indexes: Name -> path (``{"node": "spec.nodeName"}``), function of the object, ``ByLabel`` or ``Sorted``.
@@ -252,16 +252,15 @@ class Informers(ObservableInformers):
             transform: Changes each object before it is stored (``Retention``).
             managed_fields: Store managedFields too.
             queue: ``DeltaFifo`` groups deltas by object, as client-go once did; ``DeltaQueue`` keeps the order over all objects.
-            page_size: Objects per page of a list; only the first caller's counts. 0: the policy's.
-            resync: Seconds between resyncs of handlers that are added later and name no period. None: that of this factory.
+            page_size: Objects per page of a list. 0: that of the policy.
+            resync: Seconds between resyncs of handlers that are added later without a period. None: that of this factory.
 
         Returns:
             The informer; the same one for calls of the same scope.
 
         Raises:
             ValueError: an invalid namespace, or one for a cluster-scoped kind; an unreadable selector; a malformed path; a negative number;
-                an
-                index that exists with another source.
+                an index that exists with another source.
             TypeError: an argument has a wrong type; the message names the argument and valid values.
             UnknownKind: the class names no kind.
             InformerStopped: the block has ended.
@@ -275,7 +274,7 @@ class Informers(ObservableInformers):
             arguments.check_seconds("resync", resync)
         keep = Retention(managed_fields, False, chosen, transform)
         namespace = self._namespaces(kind, namespace)
-        scope = InformerScope.of(
+        scope = InformerScope.for_kind(
             kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, keep=keep, queue=queue
         )
         return self._of(scope, indexes, paths, page_size, resync)
@@ -310,7 +309,7 @@ class Informers(ObservableInformers):
         arguments.check_flag("managed_fields", managed_fields)
         keep = Retention(managed_fields, True)
         namespace = self._namespaces(kind, namespace)
-        scope = InformerScope.of(kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, keep=keep)
+        scope = InformerScope.for_kind(kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector, keep=keep)
         return self._of(cast("InformerScope[PartialObject]", scope), indexes, paths, page_size)
 
     def _namespaces(self, kind: type[Resource], namespace: str | Iterable[str] | None) -> str | Iterable[str] | None:
@@ -320,7 +319,7 @@ class Informers(ObservableInformers):
         info = kind_info(kind)
         if info.namespaced is None:
             raise ValueError(
-                f"only discovery can tell whether {info.gvk.kind} has namespaces: give namespace=..., ALL_NAMESPACES for all of them, "
+                f"only discovery shows whether {info.gvk.kind} has namespaces: give namespace=..., ALL_NAMESPACES for all of them, "
                 "or its scope with the class (namespaced=True or False)"
             )
         return self._client.namespace if info.namespaced else None
@@ -334,7 +333,7 @@ class Informers(ObservableInformers):
         resync: float | None = None,
     ) -> Informer[R]:
         if self._ended:
-            raise InformerStopped("these informers have stopped; make new ones")
+            raise InformerStopped("these informers have stopped; create new ones")
         arguments.check_page_size(page_size)
         runner = cast("InformerRunner[R] | None", self._runners.get(scope))
         if runner is None:
@@ -354,7 +353,7 @@ class Informers(ObservableInformers):
         return informer
 
     async def remove(self, informer: Informer[Any], *, drain_timeout: float | None = None) -> None:
-        """Stop an informer and remove it, for kinds whose definition is deleted. ``of`` makes a new one next time.
+        """Stop an informer and remove it from this factory, for example when its kind's definition is deleted. ``of`` makes a new one.
 
         Its handlers get no more events, its lister still reads the last state, and its ``wait_synced`` raises. Informers that do not belong
         to this factory are ignored. A handler that awaits this method for its own informer is cancelled.
@@ -367,7 +366,7 @@ class Informers(ObservableInformers):
         for scope, runner in list(self._runners.items()):
             if runner.informer is informer:
                 if drain_timeout is not None:
-                    await runner.forget_objects(drain_timeout)
+                    await runner.emit_deletions(drain_timeout)
                 self._runners.pop(scope, None)
                 try:
                     await runner.stop()
@@ -391,15 +390,15 @@ class Informers(ObservableInformers):
         """Wait until every informer has its first list. ``timeout`` is in seconds.
 
         Raises:
-            Unauthorized, Forbidden, UntrustedCertificate: raised immediately, since waiting does not help. InformerStopped: the block has
-            ended.
+            Unauthorized, Forbidden, UntrustedCertificate: raised immediately, since waiting does not help.
+            InformerStopped: the block has ended.
             DeadlineError: the timeout expired; the message names each informer that is not synced and why its last request failed.
         """
         await self._progress.until(self._all_synced, timeout, self._missing)
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._ended:
-            raise InformerStopped("informers live for one block; make new ones")
+            raise InformerStopped("informers can be entered once; create new ones")
         if self._disk is not None:
             self._disk.open()
         self._tasks = Tasks(self._clock)
@@ -432,7 +431,7 @@ class Informers(ObservableInformers):
         tasks, self._tasks = self._tasks, None
         if tasks is not None:
             await tasks.close()
-        if self._disk is not None:  # not after a defect, whose state is not worth saving
+        if self._disk is not None:  # not reached if ``close`` raised the error of a task: such a state is not worth saving
             await self._disk.save(self._runners.values())
 
     def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
@@ -441,7 +440,7 @@ class Informers(ObservableInformers):
             names = ", ".join(runner.description for runner in self._runners.values()) or "none"
             warn(f"informers were never ended (use async with): {names}", ResourceWarning, source=self)
 
-    def spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+    def _start_task(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         """Run a coroutine in a task until the block ends, for parts of the cache that use several informers.
 
         Raises:
@@ -467,7 +466,7 @@ class Informers(ObservableInformers):
 
     def _all_synced(self) -> bool:
         if self._ended:
-            raise InformerStopped("these informers have stopped; make new ones")
+            raise InformerStopped("these informers have stopped; create new ones")
         # Every informer is checked, so that a permanent failure is reported even while another informer is only slow.
         synced = [runner.check() for runner in self._runners.values()]
         return all(synced)

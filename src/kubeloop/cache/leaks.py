@@ -1,4 +1,4 @@
-"""Leaks: warns of duplicate or unused informers and handlers. Checked when one is made or a watch is opened, without a timer.
+"""Leaks: warns of duplicate or unused informers and handlers. The checks run when one is made or a watch is opened, without a timer.
 
 Each leak is logged as a warning that says what to do; nothing is stopped.
 """
@@ -14,27 +14,30 @@ MANY = 50
 #: Seconds after which an unused informer is logged. It is checked when its watch is reopened, every 5 to 10 minutes.
 UNUSED_AFTER = 600.0
 
-_log = logger_with_context("kubeloop.cache")
+_LOG = logger_with_context("kubeloop.cache")
 
 
 class DuplicateInformerCheck:
-    """Counts similar objects, and warns when their number passes ``MANY`` and at each doubling."""
+    """Warns when the number of informers of one kind, or of handlers of one name, reaches ``MANY``, and at each doubling."""
 
     def __init__(self) -> None:
         self._next: Counter[str] = Counter()
 
     def grown(self, name: str, count: int) -> bool:
-        """Return whether to log that there are ``count`` objects of ``name`` now."""
+        """Return whether to warn that ``count`` informers or handlers have ``name``. True raises the limit to twice ``count``."""
         if count < max(MANY, self._next[name]):
             return False
         self._next[name] = 2 * count
         return True
 
     def handlers(self, name: str, count: int, description: str) -> None:
-        """Record that a handler was added, so that ``count`` have its name. A common mistake is to add one per request."""
+        """Warn if an informer has too many handlers of one name. A common mistake is to add a handler per request.
+
+        ``count`` is their number, including the handler that is being added; ``description`` names the informer.
+        """
         if self.grown(name, count):
-            _log.warning(
-                "%s: %d handlers named %s, and none was removed; each gets every change: call registration.remove() on handlers that "
+            _LOG.warning(
+                "%s: %d handlers named %s, and none was removed; each gets every event: call registration.remove() on handlers that "
                 "are done with, or add one handler once",
                 description,
                 count,
@@ -42,11 +45,11 @@ class DuplicateInformerCheck:
             )
 
     def informers(self, kind: str, count: int, description: str) -> None:
-        """Record that an informer was made, so that there are ``count`` of its kind."""
+        """Warn if there are too many informers of one kind. ``count`` is their number; ``description`` names the newest."""
         if self.grown(kind, count):
-            _log.warning(
+            _LOG.warning(
                 "%d informers of %s, the last of %s; each has a watch and a copy of its objects: one of all namespaces with an index or "
-                "label queries may do, and informers.remove(...) ends unused ones",
+                "label queries may be enough, and informers.remove(...) ends unused ones",
                 count,
                 kind,
                 description,
@@ -63,7 +66,7 @@ class UsageMonitor:
         self._handled = False
         self._said = False
 
-    def look(self, now: float, handlers: int, reads: int, objects: int) -> None:
+    def check(self, now: float, handlers: int, reads: int, objects: int) -> None:
         """Check an informer's use, and warn at most once.
 
         Args:
@@ -81,7 +84,7 @@ class UsageMonitor:
         unused = now - self._since
         if unused >= UNUSED_AFTER and not self._said:
             self._said = True
-            _log.warning(
+            _LOG.warning(
                 "%s: no handler and no query for %.0f min, but a watch and %d objects are kept; informers.remove(...) ends it",
                 self._description,
                 unused / 60,

@@ -18,7 +18,7 @@ from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import Head, HeadReader, StringInterner
 from kubeloop.cache.blobs.retention import warn_of_unknown
 from kubeloop.cache.deltas import Delta, Removed, Replaced, Resync, Sync, Upserted, VersionBookmark
-from kubeloop.cache.handlers.event import Event, EventType
+from kubeloop.cache.handlers.event import EventType, InformerEvent
 from kubeloop.cache.handlers.processor import Create, Processor
 from kubeloop.cache.handlers.registration import Callbacks, Registration
 from kubeloop.cache.leaks import UsageMonitor
@@ -40,7 +40,7 @@ class StoreChange(Struct, frozen=True, gc=False):
     """A change of the store: the new state (for a deletion, the last known state) and the previous one.
 
     Attributes:
-        handler: the registration that the change is for; None: all of them.
+        handler: the registration that the change is for; None: all registrations.
     """
 
     type: EventType
@@ -121,7 +121,7 @@ def _differ(old: Head, new: Head) -> bool:
 
 R = TypeVar("R", bound=Resource)
 
-_log = logger_with_context("kubeloop.cache")
+_LOG = logger_with_context("kubeloop.cache")
 
 
 class ReflectorTarget:
@@ -155,10 +155,10 @@ class ReflectorTarget:
         self._pipeline = pipeline
 
     def check(self) -> bool:
-        """Return whether it has synced.
+        """Return whether this list and watch has synced.
 
         Raises:
-            Unauthorized, Forbidden, UntrustedCertificate: it has not synced, and retrying does not help.
+            Unauthorized, Forbidden, UntrustedCertificate: it failed in a way that retrying cannot help.
         """
         if self.synced:
             return True
@@ -167,7 +167,7 @@ class ReflectorTarget:
         return False
 
     def waiting_for(self) -> str:
-        """Return its objects in words, with the reason why they are not synced."""
+        """Return the watched objects in words, with the reason why they are not synced."""
         return f"{self.description} ({self.failure or self.late or 'no answer from the server yet'})"
 
     # ------------------------------------------------------------------------------------------------- the reflector's store
@@ -179,8 +179,8 @@ class ReflectorTarget:
     def before(self, namespace: str, name: str) -> Head | None:
         return self._pipeline.store.get(namespace, name)
 
-    def listing(self) -> None:
-        self._pipeline.archive.listing()
+    def begin_list(self) -> None:
+        self._pipeline.archive.begin_list()
 
     def replace(self, heads: list[Head], version: str) -> None:
         pipeline = self._pipeline
@@ -228,7 +228,7 @@ class InformerPipeline(Generic[R]):
     """
 
     def __init__(self, scope: InformerScope[R], sources: Sequence[ListWatch], defaults: InformerDefaults, description: str) -> None:
-        """Make the parts.
+        """Create the parts of one informer.
 
         Args:
             scope: the objects of the informer.
@@ -245,7 +245,7 @@ class InformerPipeline(Generic[R]):
         self._description = description
         self._defaults = defaults
         self._shared = StringInterner()
-        #: The maker of heads. It is replaced when paths are added.
+        #: Makes the heads of received objects. It is replaced when paths are added.
         self.reader = self._make_reader(())
         self.readers = Readers(scope, description, self.store, defaults, lambda: self.reader, lambda: self.version)
         self.view: CacheView[R] = self.readers.view
@@ -280,16 +280,16 @@ class InformerPipeline(Generic[R]):
         return "" if "" in versions else min(versions, key=lambda version: (len(version), version))
 
     def check(self) -> bool:
-        """Return whether it has synced.
+        """Return whether all lists and watches of the informer have synced.
 
         Raises:
-            Unauthorized, Forbidden, UntrustedCertificate: it has not synced, and retrying does not help.
+            Unauthorized, Forbidden, UntrustedCertificate: one of them failed in a way that retrying cannot help.
         """
         # Every feed is checked, so that a permanent failure is reported even while another feed is only slow.
         return sum(feed.check() for feed in self.feeds) == len(self.feeds)
 
     def waiting_for(self) -> str:
-        """Return the feeds that have not synced, in words, with the reasons."""
+        """Return the lists and watches that have not synced, in words, with the reasons."""
         return "; ".join(feed.waiting_for() for feed in self.feeds if not feed.synced)
 
     # ------------------------------------------------------------------------------------------------------------- handlers
@@ -333,7 +333,7 @@ class InformerPipeline(Generic[R]):
     # -------------------------------------------------------------------------------------------------------------- indexes
 
     def add_indexes(self, indexes: Mapping[str, IndexSource[R]], paths: Iterable[str] = ()) -> None:
-        """Add indexes, which are complete at once, and ``paths`` that heads carry. The heads of cached objects are made again (15 us each).
+        """Add indexes, which are complete at once, and paths that ``Head.value`` can read. Rebuilds the cached heads (15 us each).
 
         Raises:
             ValueError: an index of that name exists with another source, or a path is malformed, or its part of the objects is not stored.
@@ -354,7 +354,7 @@ class InformerPipeline(Generic[R]):
             self.reader = self._make_reader(every)
             for head in self.store.heads():
                 self.store.put(self.reader.again(head))
-            self.readers.carry(self.reader)
+            self.readers.rebuild_overlay_heads(self.reader)
         for name, source in new.items():
             self.readers.add_index(partial(make_index, name, source, self.reader.attributes, self.view.decode))
 
@@ -365,8 +365,8 @@ class InformerPipeline(Generic[R]):
     # ------------------------------------------------------------------------------------------------- lists and watches
 
     def replace(self, feed: ReflectorTarget, heads: list[Head], version: str) -> float | None:
-        """Replace the objects of the feed's namespace, or all objects. Return the time of arrival, as ``flush`` does."""
-        self.archive.settle()
+        """Replace the objects of the feed's namespace, or all objects if it is the only feed. Return the time as ``flush`` does."""
+        self.archive.end_list()
         reader = self.reader
         current = tuple(head if reader.is_current(head) else reader.again(head) for head in heads)
         namespace = feed.namespace if len(self.feeds) > 1 else None
@@ -382,7 +382,7 @@ class InformerPipeline(Generic[R]):
         self._initial = self._quiet = False
         if not feed.synced:
             feed.synced = True
-            _log.debug("%s: synced, %s at version %s", feed.description, counted(len(current), "object"), version)
+            _LOG.debug("%s: synced, %s at version %s", feed.description, counted(len(current), "object"), version)
             if all(each.synced for each in self.feeds):
                 self.synced = True
                 self.processor.initial_end()
@@ -390,14 +390,14 @@ class InformerPipeline(Generic[R]):
         return received
 
     def flush(self) -> float | None:
-        """Apply the deltas of a batch. Return the time of its arrival, or None for a batch without deltas, such as a single error."""
+        """Apply the deltas of a batch. Return the clock's time of this call, or None for a batch without deltas, such as a single error."""
         received = bool(self.queue)
         self._apply_queue()
         return self._now if received else None
 
     def check_usage(self) -> None:
         """Warn if the informer runs without handlers and queries. Called when a watch was opened."""
-        self._usage.look(self._defaults.clock.now(), len(self.processor.registrations), self.view.reads, len(self.store))
+        self._usage.check(self._defaults.clock.now(), len(self.processor.registrations), self.view.reads, len(self.store))
 
     def count_failure(self, error: Exception) -> None:
         """Count a failed request of a feed, and wake the tasks that wait for a sync."""
@@ -428,7 +428,7 @@ class InformerPipeline(Generic[R]):
         if kind is _DELETED or self._overlay.alert:
             self.readers.record(head, deleted=kind is _DELETED)
         if self.processor.audience and not self._quiet:
-            event = Event(kind, head, change.old, self.view, self._initial, change.tombstone, self._now)
+            event = InformerEvent(kind, head, change.old, self.view, self._initial, change.tombstone, self._now)
             self.processor.offer(event, change.handler)
 
     def _replay(self, heads: Snapshot, handler: object) -> None:

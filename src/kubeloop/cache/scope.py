@@ -36,7 +36,7 @@ class InformerScope(Generic[R]):
     queue: Callable[[Known], InformerQueue] = field(default=DeltaQueue)
 
     @classmethod
-    def of(
+    def for_kind(
         cls,
         kind: type[R],
         *,
@@ -46,7 +46,7 @@ class InformerScope(Generic[R]):
         keep: Retention = LEAN,
         queue: Callable[[Known], InformerQueue] = DeltaQueue,
     ) -> InformerScope[R]:
-        """Return the scope for the arguments of ``Informers.of``, in canonical form.
+        """Return the scope for the arguments of ``InformerFactory.of``, in canonical form.
 
         Args:
             kind: Class of the objects.
@@ -117,7 +117,7 @@ def _names(value: object) -> tuple[str, ...]:
     names: list[object] = [value] if isinstance(value, str | Mapping) or not isinstance(value, Iterable) else list(value)
     texts = {name for name in names if isinstance(name, str)}
     if odd := [name for name in names if not isinstance(name, str)]:
-        raise TypeError(f"namespace={described(value)}: {described(odd[0])} is no name; give a name, or a list of names")
+        raise TypeError(f"namespace={described(value)}: {described(odd[0])} is not a name; give a name, or a list of names")
     return tuple(sorted(texts))
 
 

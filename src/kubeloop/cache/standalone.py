@@ -23,7 +23,7 @@ from kubeloop.timing import Clock, SystemClock
 def meta_namespace_key(obj: object) -> str:
     """Return ``namespace/name``, or ``name`` for a cluster-scoped object.
 
-    Takes typed objects, objects as JSON, events, heads, ``ObjectKey``, and a key itself. (client-go's key functions must
+    ``obj`` is a typed object, an object as JSON, an event, a head, an ``ObjectKey``, or a key itself. (client-go's key functions must
     unwrap tombstones; here an event has the object and a flag ``tombstone``.)
 
     Raises:
@@ -49,7 +49,7 @@ def split_meta_namespace_key(key: str) -> tuple[str, str]:
 
 
 def meta_namespace(obj: object) -> str:
-    """Return the namespace of an object for an index; "" for cluster-scoped ones. Errors are those of ``meta_namespace_key``."""
+    """Return the namespace of an object, as an index function; "" if it is cluster-scoped. Raises the errors of ``meta_namespace_key``."""
     return split_meta_namespace_key(meta_namespace_key(obj))[0]
 
 
@@ -62,7 +62,7 @@ def _names(obj: object) -> tuple[str, str]:
         for holder in (getattr(obj, "metadata", None), obj, getattr(obj, "key", None)):
             if isinstance(getattr(holder, "name", None), str):
                 return str(getattr(holder, "namespace", "") or ""), str(getattr(holder, "name", ""))
-    raise ValueError(f"{type(obj).__name__} is no object: it has neither metadata nor a name")
+    raise ValueError(f"{type(obj).__name__} is not an object: it has neither metadata nor a name")
 
 
 T = TypeVar("T")
@@ -82,8 +82,9 @@ class ObjectKeyError(KubeloopError):
 
 
 class IndexFunctionError(KubeloopError):
-    """An index function raised, or returned an invalid value; nothing was changed. ``index`` is the name of the index, ``key`` that of the
-    object, ``cause`` the error.
+    """An index function raised, or returned an invalid value; nothing was changed.
+
+    ``index`` is the name of the index, ``key`` the key of the object, and ``cause`` the error.
     """
 
     def __init__(self, index: str, key: str, cause: Exception) -> None:
@@ -93,6 +94,7 @@ class IndexFunctionError(KubeloopError):
         self.cause = cause
 
 
+# Behaviours G91 to G94, G98.
 class ObjectStore(Generic[T]):
     """Thread-safe store of objects by key, with indexes; client-go's Store and Indexer.
 
@@ -104,7 +106,7 @@ class ObjectStore(Generic[T]):
     Not guaranteed
         Copies (queries return the added object itself), and order.
 
-    Source: k8s.io/client-go tools/cache (Store, Indexer); behaviours G91 to G94, G98.
+    Source: k8s.io/client-go tools/cache (Store, Indexer).
 
     Args:
         key_function: Returns the key of an object. Default: ``namespace/name``.
@@ -135,7 +137,7 @@ class ObjectStore(Generic[T]):
         self._lock = threading.RLock()
         self._objects: dict[str, T] = {}
         self._indexes: dict[str, _KeyIndex[T]] = {}
-        #: The argument of the last ``replace``.
+        #: The ``resource_version`` that the last ``replace`` got.
         self.resource_version = ""
         self.add_indexers(indexers or {})
 
@@ -149,7 +151,7 @@ class ObjectStore(Generic[T]):
             self._pushed()
 
     def update(self, obj: T) -> None:
-        """Add or replace an object. It is the same as ``add``."""
+        """Add an object, or replace the object with the same key, as ``add`` does."""
         self.add(obj)
 
     def delete(self, obj: T) -> None:
@@ -303,7 +305,7 @@ class _KeyIndex(Generic[T]):
             answer = self.function(obj)
             values = () if answer is None else (answer,) if isinstance(answer, str) else tuple(dict.fromkeys(answer))
             if not all(isinstance(value, str) for value in values):
-                raise TypeError(f"{described(answer)} holds a value that is no text")
+                raise TypeError(f"{described(answer)} holds a value that is not text")
         except Exception as error:
             raise IndexFunctionError(self.name, key, error) from error
         return values
@@ -326,6 +328,7 @@ class _KeyIndex(Generic[T]):
         return self._postings.values()
 
 
+# Behaviour G96.
 class ExpiringStore(ObjectStore[T]):
     """``ObjectStore`` whose objects expire ``ttl`` seconds after they were added.
 
@@ -333,7 +336,7 @@ class ExpiringStore(ObjectStore[T]):
         No query, by key, list or index, returns an object that was added more than ``ttl`` seconds ago. Adding it again restarts its time.
         Expired objects are removed by the next query or change, oldest first, without cost for the others. No timer runs.
 
-    Source: k8s.io/client-go tools/cache (ExpirationCache); behaviour G96.
+    Source: k8s.io/client-go tools/cache (ExpirationCache).
 
     Args:
         ttl: Lifetime in seconds. 0 or less: objects never expire.

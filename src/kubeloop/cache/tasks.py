@@ -1,4 +1,4 @@
-"""Background tasks of a cache: how they end, and how others wait for their progress without polling.
+"""Background tasks of a cache: how they end, and how other tasks wait for their progress without polling.
 
 An error that leaves the block of the tasks is raised unchanged, not wrapped in a group as by ``asyncio.TaskGroup``.
 """
@@ -64,28 +64,28 @@ class Progress:
 
 
 class Syncing(Protocol):
-    """An ``Informers``, a ``Registration``, or another object with ``wait_synced``."""
+    """An ``InformerFactory``, a ``Registration``, or another object with ``wait_synced``."""
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
-        """Wait until it has synced. ``timeout`` is in seconds.
+        """Wait until this object has synced. ``timeout`` is in seconds.
 
         Raises:
-            DeadlineError: the timeout expired; the message names the missing parts.
+            DeadlineError: the timeout expired; the message says what has not synced.
         """
 
 
 async def all_synced(*parts: Syncing, timeout: float = 120.0) -> None:
-    """Wait until all parts have synced. ``timeout`` is in seconds.
+    """Wait until several informers, registrations or the like have synced. ``timeout`` is in seconds, for all of them together.
 
     Raises:
-        DeadlineError: some have the timeout expired; the message is that of each of them.
-        Any other error of a part, immediately.
+        DeadlineError: the timeout of one or more parts expired; the message joins their messages.
+        Exception: any other error of a part, raised immediately.
     """
     await _all(part.wait_synced(timeout) for part in parts)
 
 
 class Draining(Protocol):
-    """A handler's registration."""
+    """A handler's registration, or another object with ``wait_drained``."""
 
     async def wait_drained(self, timeout: float = 120.0) -> None:
         """Wait until the handler has returned from every event that was offered before this call. ``timeout`` is in seconds.
@@ -127,7 +127,7 @@ PATIENCE = 5.0
 #: ... and how many times, before it is abandoned so that the caller can continue to stop.
 ATTEMPTS = 3
 
-_log = logger_with_context("kubeloop.cache")
+_LOG = logger_with_context("kubeloop.cache")
 
 
 async def end(tasks: Iterable[asyncio.Task[None]], clock: Clock) -> None:
@@ -154,11 +154,11 @@ async def _end(left: set[asyncio.Task[None]], clock: Clock) -> None:
         left = {task for task in left if not task.done()}
         for task in left:
             then = "cancelling it again" if attempt < ATTEMPTS else "left behind, still running"
-            _log.warning("%s goes on although it was cancelled %g s ago; %s", task.get_name(), PATIENCE, then)
+            _LOG.warning("%s is still running although it was cancelled %g s ago; %s", task.get_name(), PATIENCE, then)
 
 
 class Tasks:
-    """Background tasks of one block.
+    """The background tasks of one ``async with`` block.
 
     Guarantees
         After ``close`` none of the tasks runs. If a task fails, which only a bug causes, the block is cancelled and ``close`` raises the

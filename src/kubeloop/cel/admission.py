@@ -22,7 +22,7 @@ _NAMESPACE_CONDITION: Final = types.struct("kubernetes.NamespaceCondition")
 _TEXTS: Final = types.list_of(types.STRING)
 _TEXTS_BY_NAME: Final = types.map_of(types.STRING, types.STRING)
 
-#: Name of a type -> its fields, for the types of those variables.
+#: The fields of the struct types above, by type name.
 ADMISSION_FIELDS: Final = {
     _KIND.name: {"group": types.STRING, "version": types.STRING, "kind": types.STRING},
     _RESOURCE.name: {"group": types.STRING, "version": types.STRING, "resource": types.STRING},
@@ -69,11 +69,11 @@ ADMISSION_FIELDS: Final = {
 
 
 def admission_variables(*, params: Type | None = None, authorizer: bool = True, obj: Type = types.DYN) -> dict[str, Type]:
-    """Return the types of the variables by name.
+    """Return the type of each variable of an admission expression, by variable name.
 
     Args:
         params: The type of ``params``. None: the policy has no parameter kind.
-        authorizer: The expression sees ``authorizer``.
+        authorizer: Whether the expression may use ``authorizer``.
         obj: The type of ``object`` and ``oldObject``.
     """
     variables = {"object": obj, "oldObject": obj, "namespaceObject": _NAMESPACE, "request": _REQUEST}
@@ -92,7 +92,10 @@ _KEPT: Final = {types.BOOL, types.BYTES, types.DOUBLE, types.DURATION, types.INT
 
 
 def variable_type(result: Type | None) -> Type:
-    """Return the type that later expressions see in a variable whose expression has this type; None: the expression has a fault."""
+    """Return the type of a variable ``variables.x`` in later expressions, given the result type of its expression.
+
+    ``result`` is None if the expression did not compile; the variable has the type dyn then.
+    """
     if result in _KEPT and result is not None:
         return result
     if result is not None and result.kind in ("list", "map"):

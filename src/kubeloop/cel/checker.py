@@ -1,4 +1,4 @@
-"""The type checker: finds the type of each part of an expression, the possible overloads of a call, and type errors, in cel-go's words.
+"""The type checker: determines types and possible overloads, and reports type errors with cel-go's messages.
 
 Source: cel-go checker/checker.go. Names resolve in the empty container, as in Kubernetes.
 """
@@ -75,7 +75,7 @@ def check(parsed: Parsed, environment: Environment) -> Checked:
     """Type-check an expression.
 
     Raises:
-        CompileError: Types do not fit, or a name is not declared; the text lists every fault.
+        CompileError: Types do not fit, or a name is not declared. The message lists every error.
     """
     checker = _Checker(parsed, environment)
     checker.check(parsed.root)
@@ -259,7 +259,7 @@ class _Checker:
         return types.ERROR if failed else types.BOOL
 
     def _joined(self, before: Type | None, now: Type) -> Type:
-        """Return the element type of a literal after one more element.
+        """Return the element type of a literal after one more element of type ``now``; ``before`` is None for the first element.
 
         Elements of different types are accepted here. A later step, which knows all types, checks whether the mixture is allowed.
         """

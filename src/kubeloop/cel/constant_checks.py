@@ -13,10 +13,10 @@ from kubeloop.cel.functions.timestamps import parse_duration, parse_timestamp
 from kubeloop.cel.syntax import CallNode, Const, EntryNode, ListLiteral, MapLiteral, Node, children, walk
 from kubeloop.cel.types import Type, unwrap_optional
 from kubeloop.cel.values import as_key, check_qualifier, is_key
+from kubeloop.schema.go_regex import PatternError
 from kubeloop.schema.patterns import go_pattern
-from kubeloop.schema.regular import PatternError
 
-# Calls with constant arguments that always fail: found when the program is made, as cel-go's optimiser does.
+# Calls with constant arguments that always fail are found when the program is created, as cel-go's optimiser finds them.
 #
 # Source: cel-go interpreter/decorators.go (conversions), k8s.io/apiserver pkg/cel/library/regex.go.
 
@@ -48,7 +48,7 @@ def _varies(values: list[Any]) -> bool:
 
 
 def _fold(node: Node) -> Any:
-    """Return the value of a constant node, for those kinds of nodes that upstream evaluates in advance."""
+    """Return the value of a constant node that upstream evaluates before the program runs; ``_VARIES`` for any other node."""
     below = [_fold(one) for one in children(node)]
     match node:
         case Const():
@@ -73,7 +73,7 @@ def _fold(node: Node) -> Any:
 
 
 def check_literals(checked: Checked) -> None:
-    """Check the literals of an expression.
+    """Check the literals of an expression: times, patterns, format strings, and lists and maps of mixed types.
 
     Raises:
         CompileError: Some constants are invalid; the message names each.
@@ -113,7 +113,7 @@ def _mixed(nodes: list[Node], optional: list[bool], checked: Checked) -> Iterato
 
 
 def _mixed_entries(entries: list[EntryNode], checked: Checked) -> Iterator[tuple[Node, str]]:
-    """Compare with the first key and the first value; unlike in a list, each further mismatch is a separate error."""
+    """Yield an error for each key or value of another type than the first key or value; ``_mixed`` yields only the first error."""
     keys: Type | None = None
     values: Type | None = None
     for entry in entries:

@@ -28,7 +28,10 @@ _MOMENT: Final = {"duration": (types.DURATION, 32, 3), "date": (types.TIMESTAMP,
 
 @dataclass(slots=True)
 class DeclaredType:
-    """A declared type with its sizes. ``least`` is the size in bytes of the smallest value as JSON; ``most`` is the greatest length."""
+    """The CEL type of a schema, with size bounds for cost estimates.
+
+    ``least`` is the size in bytes of the smallest value as JSON; ``most`` is the maximum length of a string, list or map.
+    """
 
     type: Type
     least: int
@@ -38,7 +41,7 @@ class DeclaredType:
     element: DeclaredType | None = None
 
     def at(self, path: Path) -> DeclaredType | None:
-        """Return the declaration at a path of field names, ``@items``, ``@values`` and ``@keys``."""
+        """Return the declared type at a path of field names, ``@items``, ``@values`` and ``@keys``; None if there is none."""
         found: DeclaredType | None = self
         for name in path:
             if found is None:
@@ -89,7 +92,10 @@ def declare(schema: TypeSchema, *, is_root: bool, name: str = SELF_TYPE) -> Decl
 
 
 def with_object_meta(schema: TypeSchema) -> TypeSchema:
-    """Return the schema with only the metadata fields that rules may use: name and generateName."""
+    """Return the schema with ``kind``, ``apiVersion`` and the metadata fields that rules may use, ``name`` and ``generateName``.
+
+    A schema that declares these fields as strings is returned as it is.
+    """
     metadata = schema.properties.get("metadata")
     names = metadata.properties if metadata is not None and metadata.type == "object" else {}
     if _is_text(schema.properties, "kind", "apiVersion") and _is_text(names, "name", "generateName"):
@@ -196,7 +202,7 @@ _ANY: Final = _AnyFields()
 
 
 def patch_messages(name: str) -> Mapping[str, Type] | None:
-    """Return the fields of ``Object``, of the types of its fields (``Object.spec.template``) and of ``JSONPatch``."""
+    """Return the fields of the type ``name``: ``Object``, a type of its fields (``Object.spec.template``) or ``JSONPatch``; else None."""
     if name == OPERATION.name:
         return _OPERATION_FIELDS
     return _ANY if name == OBJECT.name or name.startswith(f"{OBJECT.name}.") else None

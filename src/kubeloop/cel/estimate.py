@@ -1,6 +1,6 @@
 """Estimates the maximum cost of an expression without evaluating it, from the sizes of its inputs.
 
-Source: cel-go checker/cost.go, k8s.io/apiserver pkg/cel/library/cost.go. All numbers saturate at 64 bits, as there.
+Source: cel-go checker/cost.go, k8s.io/apiserver pkg/cel/library/cost.go. All numbers saturate at 64 bits, as upstream.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CostRange:
         return CostRange(_times(self.low, other.low), _times(self.high, other.high))
 
     def __or__(self, other: CostRange) -> CostRange:
-        """Return the smallest range that includes both."""
+        """Return the smallest range that includes both ranges."""
         return CostRange(min(self.low, other.low), max(self.high, other.high))
 
     def by(self, factor: float) -> CostRange:
@@ -81,10 +81,10 @@ class _Entries:
 
 
 def estimate(checked: Checked, size_of: SizeOf) -> CostRange:
-    return _Coster(checked, size_of).cost(checked.root)
+    return _CostEstimator(checked, size_of).cost(checked.root)
 
 
-class _Coster:
+class _CostEstimator:
     def __init__(self, checked: Checked, size_of: SizeOf) -> None:
         self.types = checked.types
         self.overloads = checked.overloads
@@ -288,7 +288,7 @@ class _Coster:
         return CostRange(1 if high else 0, high).by(TRAVERSAL)
 
     def _extended(self, node: CallNode, overload: str) -> tuple[CostRange, CostRange | None] | None:
-        """Estimate the functions that Kubernetes adds or gives other costs."""
+        """Return the cost and the result size of a call whose function Kubernetes adds or prices differently; None for other functions."""
         name, args, target = node.function, node.args, node.target
         if name in CONSTANT or overload == "cidr_ip":
             return fixed(1), None
@@ -352,7 +352,7 @@ class _Coster:
         return size.by(TRAVERSAL), size
 
     def _listed(self, node: CallNode, overload: str) -> tuple[CostRange, CostRange | None] | None:
-        """Estimate functions that return lists, and set functions of lists."""
+        """Return the cost and the result size of a call that constructs a list or compares lists as sets; None for other functions."""
         args, target = node.args, node.target
         if overload.startswith("list_sets_"):
             size = self.size(args[0]) * self.size(args[1])
@@ -451,7 +451,7 @@ def _whole_number(node: Node, default: int) -> int:
 
 
 def _replaced(size: CostRange, old: CostRange, new: CostRange) -> CostRange:
-    """Return the size of a text after replacing."""
+    """Return the size range of a string after ``replace(old, new)``."""
     if old.low == 0:
         most, kept_most = min(size.high + 1, UNBOUNDED), size.high
     elif new.high <= old.low:

@@ -1,4 +1,4 @@
-"""Compiles a checked tree into closures: each node becomes a closure over those of its children.
+"""Compiles a checked tree into closures: the closure of a node calls those of its children.
 
 ``&&``, ``||`` and comprehensions follow CEL's error rules: an error on one side does not matter when the other side decides.
 """
@@ -24,7 +24,7 @@ Step = Callable[[Scope, Meter], Any]
 
 
 def plan(checked: Checked) -> Step:
-    """Return the closure of the whole expression."""
+    """Return the closure that evaluates the whole expression."""
     return _Planner(checked).step(checked.root)
 
 
@@ -93,7 +93,7 @@ class _Planner:
         return _function(function, args, self._overloads.get(node.id, ()))
 
     def _is_of_schema(self, node: Node) -> bool:
-        """Return True for a variable or a field with a schema: its type is known."""
+        """Return whether the node is a variable or field whose type a schema declares."""
         return isinstance(node, Ident | Select) and not self._types[node.id].is_dyn
 
     def _map(self, node: MapLiteral) -> Step:
@@ -163,7 +163,7 @@ _EXISTS_COST = 4
 
 
 def _quantifier(node: Comprehension) -> tuple[Node, bool, int] | None:
-    """Recognise the expansion of ``all`` or ``exists``; return its predicate, the value that decides, and the added cost."""
+    """Return predicate, deciding value and added cost of an expanded ``all`` or ``exists``; None for other comprehensions."""
     step = node.step
     if node.accumulator not in ACCUMULATORS or not isinstance(step, CallNode) or not isinstance(node.initial, Const):
         return None
@@ -181,7 +181,10 @@ def _quantifier(node: Comprehension) -> tuple[Node, bool, int] | None:
 
 
 def _quantify(over: Step, variable: str, predicate: Step, decisive: bool, added: int) -> Step:
-    """Do the same as a fold, but stop at the deciding element."""
+    """Return the step of ``all`` or ``exists``, which stops at the first element whose predicate returns ``decisive``.
+
+    ``added`` is the cost of each element beyond that of the predicate.
+    """
 
     def step(scope: Scope, meter: Meter) -> Any:
         items = over(scope, meter)

@@ -1,6 +1,6 @@
 """Errors of expressions, from compiling and from evaluating.
 
-The texts are those of cel-go, which clients of Kubernetes see.
+The messages are those of cel-go, which clients of Kubernetes see.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TooDeep(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One fault at an offset (code points) of the source."""
+    """One error in an expression; ``position`` is its offset in the source in code points."""
 
     position: int
     text: str

@@ -22,7 +22,7 @@ _MEANT: Final = {written[2:-2]: meant for meant, written in _WRITTEN.items()}
 
 
 def escape(name: str) -> str | None:
-    """Return the CEL identifier of a field, or None if its name has none, so that rules cannot access the field."""
+    """Return the CEL identifier of a field name, or None if the name cannot be escaped, so that rules cannot access the field."""
     if name in RESERVED:
         return f"__{name}__"
     if not _ALLOWED.fullmatch(name):
@@ -31,9 +31,9 @@ def escape(name: str) -> str | None:
 
 
 def unescape(identifier: str) -> str | None:
-    """Return the field that an identifier names, or None for an identifier with an unknown escape, such as ``a__b__c``.
+    """Return the field name that an identifier stands for, or None for an identifier with an unknown escape, such as ``a__b__c``.
 
-    A name without escapes stays: ``unescape("namespace")`` is ``namespace``, as is ``unescape("__namespace__")``.
+    A name without escapes is returned as it is: ``unescape("namespace")`` is ``namespace``, as is ``unescape("__namespace__")``.
     """
     if _ESCAPED.fullmatch(identifier) and identifier[2:-2] in RESERVED:
         return identifier[2:-2]

@@ -1,4 +1,4 @@
-"""The table of functions: each overload with its signature, its identifier in cel-go and its Python function."""
+"""The table of CEL functions: each overload with its signature, its identifier in cel-go and its Python function."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Overload:
     parameters: tuple[Type, ...]
     result: Type
     call: Implementation
-    #: Whether it is called on its first parameter: ``a.f(b)``.
+    #: Whether the function is called on its first argument: ``a.f(b)``.
     member: bool = False
     variables: tuple[Type, ...] = ()
 
@@ -51,10 +51,10 @@ class Function:
     overloads: list[Overload] = field(default_factory=list)
 
     def call(self, *args: Any) -> Any:
-        """Call the overload that accepts these values; for functions that are composed of others.
+        """Call the overload that accepts these values. Used by functions that are composed of other CEL functions.
 
         Raises:
-            EvalError: No overload accepts them, or the call fails.
+            EvalError: No overload accepts the values, or the call fails.
         """
         return resolve(self.name, self.overloads, args).call(*args)
 
@@ -63,7 +63,7 @@ def resolve(name: str, overloads: Sequence[Overload], args: tuple[Any, ...]) -> 
     """Return the first overload that accepts these values.
 
     Raises:
-        EvalError: No overload accepts them, which only values typed ``dyn`` can cause.
+        EvalError: No overload accepts the values. The type checker excludes this, except for values of type ``dyn``.
     """
     kinds = tuple(kind_of(type(one)) for one in args)
     for one in overloads:
@@ -72,7 +72,8 @@ def resolve(name: str, overloads: Sequence[Overload], args: tuple[Any, ...]) -> 
     raise EvalError(no_such_overload(name, args))
 
 
-# The kinds of values for which an operator is defined; cel-go calls them traits of a type. Receivers refuse any operator themselves.
+# The kinds of values for which an operator is defined; cel-go calls them traits of a type. For other kinds the message names the operator,
+# except for ``_RECEIVERS``.
 _COMPARABLE: Final = frozenset({"bool", "int", "uint", "double", "string", "bytes", "timestamp", "duration"})
 _SUBTRACTABLE: Final = frozenset({"int", "uint", "double", "timestamp", "duration"})
 _TRAITS: Final = {
@@ -89,7 +90,10 @@ _RECEIVERS: Final = frozenset({"string", "timestamp", "duration"})
 
 
 def no_such_overload(name: str, args: tuple[Any, ...]) -> str:
-    """Return cel-go's message: it names the function if the first value is of a kind for which the function is not defined."""
+    """Return cel-go's error message for a call that no overload accepts.
+
+    The message names an operator only if the operator is not defined for the kind of the first value.
+    """
     kinds = _TRAITS.get(name)
     if kinds is not None and kind_of(type(args[0])) not in kinds | _RECEIVERS:
         return f"no such overload: {name}"

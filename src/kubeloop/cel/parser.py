@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import Any, Final
 
 from kubeloop.cel.faults import CompileError, Issue, TooDeep, render
-from kubeloop.cel.reading import read
+from kubeloop.cel.expression_reader import read
 from kubeloop.cel.standard_macros import ACCUMULATOR, ACCUMULATORS, BadMacro, StandardMacros
 from kubeloop.cel.syntax import (
     MOST_LEVELS,
@@ -36,10 +36,12 @@ _TRANSFORMS = {"transformList", "transformMap", "transformMapEntry"}
 
 
 def expand(parsed: Parsed, earlier_issues: Sequence[Issue] = (), *, bindings: bool = False) -> None:
-    """Replace calls of macros in place; those of ``cel.bind`` only with ``bindings``. ``earlier_issues`` are issues found earlier.
+    """Expand the macro calls of a syntax tree in place; ``cel.bind`` only with ``bindings``.
+
+    ``earlier_issues`` are errors found earlier, which are reported with those of the macros.
 
     Raises:
-        CompileError: A variable is not a simple name, or two have the same name; or ``earlier_issues`` is not empty.
+        CompileError: The arguments of a macro are invalid, or ``earlier_issues`` is not empty.
     """
     expander = _Expander(parsed, bindings)
     parsed.root = expander.node(parsed.root)
@@ -189,15 +191,16 @@ class _Expander:
         return Comprehension(node.id, "#unused", ListLiteral(new(), []), bound, target, Const(new(), False), Ident(new(), bound), sort)
 
 
-# Syntax errors in cel-go's words, if the library ``cel-expr-python`` is installed, whose grammar has the same source.
+# Syntax errors with cel-go's messages, if the library ``cel-expr-python`` is installed, whose grammar has the same source.
 #
-# Only messages depend on it: usual mistakes read the same without it; for a text with several mistakes, some may be left out.
+# Only messages depend on the library: without it, common mistakes have the same message, but some of several mistakes in a text may be
+# missing.
 
 
 _AROUND: Final = re.compile(r"\A(?:INVALID_ARGUMENT|CANCELLED): | {1,2}\[(?:INVALID_ARGUMENT|CANCELLED)\]\Z")
 #: cel-go prints an unknown line as -1, the library as an unsigned number.
 _UNKNOWN_LINE: Final = "<input>:4294967295:"
-#: Faults that the two word differently.
+#: Patterns of the library's messages that differ from cel-go's, with their replacements.
 _WORDS: Final = (
     (re.compile(r"(?<=\n)ERROR: <input>:-1:0: <<nil>> parsetree\Z"), ""),
     (re.compile(r"(?:all|exists|exists_one|existsOne)\(\) variable name must be a simple identifier"), "argument must be a simple name"),
@@ -223,7 +226,7 @@ def _parser() -> Any:
 
 
 def syntax_words(source: str) -> str:
-    """Return cel-go's message for a text with syntax errors, or an empty text if it is not available."""
+    """Return cel-go's message for a text with syntax errors, or an empty string if the library is missing or its message does not apply."""
     parser = _parser()
     if parser is None:
         return ""
@@ -274,5 +277,5 @@ def _rendered(text: str, issues: list[Issue]) -> str:
 
 
 def _clean(source: str) -> str:
-    """Remove lone halves of surrogate pairs, which are not characters."""
+    """Replace lone surrogates, which are not characters, by ``?``."""
     return source.encode("utf-8", "replace").decode()

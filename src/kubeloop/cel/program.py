@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kubeloop.cel.faults import CompileError, EvalError
-from kubeloop.cel.syntax import room_for
+from kubeloop.cel.syntax import extended_recursion_limit
 from kubeloop.cel.types import Type
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ class Environment:
     >>> compile_expression("size > 1", Environment({"size": INT})).eval({"size": 3})
     True
 
-    ``bindings``: ``cel.bind`` is available. ``messages`` returns the fields of a type that expressions may construct (``Object{a: 1}``),
-    None for an unknown type; ``functions`` are additional functions of this environment.
+    ``bindings`` makes ``cel.bind`` available. ``messages`` returns the fields of a type that expressions may construct
+    (``Object{a: 1}``), or None for an unknown type. ``functions`` are additional functions of this environment.
     """
 
     variables: Mapping[str, Type]
@@ -69,13 +69,13 @@ class Program:
         from kubeloop.cel.evaluation import plan
 
         self._checked = checked
-        with room_for(checked.parsed.source):
+        with extended_recursion_limit(checked.parsed.source):
             self._step = plan(checked)
         self.limit = limit
 
     @property
     def result(self) -> Type:
-        """The type of the value."""
+        """The type of the expression's value."""
         return self._checked.result
 
     def uses(self, variable: str) -> bool:
@@ -85,11 +85,11 @@ class Program:
         """Return the maximum cost of an evaluation; ``size_of`` returns the size at a path (``("self", "spec", "@items")``)."""
         from kubeloop.cel.estimate import estimate
 
-        with room_for(self._checked.parsed.source):
+        with extended_recursion_limit(self._checked.parsed.source):
             return estimate(self._checked, size_of).high
 
     def run(self, values: Mapping[str, Any], limit: int | None = None) -> EvaluationResult:
-        """Evaluate and return value or error with the cost. ``limit`` replaces the program's cost limit."""
+        """Evaluate the expression and return its value or error with the cost. ``limit`` replaces the program's cost limit."""
         from kubeloop.cel.runtime_cost import Meter
 
         meter = Meter(self.limit if limit is None else limit)
@@ -102,7 +102,7 @@ class Program:
         return EvaluationResult(meter.cost, value)
 
     def eval(self, values: Mapping[str, Any]) -> Any:
-        """Return the value.
+        """Evaluate the expression and return its value.
 
         Raises:
             EvalError: The evaluation failed: ``no such key: a``, ``division by zero`` ...
@@ -118,7 +118,7 @@ def compile_expression(expression: str, environment: Environment, limit: int = P
     """Parse and type-check an expression.
 
     Raises:
-        CompileError: The expression does not parse or type-check; the text gives position and reason, as Kubernetes does.
+        CompileError: The expression does not parse or type-check; the message gives position and reason, as in Kubernetes.
         InstantiationError: The expression is well-typed, but a constant in it always fails.
     """
     # Functions take tens of milliseconds to load, and few servers and proxies ever compile an expression.
@@ -127,7 +127,7 @@ def compile_expression(expression: str, environment: Environment, limit: int = P
     from kubeloop.cel.parser import parse
 
     try:
-        with room_for(expression):
+        with extended_recursion_limit(expression):
             checked = check(parse(expression, bindings=environment.bindings), environment)
             check_literals(checked)
             check_constants(checked)

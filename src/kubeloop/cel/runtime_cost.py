@@ -120,7 +120,7 @@ _SETS: Final = {"list_sets_contains_list": 1, "list_sets_intersects_list": 1, "l
 
 @cache
 def call_cost(function: str, overload: str) -> CallCost | None:
-    """Return the function that computes a call's cost beyond its arguments', or None if it costs 1."""
+    """Return the function that computes the cost of a call without that of its arguments, or None if the call costs 1."""
     if overload in _SETS:
         factor = _SETS[overload]
         return lambda args, _: 1 + len(args[0]) * len(args[1]) * factor

@@ -26,7 +26,7 @@ class BadMacro(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StandardMacros:
-    """Expands a call; ``new`` returns an identifier for a node at the position of the call."""
+    """Expands calls of the standard macros. ``new`` returns the identifier of a new node at the position of a given node."""
 
     new: Callable[[Node], int]
 

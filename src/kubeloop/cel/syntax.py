@@ -84,7 +84,7 @@ class Comprehension:
     condition: Node
     step: Node
     result: Node
-    #: The second variable (then the first is the key or index); empty if there is one.
+    #: The second variable, besides which the first is the key or index; empty if there is only one.
     variable2: str = ""
 
 
@@ -136,7 +136,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def qualified_name(node: Node) -> str | None:
-    """Return ``a.b.c`` if a node consists only of selections from an identifier."""
+    """Return ``a.b.c`` if a node consists only of selections from an identifier, else None."""
     if isinstance(node, Ident):
         return node.name
     if isinstance(node, Select) and not node.test_only:
@@ -158,7 +158,7 @@ _LOCK: Final = RLock()
 
 
 @contextmanager
-def room_for(source: str) -> Iterator[None]:
+def extended_recursion_limit(source: str) -> Iterator[None]:
     """Allow a deeper Python stack inside the block. One block at a time, so that no thread lowers the limit of another."""
     if len(source) < _SHORT:
         yield

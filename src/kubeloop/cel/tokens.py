@@ -8,7 +8,6 @@ from typing import Final
 
 from kubeloop.cel.faults import Issue
 
-#: One rule of the grammar each; the longest match counts, and of equally long matches the first.
 #: Reserved words that are not part of the grammar.
 RESERVED: Final = frozenset({
     "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "namespace", "return", "var",
@@ -79,15 +78,15 @@ def tokens(source: str) -> tuple[list[Token], list[Issue]]:
 
 
 def escaped(text: str) -> str:
-    """Return the text as messages show it."""
+    """Return a text with newlines, carriage returns and tabs escaped, as messages show it."""
     return text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
 #: cel-go's second message about an invalid field name.
 NO_IDENTIFIER: Final = "unsupported ident kind"
-#: The words that an operand may begin with.
+#: The kinds of tokens that an operand may begin with.
 OPERANDS: Final = ("[", "{", "(", ".", "-", "!", "true", "false", "null", "float", "int", "uint", "string", "bytes", "name")
-#: Kinds of words in the order of the grammar, in which messages list them.
+#: Kinds of tokens in the order of the grammar, in which messages list them.
 _ORDER: Final = (
     "end", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!", "?", ":", "true", "false", "null", "float", "int", "uint", "string", "bytes",
     "name", "quoted",
@@ -113,13 +112,13 @@ class SyntaxErrorReport(Exception):
 
 
 def unexpected(word: Token, following: str, expected: tuple[str, ...], *, completes: bool) -> str:
-    """Return the message for an unexpected word.
+    """Return cel-go's message for an unexpected token.
 
     Args:
-        word: The unexpected word.
-        following: The kind of the next word; if it is expected, ``word`` is superfluous.
-        expected: The kinds of words that are allowed.
-        completes: Whether only one word is missing at the end of the text.
+        word: The unexpected token.
+        following: The kind of the next token; if it is expected, ``word`` is superfluous.
+        expected: The kinds of tokens that are allowed.
+        completes: Whether only one token is missing at the end of the text.
     """
     shown, listed = f"'{escaped(word.text)}'", _listed(expected)
     if following in expected and word.kind != "end":
@@ -142,7 +141,7 @@ _ESCAPE_SEQUENCE: Final = re.compile(
     r"\\(?:(?P<plain>[abfnrtv\\'\"`?])|(?P<octal>[0-3][0-7]{2})|[xX](?P<byte>[0-9a-fA-F]{2})|u(?P<u4>[0-9a-fA-F]{4})|U(?P<u8>[0-9a-fA-F]{8}))"
 )
 _PLAIN: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-#: Python's limit of digits for int(); no 64-bit integer has more.
+#: Below Python's limit of digits for int(); no 64-bit integer has as many.
 _MOST_DIGITS: Final = 4000
 _LAST_POINT: Final = 0x10FFFF
 

@@ -14,7 +14,7 @@ _WITH_PARAMETERS = frozenset({"list", "map", "opaque", "type"})
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type. ``kind`` is its general form; ``name`` is its name in messages; equal types are interchangeable."""
+    """A CEL type. ``kind`` is its general form, such as ``list`` or ``struct``; ``name`` is its name in messages."""
 
     kind: str
     name: str

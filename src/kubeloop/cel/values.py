@@ -1,6 +1,6 @@
-"""The values of CEL expressions: Python's own where they fit, and small classes otherwise.
+"""The values of CEL expressions: Python's own types where they fit, and small classes otherwise.
 
-null, bool, int, float, str, bytes, list and dict stand for themselves; an object of a schema is a dict by its (escaped) field names.
+null, bool, int, float, str, bytes, list and dict are used as they are; an object with a schema is a dict with escaped field names.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class UrlValue(msgspec.Struct, frozen=True):
 
 
 class Amount(msgspec.Struct, frozen=True, eq=False):
-    """A quantity in expressions. ``scale``: the power of ten of upstream's representation; None if it uses a big number."""
+    """A CEL quantity. ``scale`` is the power of ten of upstream's int64 representation; None if upstream represents it as a big decimal."""
 
     quantity: Quantity
     scale: int | None = None
@@ -105,7 +105,7 @@ class Amount(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_integer(self) -> bool:
-        """Whether the quantity was written as an integer, regardless of its value: ``1000m`` and ``1Pi`` were not."""
+        """The result of ``isInteger()``. As upstream, it depends on how the quantity was written: False for ``1000m`` and ``1Pi``."""
         return self.scale is not None and self.scale >= 0 and INT_MIN <= self.quantity.value() <= INT_MAX
 
     def plus(self, other: Amount) -> Amount:
@@ -137,7 +137,10 @@ class Semver(msgspec.Struct, frozen=True):
 
 
 class FormatValue(msgspec.Struct, frozen=True):
-    """A named format: yields messages about the faults of a text. ``weight`` is the size of its pattern, for costs."""
+    """A named format.
+
+    ``check`` returns the errors of a text, empty if it matches; ``weight`` is the size of the format's pattern, for costs.
+    """
 
     name: str
     check: Callable[[str], list[str]]
@@ -174,7 +177,7 @@ class ConstructedObject(dict[str, Any]):
 
 
 class ObjectFields(dict[str, Any]):
-    """An object of a schema by escaped names, where some differ from the plain names: a lookup finds a field by either name."""
+    """An object whose keys are escaped field names, some of which differ from the plain names. A lookup finds a field by either name."""
 
     __slots__ = ()
 
@@ -191,19 +194,19 @@ class ObjectFields(dict[str, Any]):
 
 
 def _escaped(name: str) -> str | None:
-    """Return the escaped name of the field that a name leads to."""
+    """Return the escaped form of a field name, which may itself be escaped; None if there is none."""
     field = unescape(name)
     return None if field is None else escape(field)
 
 
 class UnknownField(msgspec.Struct, frozen=True):
-    """The key of a field that is not in the schema: comparisons include it, and rules cannot reach it."""
+    """The dict key of a field that is not in the schema. Comparisons include the field, but rules cannot access it."""
 
     name: str
 
 
 class BoolKey(msgspec.Struct, frozen=True):
-    """A bool as the key of a map; in Python, True equals 1."""
+    """The dict key for a bool as the key of a CEL map, because in Python True equals 1."""
 
     value: bool
 
@@ -214,7 +217,11 @@ def is_key(value: Any) -> bool:
 
 
 def as_key(value: Any) -> Any:
-    """Return the form of a value as the key of a dict."""
+    """Return the dict key for a key of a CEL map: a ``BoolKey`` for a bool, else the value itself.
+
+    Raises:
+        EvalError: A map cannot have the value as a key.
+    """
     if isinstance(value, bool):
         return BoolKey(value)
     if not is_key(value):
@@ -235,7 +242,7 @@ _GO_TYPES: Final = {
 
 
 def check_qualifier(key: Any) -> None:
-    """Raise EvalError for a value that no index may have: in square brackets stand texts, bools and numbers only."""
+    """Raise EvalError unless a value is a string, a bool or a number, which are all that square brackets allow."""
     if not isinstance(key, str | int | float):
         raise EvalError(f"invalid qualifier type: {_GO_TYPES.get(type(key), type_name(key))}")
 
@@ -245,7 +252,7 @@ def from_key(key: Any) -> Any:
 
 
 def entries_of(mapping: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield the visible keys of a map with their values."""
+    """Return an iterator over the keys and values of a map, without fields that are not in its schema."""
     return ((from_key(key), value) for key, value in mapping.items() if type(key) is not UnknownField)
 
 
@@ -264,12 +271,12 @@ class AuthorizerDecision(msgspec.Struct, frozen=True):
 class AuthorizerValue(msgspec.Struct, frozen=True):
     """The variable ``authorizer``: ``decide`` checks access of the requester or of the named service account."""
 
-    decide: Callable[[AccessQuestion, str], AuthorizerDecision]
+    decide: Callable[[AccessCheck, str], AuthorizerDecision]
     service_account: str = ""
 
 
-class AccessQuestion(msgspec.Struct, frozen=True):
-    """An access check: may a user do something to a resource, or to a non-resource path? Empty parts do not restrict it."""
+class AccessCheck(msgspec.Struct, frozen=True):
+    """The attributes of an access check of a resource or a non-resource path. Empty attributes do not restrict the check."""
 
     by: AuthorizerValue
     path: str = ""
@@ -286,15 +293,15 @@ class AccessQuestion(msgspec.Struct, frozen=True):
 
 
 class PathCheck(msgspec.Struct, frozen=True):
-    question: AccessQuestion
+    question: AccessCheck
 
 
 class GroupCheck(msgspec.Struct, frozen=True):
-    question: AccessQuestion
+    question: AccessCheck
 
 
 class ResourceCheck(msgspec.Struct, frozen=True):
-    question: AccessQuestion
+    question: AccessCheck
 
 
 _NAMES: Final[dict[type, str]] = {
@@ -339,13 +346,13 @@ def type_name(value: Any) -> str:
 
 
 def kind_of(python: type) -> str:
-    """Return the name of a Python class in overload signatures."""
+    """Return the name that overload signatures use for the CEL type of a Python class."""
     name = _NAMES.get(python, python.__name__)
     return _KINDS.get(name, name)
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Compare by CEL's ``==``: numbers are equal by value regardless of type; NaN and values of different types are never equal."""
+    """Return whether CEL's ``==`` holds: numbers are compared by value; NaN and values of different types are never equal."""
     kind, against = type(left), type(right)
     if kind is str:
         return against is str and left == right
@@ -391,8 +398,9 @@ def contains(items: list[Any], value: Any) -> bool:
 
 
 def joined(left: list[Any], right: list[Any]) -> list[Any]:
-    """Concatenate lists by ``+``. Set lists become a union; in map lists, items of ``right`` replace those with the same keys, others are
-    appended.
+    """Concatenate lists as CEL's ``+`` does.
+
+    Set lists become a union. In map lists, items of ``right`` replace the items with the same keys, and other items are appended.
     """
     if isinstance(left, SetList):
         return SetList([*left, *(item for item in right if not contains(left, item))])
@@ -405,7 +413,7 @@ def joined(left: list[Any], right: list[Any]) -> list[Any]:
 
 
 def size_of(value: Any) -> int:
-    """Return the number of characters, bytes, items or entries; 1 for values without a size. For costs."""
+    """Return the size of a value for costs: the number of characters, bytes, items or entries; 1 for values without a size."""
     if isinstance(value, str | bytes | list | dict):
         return len(value)
     if type(value) is Optional and value.present:

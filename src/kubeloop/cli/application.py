@@ -44,7 +44,7 @@ def named(target: str, expected: str) -> Any:
     """
     name, colon, path = target.partition(":")
     if not name or not colon or not path:
-        raise ConfigError(f"{target}: say MODULE:NAME, where NAME is {expected}")
+        raise ConfigError(f"{target}: write MODULE:NAME, where NAME is {expected}")
     found: Any = imported(name, target)
     for part in path.split("."):
         if not hasattr(found, part):
@@ -76,7 +76,7 @@ def _controller(value: Any, target: str) -> ControllerBase[Any]:
     if isinstance(value, type) and issubclass(value, ControllerBase):
         value = _called(value, target)
     if not isinstance(value, ControllerBase):
-        raise ConfigError(f"{target}: an object of {type(value).__qualname__} is no controller; wanted is {_WANTED}")
+        raise ConfigError(f"{target}: an object of {type(value).__qualname__} is not a controller; expected {_WANTED}")
     return value
 
 
@@ -84,7 +84,7 @@ def _called(make: Any, target: str) -> Any:
     try:
         inspect.signature(make).bind()
     except TypeError:
-        raise ConfigError(f"{target}: {make.__name__} takes arguments; wanted is {_WANTED}") from None
+        raise ConfigError(f"{target}: {make.__name__} takes arguments; expected {_WANTED}") from None
     try:
         return make()
     except Exception as error:  # any error of the user's code
@@ -95,7 +95,7 @@ def conversions_of(target: str, service: str) -> dict[str, JSONObject]:
     """Return ``spec.conversion`` by name of CustomResourceDefinition, for the kinds with converters at ``target``.
 
     Raises:
-        ConfigError: There is no ``Webhooks``, or the Service has no such name.
+        ConfigError: There is no ``Webhooks`` at ``target``, or ``service`` is not NAMESPACE/NAME.
     """
     return {name: conversion(b"") for name, conversion in webhooks_at(target).definitions(service_of(service)).items()}
 
@@ -104,7 +104,7 @@ def webhooks_at(target: str) -> Webhooks:
     """Return the ``Webhooks`` at MODULE:NAME.
 
     Raises:
-        ConfigError: There is something else, or nothing.
+        ConfigError: There is no object of that name, or it is not a ``Webhooks``.
     """
     from kubeloop.controller.webhooks import Webhooks
 

@@ -22,7 +22,7 @@ _output = click.option("-o", "--output", type=click.Choice(["text", "json"]), de
 
 
 def _told(command: Callable[P, T]) -> Callable[P, T]:
-    """Report errors of the configuration as one text, without a traceback."""
+    """Return the command with errors of the configuration reported as a message, without a traceback."""
 
     @functools.wraps(command)
     def run(*args: P.args, **options: P.kwargs) -> T:
@@ -41,11 +41,11 @@ def config() -> None:
 
 @config.command()
 @_kubeconfig
-@click.option("--context", help="Another context than the current one.")
-@click.option("-n", "--namespace", default="", help="As a program's flag would override it; likewise the next ones.")
-@click.option("-s", "--server", default="")
-@click.option("--user", default="")
-@click.option("--cluster", default="")
+@click.option("--context", help="Context to use. Default: the current one.")
+@click.option("-n", "--namespace", default="", help="Namespace that overrides the one of the context.")
+@click.option("-s", "--server", default="", help="URL that overrides the server of the cluster.")
+@click.option("--user", default="", help="User of the kubeconfig that overrides the one of the context.")
+@click.option("--cluster", default="", help="Cluster of the kubeconfig that overrides the one of the context.")
 @_output
 @_told
 def explain(kubeconfig: Path | None, context: str | None, output: str, **overrides: Any) -> None:
@@ -58,10 +58,10 @@ def explain(kubeconfig: Path | None, context: str | None, output: str, **overrid
 
 @config.command()
 @_kubeconfig
-@click.option("--context", help="With --minify: what this context uses.")
-@click.option("--minify", is_flag=True, help="Only what the current context uses.")
-@click.option("--flatten", is_flag=True, help="With certificate and key files put in, so that it can be taken elsewhere.")
-@click.option("--raw", is_flag=True, help="With tokens, passwords, certificates and keys.")
+@click.option("--context", help="Context for --minify. Default: the current one.")
+@click.option("--minify", is_flag=True, help="Show only what the context uses.")
+@click.option("--flatten", is_flag=True, help="Embed certificate and key files, so that the kubeconfig works on other machines.")
+@click.option("--raw", is_flag=True, help="Show tokens, passwords, certificates and keys.")
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 @_told
 def view(kubeconfig: Path | None, output: str, **options: Any) -> None:
@@ -123,13 +123,13 @@ def use_context(name: str, kubeconfig: Path | None) -> None:
 @config.command()
 @click.argument("file", type=_FILE)
 @_kubeconfig
-@click.option("--replace", is_flag=True, help="Also entries that are there under the same name and say something else.")
+@click.option("--replace", is_flag=True, help="Replace entries that have the same name and another content.")
 @_told
 def merge(file: Path, kubeconfig: Path | None, replace: bool) -> None:
-    """Take over all entries of FILE, with its certificates put in."""
+    """Add all entries of FILE, with its certificate files embedded."""
     from kubeloop.config import Kubeconfig, edit_kubeconfig
 
     other = Kubeconfig.read(file)
     with edit_kubeconfig(kubeconfig) as editor:
         editor.merge(other, replace=replace)
-    click.echo(f"Contexts taken over: {', '.join(sorted(other.contexts)) or 'none'}.")
+    click.echo(f"Contexts merged: {', '.join(sorted(other.contexts)) or 'none'}.")

@@ -9,7 +9,7 @@ import json
 import shutil
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kubeloop.controller import Endpoints
-    from kubeloop.controller.election import LeaseConfig
-    from kubeloop.controlplane import ClusterKeys
+    from kubeloop.controlplane import ClusterKeys, ControlPlaneLeases
     from kubeloop.controlplane.scheduling.configuration import SchedulerConfiguration
     from kubeloop.controlplane.scheduling.explanation import PodExplanation
 
@@ -53,13 +52,21 @@ class ControlPlaneFlags:
         help="Controllers to run: '*' all that are on by default, 'foo' the one named foo, '-foo' not that one. Default: '*'.",
     )
     scheduler_config: Path | None = flag(type=FILE, help="KubeSchedulerConfiguration with the scheduler's profiles. Default: one profile.")
-    root_ca_file: Path | None = flag(type=FILE, help="Authority to publish in each namespace (PEM). Default: the one of the kubeconfig.")
-    cluster_signing_cert_file: Path | None = flag(type=FILE, help="Authority that signs certificates, PEM. Default: none are signed.")
-    cluster_signing_key_file: Path | None = flag(type=FILE, help="Its key, PEM.")
-    service_account_private_key_file: Path | None = flag(type=FILE, help="Key that signs tokens in Secrets, PEM. Default: none are signed.")
-    leader_elect: bool = flag(True, type=bool, metavar="BOOL", help="Work only while holding the Lease. Default: true.")
-    leader_elect_resource_name: str = flag("kube-controller-manager", metavar="NAME", help="Name of the Lease.")
-    leader_elect_resource_namespace: str = flag("kube-system", metavar="NAMESPACE", help="Namespace of the Lease.")
+    root_ca_file: Path | None = flag(
+        type=FILE, help="Certificate authority to publish in each namespace, PEM. Default: the one of the kubeconfig."
+    )
+    cluster_signing_cert_file: Path | None = flag(
+        type=FILE, help="Certificate authority that signs certificates, PEM. Default: no certificates are signed."
+    )
+    cluster_signing_key_file: Path | None = flag(type=FILE, help="Key of --cluster-signing-cert-file, PEM.")
+    service_account_private_key_file: Path | None = flag(
+        type=FILE, help="Key that signs tokens in Secrets, PEM. Default: no tokens are signed."
+    )
+    leader_elect: bool = flag(True, type=bool, metavar="BOOL", help="Work only while holding the Leases. Default: true.")
+    leader_elect_resource_name: str = flag(
+        "kube-controller-manager", metavar="NAME", help="Name of the controllers' Lease; the scheduler's is kube-scheduler."
+    )
+    leader_elect_resource_namespace: str = flag("kube-system", metavar="NAMESPACE", help="Namespace of both Leases.")
     leader_elect_lease_duration: float = flag(
         15.0, type=DurationParameter(), metavar="DURATION", help="How long others wait for a leader that does not renew. Default: 15s."
     )
@@ -93,19 +100,27 @@ class ControlPlaneFlags:
             tokens = _load(SigningKey.load, self.service_account_private_key_file, "--service-account-private-key-file")
         return ClusterKeys(authority, tokens)
 
-    def lease(self) -> LeaseConfig | None:
-        """Return the Lease of the leader; None: no election."""
-        from kubeloop.controller.election import LeaseConfig
+    def leases(self) -> ControlPlaneLeases | None:
+        """Return the Leases of the controllers and the scheduler, or None without leader election.
 
+        Raises:
+            ConfigError: A name is invalid, or the times allow two leaders.
+        """
         if not self.leader_elect:
             return None
-        return LeaseConfig(
+        from kubeloop.controller.election import LeaseConfig, unique_identity
+        from kubeloop.controlplane.leader_election import SCHEDULER_LEASE, ControlPlaneLeases
+
+        controllers = LeaseConfig(
             self.leader_elect_resource_name,
             self.leader_elect_resource_namespace,
             lease_duration=self.leader_elect_lease_duration,
             renew_deadline=self.leader_elect_renew_deadline,
             retry_period=self.leader_elect_retry_period,
         )
+        if controllers.name == SCHEDULER_LEASE:
+            raise ConfigError(f"--leader-elect-resource-name: {SCHEDULER_LEASE} is the Lease of the scheduler; choose another name")
+        return ControlPlaneLeases(controllers, replace(controllers, name=SCHEDULER_LEASE, identity=unique_identity()))
 
     def endpoints(self) -> Endpoints | None:
         """Return the addresses of health and metrics; None: neither is served."""
@@ -120,7 +135,7 @@ def read_scheduler_configuration(file: Path | None) -> SchedulerConfiguration | 
     """Read the file of ``--scheduler-config``; None without one.
 
     Raises:
-        ConfigError: It cannot be read, or asks for something that the scheduler does not support.
+        ConfigError: The file cannot be read, or requests a feature that the scheduler does not support.
     """
     if file is None:
         return None
@@ -148,8 +163,9 @@ def _load(load: Callable[[bytes], T], file: Path, flag_name: str) -> T:
 def controlplane(flags: ControlPlaneFlags) -> None:
     """Run the built-in controllers and the scheduler against an API server.
 
-    A Lease makes sure that one replica works at a time; it is kube-controller-manager's, so that the two never work side by side.
-    Ends on SIGINT or SIGTERM, and with exit status 1 when the Lease is lost.
+    The controllers work while they hold kube-controller-manager's Lease, the scheduler while it holds kube-scheduler's: each waits while
+    another replica, or the program upstream, holds it. Prints "ready URL" when the controllers lead (without controllers: the scheduler).
+    Ends on SIGINT or SIGTERM, and with exit status 1 when a Lease is lost.
     """
     configure(flags.logging_format, max(flags.v, 0) if flags.v < EVERYTHING else EVERYTHING)
     try:
@@ -177,7 +193,7 @@ async def _run(flags: ControlPlaneFlags) -> None:
             nodes=(),
             selection=flags.controllers,
             scheduler=scheduler,
-            leader_election=flags.lease(),
+            leases=flags.leases(),
             endpoints=flags.endpoints(),
             ready=lambda manager: print(f"ready {config.server}", file=sys.stdout, flush=True),  # noqa: ARG005  # the manager runs
         ),
@@ -210,7 +226,7 @@ def schedule() -> None:
 @click.argument("pod")
 @click.option("-n", "--namespace", help="Default: the context's namespace.")
 @click.option("--kubeconfig", type=FILE, help="Default: $KUBECONFIG, or ~/.kube/config.")
-@click.option("--context", help="Another context than the current one.")
+@click.option("--context", help="Context to use. Default: the current one.")
 @click.option("--config", type=FILE, help="KubeSchedulerConfiguration with the scheduler's profiles. Default: the default profile.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def explain(pod: str, namespace: str | None, kubeconfig: Path | None, context: str | None, config: Path | None, output: str) -> None:

@@ -42,12 +42,12 @@ class DurationParameter(click.ParamType[float]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found = value if isinstance(value, int | float) else seconds(str(value))
         if found is None or not (0 < found < math.inf or (found == 0 and self._zero)):
-            self.fail(f"{value!r} is no duration; write seconds, or one like 5m or 1h30m", param, ctx)
+            self.fail(f"{value!r} is not a valid duration; write seconds, or one like 5m or 1h30m", param, ctx)
         return float(found)
 
 
 def seconds(text: str) -> float | None:
-    """Return the seconds; None if the text is not a duration."""
+    """Return the seconds of a duration such as ``5m``, or None if the text is not a duration."""
     if re.fullmatch(r"\d+(\.\d*)?|\.\d+", text):
         return float(text)
     if not re.fullmatch(f"({_PART.pattern})+", text):
@@ -66,7 +66,7 @@ def flag(default: Any = None, *names: str, help: str, **settings: Any) -> Any:  
 
     Args:
         default: The value without the flag. ``False`` makes a flag without a value, ``()`` a flag that may be repeated.
-        names: Further names, and for a first name that differs from the field's that one too, with dashes.
+        names: All names of the flag, with their dashes. Without them, the name is that of the field, with dashes.
         help: Text of ``--help``.
         settings: Further settings of ``click.option``: ``type``, ``metavar``, ``show_default``, ``hidden``, ``required``.
 

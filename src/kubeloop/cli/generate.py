@@ -67,11 +67,11 @@ def models(
 @click.option("--out", type=_FOLDER, required=True, help="Folder to write the document and its OpenAPI paths to.")
 def schema(v2: Path, v3: Path, facts: Path, out: Path) -> None:
     """Write the compact schema document that ships with kubeloop."""
-    from kubeloop.codegen.document import write_document
+    from kubeloop.codegen.document import write_documents
 
     try:
         out.mkdir(parents=True, exist_ok=True)
-        write_document(out, v2=v2, v3=v3, facts=facts)
+        write_documents(out, v2=v2, v3=v3, facts=facts)
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
@@ -126,13 +126,13 @@ def crd(
 
 @generate.command()
 @click.argument("targets", metavar="MODULE:NAME...", nargs=-1, required=True)
-@click.option("--name", required=True, help="Of the roles and the ServiceAccount.")
-@click.option("-n", "--namespace", default="default", show_default=True, help="Of the ServiceAccount.")
+@click.option("--name", required=True, help="Name of the roles and the ServiceAccount.")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the ServiceAccount.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write. Default: standard output.")
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; fail with a diff if --out is not what would be written.")
-@click.option("--leader-election/--no-leader-election", "lease", default=True, help="With the Role for its Lease.")
-@click.option("--sharding", is_flag=True, help="With what the Leases of sharding need.")
-@click.option("--rules", "only_rules", is_flag=True, help="Only the rules of the ClusterRole, for a template that has the rest.")
+@click.option("--leader-election/--no-leader-election", "lease", default=True, help="Include the Role for the Lease of leader election.")
+@click.option("--sharding", is_flag=True, help="Include the rules for the Leases of sharding.")
+@click.option("--rules", "only_rules", is_flag=True, help="Write only the rules of the ClusterRole, for a template that has the rest.")
 def rbac(
     targets: tuple[str, ...], name: str, namespace: str, out: Path | None, only_check: bool, lease: bool, sharding: bool, only_rules: bool
 ) -> None:
@@ -147,7 +147,7 @@ def rbac(
 
 @generate.command()
 @click.argument("targets", metavar="MODULE[:CLASS]...", nargs=-1, required=True)
-@click.option("--name", required=True, help="Of the program; the roles are called NAME-KIND-editor, and so on.")
+@click.option("--name", required=True, help="Name of the program; the roles are called NAME-KIND-editor, and so on.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write. Default: standard output.")
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; fail with a diff if --out is not what would be written.")
 def roles(targets: tuple[str, ...], name: str, out: Path | None, only_check: bool) -> None:
@@ -163,7 +163,7 @@ def roles(targets: tuple[str, ...], name: str, out: Path | None, only_check: boo
 @generate.command()
 @click.argument("target", metavar="MODULE:NAME")
 @click.option("--service", required=True, metavar="NAMESPACE/NAME", help="Service in front of the webhooks.")
-@click.option("--name", default="", help="Of the configurations. Default: that of the Service.")
+@click.option("--name", default="", help="Name of the configurations. Default: that of the Service.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write. Default: standard output.")
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; fail with a diff if --out is not what would be written.")
 def webhooks(target: str, service: str, name: str, out: Path | None, only_check: bool) -> None:

@@ -39,12 +39,12 @@ def generate_crd(
         only_check: Compare, and write nothing.
         descriptions: Include descriptions from docstrings.
         webhooks: MODULE:NAME of a ``Webhooks`` that converts the kinds. Empty: none.
-        service: NAMESPACE/NAME of the Service in front of it.
+        service: NAMESPACE/NAME of the Service in front of these webhooks. Empty: none.
         verbose: Print the kinds and files.
 
-        Raises:
-            ConfigError: a target without kinds, a definition that a server would refuse, or with ``only_check`` a file that differs.
-                Nothing was written then.
+    Raises:
+        ConfigError: A target has no kinds, a server would refuse a definition, or with ``only_check`` a file differs. No file was
+            written then.
     """
     if only_check and out is None:
         raise ConfigError("--check compares with a file or folder: name it with --out")
@@ -100,7 +100,7 @@ def _compare(files: dict[Path, str]) -> None:
         there = path.read_text(encoding="utf-8") if path.exists() else ""
         differences += difflib.unified_diff(there.splitlines(), text.splitlines(), str(path), "generated", lineterm="")
     if differences:
-        raise ConfigError("not what the classes say; run again without --check:\n" + "\n".join(differences))
+        raise ConfigError("differs from the classes; run again without --check:\n" + "\n".join(differences))
 
 
 def _write(path: Path, text: str) -> None:
@@ -133,10 +133,10 @@ def generate_models(sources: ModelInput, out: Path, *, only_check: bool, verbose
         only_check: Compare, and write nothing.
         verbose: Print the sources and files.
 
-        Raises:
-            ConfigError: an input describes no kind, another author's file is in the way, or with ``only_check`` a file differs.
-                Nothing was written then.
-            ApiError, TransportError: the cluster refused, or is unreachable.
+    Raises:
+        ConfigError: An input describes no kind, another author's file is in the way, or with ``only_check`` a file differs. No file
+            was written then.
+        ApiError, TransportError: The cluster refused a request, or is unreachable.
     """
 
     def tell(line: str) -> None:
@@ -151,7 +151,7 @@ def generate_models(sources: ModelInput, out: Path, *, only_check: bool, verbose
         lines = differences(files, folder, same, only=out.suffix == ".py")
         if lines:
             more = [f"... {len(lines) - _MOST_SHOWN} lines more"] if len(lines) > _MOST_SHOWN else []
-            raise ConfigError("\n".join([f"{out}: not what the schemas say; run again without --check:", *lines[:_MOST_SHOWN], *more]))
+            raise ConfigError("\n".join([f"{out}: differs from the schemas; run again without --check:", *lines[:_MOST_SHOWN], *more]))
         click.echo(f"{out}: up to date")
         return
     written = write_modules(files, folder, only=out.suffix == ".py")
@@ -205,10 +205,9 @@ def generate_rbac(
         sharding: Include the rules for sharding.
         only_rules: Write only the ClusterRole's rules.
 
-        Raises:
-            ConfigError: a target without controllers, a kind that only a server knows, a name that no object can have, or with
-            ``only_check``
-                a file that differs.
+    Raises:
+        ConfigError: A target has no controllers, only a server knows a kind, no object can have a name, or with ``only_check`` the file
+            differs.
     """
     from kubeloop.controller.permissions import permissions_of, rules_of
 
@@ -300,8 +299,8 @@ def generate_roles(targets: Sequence[str], name: str, out: Path | None, *, only_
         out: The file. None: standard output.
         only_check: Compare, and write nothing.
 
-        Raises:
-            ConfigError: A target without kinds, a name that no object can have, or with ``only_check`` a file that differs.
+    Raises:
+        ConfigError: A target has no kinds, no object can have a name, or with ``only_check`` the file differs.
     """
     if faults := dns1123_subdomain(name):
         raise ConfigError(f'--name "{name}": {faults[0]}')
@@ -371,7 +370,7 @@ def emit(text: str, out: Path | None, *, only_check: bool, source: str) -> None:
         there = out.read_text(encoding="utf-8") if out.exists() else ""
         differences = list(difflib.unified_diff(there.splitlines(), text.splitlines(), str(out), "generated", lineterm=""))
         if differences:
-            raise ConfigError(f"not what the {source} say; run again without --check:\n" + "\n".join(differences))
+            raise ConfigError(f"differs from the {source}; run again without --check:\n" + "\n".join(differences))
         click.echo(f"{out}: up to date")
         return
     try:

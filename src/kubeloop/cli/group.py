@@ -62,7 +62,7 @@ class CommandGroup(click.Group):
 
 
 class LazyGroup(CommandGroup):
-    """The root: each command's module is imported when it is used. ``commands``: name -> ("module:attribute", its help in one line)."""
+    """The root command. ``lazy``: name of a subcommand -> ("module:attribute", one line of help); modules are imported on use."""
 
     def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **options: Any) -> None:
         super().__init__(*args, **options)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from kubeloop.config import ClusterConfig
     from kubeloop.kubelet.addresses import RangeClaim
     from kubeloop.kubelet.kubelet import KubeletOptions
+    from kubeloop.kubelet.node_folder import FolderLock
     from kubeloop.pki import CertificateAuthority
 
 #: The node beside ``kubeloop server``.
@@ -41,7 +40,7 @@ Examples:
 
 @dataclass(frozen=True, slots=True)
 class KubeletFlags:
-    """Flags of the kubelet. Names are kubelet's where it has them."""
+    """Flags of ``kubeloop kubelet``. A flag that kubelet has too has the same name."""
 
     kubeconfig: Path | None = flag(
         type=FILE, help="Kubeconfig of the node, or of a user that may request its certificate. Default: as kubectl finds it."
@@ -74,7 +73,13 @@ class KubeletFlags:
         show_default=True,
         help="Serve cluster DNS to pods, on port 53 of a loopback address: on requires it; auto uses /etc/hosts instead where it cannot.",
     )
-    anonymous_auth: bool = flag(False, help="Serve logs and commands to everybody who can connect: for tests.")
+    cgroups: str = flag(
+        "auto",
+        type=click.Choice(["auto", "on", "off"]),
+        show_default=True,
+        help="Enforce CPU and memory limits with cgroups: on requires them; without them memory is measured each second.",
+    )
+    anonymous_auth: bool = flag(False, help="Serve logs and commands without authentication: for tests.")
     logging_format: str = flag("text", type=click.Choice(FORMATS), help="Format of the log on stderr.")
     v: int = flag(0, "-v", "--v", help="Verbosity of the log; 4 shows everything.")
 
@@ -105,6 +110,7 @@ class KubeletFlags:
             None if self.isolation == "auto" else Isolation(self.isolation),
             anonymous=self.anonymous_auth,
             dns=self.dns,
+            cgroups=self.cgroups,
         )
 
 
@@ -125,10 +131,10 @@ def kubelet(flags: KubeletFlags) -> None:
 
 
 def check_system() -> None:
-    """Check that this system has process pods.
+    """Check that this system supports process pods.
 
     Raises:
-        ConfigError: It is not Linux.
+        ConfigError: The system is not Linux.
     """
     if sys.platform != "linux":
         raise ConfigError(f"process pods need Linux: /proc, namespaces and signals of a parent's end; this is {sys.platform}")
@@ -177,14 +183,34 @@ class ProcessPods:
 
     Args:
         image_map: The image map; None: no image can be pulled.
-        folder: For its state; None: a temporary one.
+        folder: Folder for the kubelet's state; None: a temporary folder.
     """
 
     def __init__(self, image_map: Path | None, folder: Path | None) -> None:
         self._image_map = image_map
-        self._temporary = folder is None
-        self._folder = folder if folder is not None else Path(tempfile.mkdtemp(prefix="kubeloop-kubelet-"))
+        self._given_folder = folder
+        self._lock: FolderLock | None = None
         self._services: RangeClaim | None = None
+
+    @property
+    def _folder(self) -> Path:
+        if self._given_folder is not None:
+            return self._given_folder
+        if self._lock is None:
+            from kubeloop.kubelet.node_folder import FolderLock
+
+            self._lock = FolderLock.create_temporary()
+        return self._lock.folder
+
+    def check(self) -> None:
+        """Check the image map.
+
+        Raises:
+            ConfigError: It cannot be read, or is no image map.
+        """
+        from kubeloop.kubelet.images import ImageMap
+
+        ImageMap(self._image_map)
 
     def claim_service_range(self, text: str) -> str:
         """Claim the cluster IPs of services, loopback addresses on which the kubelet's service proxy listens; return their range.
@@ -195,29 +221,34 @@ class ProcessPods:
             text: The flag's value.
 
         Raises:
-            ConfigError: Another server of this machine uses them.
-            OSError: The folder cannot be written.
+            ConfigError: Another server of this machine uses them, or the folder cannot be written.
         """
         from kubeloop.kubelet.addresses import claim_service_range
         from kubeloop.pki.files import write_secret
 
-        stored = self._folder / "cluster-ips"
-        if not text and not self._temporary and stored.exists():
+        folder = self._given_folder
+        stored = folder / "cluster-ips" if folder is not None else None
+        if not text and stored is not None and stored.exists():
             text = stored.read_text().strip()
-        self._services = claim_service_range(text, None if self._temporary else self._folder)
+        self._services = claim_service_range(text, folder)
         if self._services is not None:
             text = str(self._services.network)
-        if not self._temporary:
-            self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
-            write_secret(stored, f"{text}\n".encode())
+        if folder is not None and stored is not None:
+            try:
+                folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+                write_secret(stored, f"{text}\n".encode())
+            except OSError as error:
+                raise ConfigError(
+                    f"--data {folder.parent}: {error.strerror or error}; name a folder on a local disk that you may write"
+                ) from None
         return text
 
     def clean_up(self) -> None:
         """Release the cluster IPs and delete the temporary folder."""
         if self._services is not None:
             self._services.close()
-        if self._temporary:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._lock is not None:
+            self._lock.remove()
 
     def server_credentials(self, authority: CertificateAuthority) -> KubeletCredentials:
         """Write the certificate by which the server connects to kubelets, and return the server's setting."""
@@ -234,7 +265,7 @@ class ProcessPods:
         Args:
             api: The server.
             works: Is set when the controllers have done their first work.
-            settled: Set after that, when the node takes pods.
+            settled: Is set after that, when the node accepts pods.
         """
         from kubeloop.config import ClusterConfig, Credentials, Pem
         from kubeloop.kubelet.kubelet import KubeletOptions, ProcessKubelet
@@ -249,7 +280,7 @@ class ProcessPods:
             source="kubeloop server",
         )
         registered = asyncio.Event()
-        node = ProcessKubelet(config, KubeletOptions(NODE_NAME, self._folder, self._image_map))
+        node = ProcessKubelet(config, KubeletOptions(NODE_NAME, self._folder, self._image_map), self._lock)
         api.add_readiness("process-pods", lambda: node.healthy)
         running = asyncio.create_task(node.run(registered.set), name="process-kubelet")
         reporting = asyncio.create_task(_report(config, registered, works, settled), name="settled")
@@ -263,7 +294,7 @@ class ProcessPods:
 
 
 async def _report(config: ClusterConfig, registered: asyncio.Event, works: asyncio.Event, settled: asyncio.Event) -> None:
-    """Set ``settled`` when the controllers work and the node takes pods."""
+    """Set ``settled`` when the controllers have done their first work and the node accepts pods."""
     from kubeloop.client import Client
     from kubeloop.controlplane.run import wait_settled
     from kubeloop.transport import Transport
@@ -287,7 +318,7 @@ Example:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfigFlags:
-    """Flags of the command. Names are kubelet's and kube-proxy's where they have them."""
+    """Flags of ``kubeloop server node-config``. A flag that kubelet or kube-proxy has too has the same name."""
 
     node_ip: str = flag(required=True, metavar="IP", help="Address of the node; the server reaches the kubelet there.")
     out: Path | None = flag(type=FOLDER, help="Folder to write, which must be empty or missing. Default: the node's name.")

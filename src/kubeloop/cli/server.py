@@ -24,7 +24,7 @@ from kubeloop.cli.group import CommandGroup
 from kubeloop.cli.kubelet import ProcessPods, check_system, node_config, server_credentials
 from kubeloop.cli.server_commands import compact, snapshot
 from kubeloop.cli.server_flags import AdmissionFlags, AuthenticationFlags, OperationFlags, ServerFlags
-from kubeloop.cli.server_logging import EVERYTHING, configure
+from kubeloop.cli.server_logging import ELECTION, EVERYTHING, configure
 from kubeloop.meta.errors import ConfigError, KubeloopError
 from kubeloop.meta.signals import on_signal
 from kubeloop.tasks import end_tasks
@@ -67,7 +67,10 @@ def server(
     if context.invoked_subcommand is not None:
         _refuse_options(context)
         return
-    configure(operation.logging_format, EVERYTHING if flags.verbose else operation.v)
+    verbosity = EVERYTHING if flags.verbose else operation.v
+    configure(operation.logging_format, verbosity)
+    if verbosity < EVERYTHING:
+        logging.getLogger(ELECTION).setLevel(logging.WARNING)
     folder = None
     kubeconfig = flags.kubeconfig
     if kubeconfig is None and not flags.no_kubeconfig:
@@ -115,7 +118,7 @@ async def _run(
     from kubeloop.apiserver.server import ApiServer, ServerOptions
     from kubeloop.apiserver.server.credentials import kubeconfig_text
     from kubeloop.pki import CertificateAuthority
-    from kubeloop.pki.files import kept_authority, write_secret
+    from kubeloop.pki.files import load_or_create_authority, write_secret
 
     if flags.controllers != "*":
         from kubeloop.controlplane import select_controllers
@@ -126,18 +129,18 @@ async def _run(
         from kubeloop.cli.controlplane import read_scheduler_configuration
 
         scheduler = read_scheduler_configuration(flags.scheduler_config)
-    pods = _process_pods(flags)
-    nodes, rules = _simulation(flags) if pods is None else ((), None)
-    cluster_ips = flags.service_cluster_ip_range
-    services = ServiceRanges.parse(pods.claim_service_range(cluster_ips) if pods else cluster_ips, flags.service_node_port_range)
-    target = writable_target(kubeconfig) if kubeconfig is not None else None
     if flags.data:
         try:
             flags.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as fault:
             raise ConfigError(f"--data {flags.data}: {fault.strerror}; name a folder on a local disk that you may write") from None
+    pods = _process_pods(flags)
+    nodes, rules = _simulation(flags) if pods is None else ((), None)
+    cluster_ips = flags.service_cluster_ip_range
+    services = ServiceRanges.parse(pods.claim_service_range(cluster_ips) if pods else cluster_ips, flags.service_node_port_range)
+    target = writable_target(kubeconfig) if kubeconfig is not None else None
     certificates = flags.cert_dir or (flags.data / "pki" if flags.data else None)
-    authority = kept_authority(certificates, "kubeloop-ca") if certificates else None
+    authority = load_or_create_authority(certificates, "kubeloop-ca") if certificates else None
     kubelets = KubeletCredentials(flags.kubelet_client_certificate, flags.kubelet_client_key, flags.kubelet_certificate_authority)
     # Only with the kubelets' authority: OpenSSL presents a certificate also to a server that names other authorities, and that refuses it.
     if certificates and authority and kubelets.authority and pods is None and kubelets.certificate is kubelets.key is None:
@@ -214,7 +217,7 @@ async def _descriptions(source: str) -> Texts:
 
 
 async def _storage(data: Path | None, *, synced: bool) -> Storage | None:
-    """Return the storage; None: in memory."""
+    """Open the storage of ``--data``; None for storage in memory."""
     if data is None:
         return None
     from kubeloop.apiserver.storage.sqlite import SqliteStorage
@@ -224,7 +227,7 @@ async def _storage(data: Path | None, *, synced: bool) -> Storage | None:
 
 
 async def _has_settled(settled: asyncio.Event, ending: asyncio.Event, controllers: asyncio.Task[None] | None) -> bool:
-    """Wait until the controllers have done their first work; False if the end came first, or the controllers failed."""
+    """Wait until the controllers have done their first work. Return False if the server must end first, or the controllers failed."""
     waits = [asyncio.ensure_future(settled.wait()), asyncio.ensure_future(ending.wait())]
     try:
         await asyncio.wait({*waits, *([controllers] if controllers is not None else [])}, return_when=asyncio.FIRST_COMPLETED)
@@ -234,7 +237,7 @@ async def _has_settled(settled: asyncio.Event, ending: asyncio.Event, controller
 
 
 async def _until(ending: asyncio.Event, controllers: asyncio.Task[None] | None) -> int:
-    """Wait for the end, or for failing controllers; return 0 or 1."""
+    """Wait until the server must end or the controllers fail. Return the exit status: 1 if the controllers failed."""
     waiting = asyncio.ensure_future(ending.wait())
     tasks: set[asyncio.Task[object]] = {waiting}
     if controllers is not None:
@@ -259,11 +262,13 @@ def _process_pods(flags: ServerFlags) -> ProcessPods | None:
     if flags.no_controllers:
         raise ConfigError("--pods process needs the controllers, which sign the node's certificates; leave out --no-controllers")
     check_system()
-    return ProcessPods(flags.image_map, (flags.data / "kubelet").absolute() if flags.data else None)
+    pods = ProcessPods(flags.image_map, (flags.data / "kubelet").absolute() if flags.data else None)
+    pods.check()
+    return pods
 
 
 def _admission(flags: AdmissionFlags, pods: ProcessPods | None) -> AdmissionOptions:
-    """Return the admission plug-ins; with process pods NodeRestriction is one unless it is disabled, so that a node changes only itself."""
+    """Return the admission plug-ins. With process pods they include NodeRestriction, unless it is disabled: a node changes only itself."""
     options = flags.options()
     if pods is None or "NodeRestriction" in (*options.enable, *options.disable):
         return options
@@ -274,7 +279,7 @@ def _simulation(flags: ServerFlags) -> tuple[Sequence[str | NodeTemplate], Simul
     """Return the simulated nodes, and the rules of the simulation file.
 
     Raises:
-        ConfigError: A name or the file makes no sense.
+        ConfigError: The name of a node, or the file, is invalid.
     """
     if flags.simulation is None and flags.nodes == "1":
         return ("kubeloop-node",), None
@@ -296,17 +301,25 @@ def _controllers(
     pods: ProcessPods | None,
     scheduler: SchedulerConfiguration | None,
 ) -> asyncio.Task[None]:
+    """Start the controllers and the simulated nodes, or the kubelet of process pods, and return their task."""
+
     async def run() -> None:
         # Imported in a thread, so that the loop can respond meanwhile.
         await asyncio.to_thread(importlib.import_module, "kubeloop.controlplane")
         from kubeloop import controlplane
         from kubeloop.apiserver.server import CONTROLLERS
+        from kubeloop.client import Client
         from kubeloop.config import ClusterConfig, Pem
+        from kubeloop.controller.election import LeaseLost
+        from kubeloop.controlplane.leader_election import other_holders, server_leases
         from kubeloop.endpoints.access import MASTERS
+        from kubeloop.transport import Transport
         from kubeloop.transport.in_process import InProcessSender
 
-        # Without TLS and HTTP the start of the controllers takes half of the CPU time (docs/performance.md).
-        sender = InProcessSender(lambda: api.handler, CONTROLLERS, (MASTERS,))
+        def sender() -> InProcessSender:
+            # Without TLS and HTTP the start of the controllers takes half of the CPU time (docs/performance.md).
+            return InProcessSender(lambda: api.handler, CONTROLLERS, (MASTERS,))
+
         config = ClusterConfig(
             server=api.url,
             name="kubeloop",
@@ -321,21 +334,38 @@ def _controllers(
                 api.components[name] = str  # nothing is wrong
 
         works = settled if pods is None else asyncio.Event()
-        # No grace: the objects that controllers would still write end with the server.
-        running = controlplane.run(
-            config,
-            sender=sender,
-            keys=keys,
-            nodes=nodes,
-            rules=rules,
-            metrics=flags.metrics,
-            selection=None if flags.no_controllers else flags.controllers,
-            scheduler=scheduler,
-            grace=0.0,
-            ready=report_health,
-            settled=works.set,
-        )
-        tasks = [asyncio.create_task(running, name="built-in-controllers")]
+
+        async def run_controllers() -> None:
+            leases = None
+            if flags.leader_elect and not flags.no_controllers:
+                async with Client(Transport(config, sender=sender())) as client:
+                    leases = await server_leases(client)
+                    for lease, holder in (await other_holders(client, leases)).items():
+                        _LOG.info("waiting for the Lease %s, which %s holds", lease, holder)
+            while True:
+                try:
+                    # No grace: the objects that controllers would still write end with the server.
+                    await controlplane.run(
+                        config,
+                        sender=sender(),
+                        keys=keys,
+                        nodes=nodes,
+                        rules=rules,
+                        metrics=flags.metrics,
+                        selection=None if flags.no_controllers else flags.controllers,
+                        scheduler=scheduler,
+                        leases=leases,
+                        grace=0.0,
+                        ready=report_health,
+                        settled=works.set,
+                    )
+                except LeaseLost:
+                    # Upstream's programs end, and are started again. A process that was stopped for 10 s has lost its Leases, too.
+                    _LOG.warning("the controllers start again, and wait for their Leases")
+                else:
+                    return
+
+        tasks = [asyncio.create_task(run_controllers(), name="built-in-controllers")]
         if pods is not None:
             tasks.append(asyncio.create_task(pods.run(api, works, settled), name="kubelet"))
         try:
@@ -409,7 +439,7 @@ def writable_target(path: Path) -> Path:
     try:
         found = read_kubeconfig([target], must_exist=True)
     except ConfigError:
-        raise ConfigError(f"{path}: exists and is no kubeconfig, so it is left as it is; name another file, or delete it") from None
+        raise ConfigError(f"{path}: exists and is not a kubeconfig, so it is left as it is; name another file, or delete it") from None
     if others := sorted({*found.clusters, *found.users, *found.contexts} - _OWN_ENTRIES):
         raise ConfigError(
             f"{path}: holds other entries ({', '.join(others)}), which would be lost, so it is left as it is; name another file, "

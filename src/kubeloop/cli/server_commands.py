@@ -28,8 +28,8 @@ def descriptions() -> None:
 def import_command(sources: tuple[str, ...], kubeconfig: Path | None) -> None:
     """Import the descriptions of built-in kinds, for servers that start from now on.
 
-    FILE is an OpenAPI document, version 2 or 3, as JSON (kubectl get --raw /openapi/v2); CONTEXT is one of your kubeconfig, whose cluster
-    is asked. Only descriptions are saved, in $XDG_CACHE_HOME/kubeloop/descriptions.json (~/.cache without it).
+    FILE is an OpenAPI document, version 2 or 3, as JSON (kubectl get --raw /openapi/v2); CONTEXT is a context of your kubeconfig, whose
+    cluster is read. Only descriptions are saved, in $XDG_CACHE_HOME/kubeloop/descriptions.json (~/.cache without it).
     """
     from kubeloop.schema.descriptions import cache_file
 
@@ -42,7 +42,7 @@ def import_command(sources: tuple[str, ...], kubeconfig: Path | None) -> None:
 
 @descriptions.command("clear")
 def clear_command() -> None:
-    """Remove what was imported."""
+    """Remove the imported descriptions."""
     from kubeloop.schema.descriptions import cache_file
 
     cache_file().unlink(missing_ok=True)
@@ -57,7 +57,7 @@ async def import_descriptions(sources: tuple[str, ...], kubeconfig: Path | None)
         kubeconfig: Where contexts are looked up; None: as kubectl does.
 
     Returns:
-        What was saved.
+        The saved texts by definition and field.
 
     Raises:
         ConfigError: a source is neither, or has no descriptions of built-in kinds.
@@ -72,7 +72,7 @@ async def import_descriptions(sources: tuple[str, ...], kubeconfig: Path | None)
         texts = await _read(source, kubeconfig)
         known = {name: one for name, one in texts.items() if name in schemas}
         if not known:
-            raise ConfigError(f"{source}: describes none of Kubernetes' own kinds; take /openapi/v2 of a whole cluster")
+            raise ConfigError(f"{source}: describes none of Kubernetes' own kinds; use /openapi/v2 of a whole cluster")
         for name, one in known.items():
             fields = {"", *schemas.definition(name).properties}
             found.setdefault(name, {}).update({field: text for field, text in one.items() if field in fields})
@@ -90,7 +90,7 @@ async def _read(source: str, kubeconfig: Path | None) -> Texts:
 
 
 def _of_file(source: str) -> Texts | None:
-    """Return the texts of a file; None: there is no such file."""
+    """Return the texts of a file, or None if there is no such file."""
     from kubeloop.codegen.openapi import read_json
     from kubeloop.schema.descriptions import texts_of
 
@@ -113,7 +113,7 @@ async def _document(context: str, kubeconfig: Path | None) -> Any:
     try:
         return json.loads(answer.body)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"context {context}: /openapi/v2 is no JSON: {error}") from None
+        raise ConfigError(f"context {context}: /openapi/v2 is not JSON: {error}") from None
 
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -132,7 +132,7 @@ def compact(revision: int, kubeconfig: Path | None, context: str | None) -> None
     try:
         done = asyncio.run(_compact(revision, kubeconfig, context))
     except NotFound:
-        raise click.ClickException("this server compacts by itself only: it is no kubeloop server") from None
+        raise click.ClickException("this server cannot be compacted by a command: it is not a kubeloop server") from None
     except ApiError as error:
         raise click.ClickException(error.status.message or str(error)) from None
     except (KubeloopError, OSError) as error:
@@ -153,7 +153,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 @click.group(cls=CommandGroup)
 def snapshot() -> None:
-    """Save and restore what a server with --data keeps.
+    """Save and restore the store of a server with --data.
 
     A snapshot holds all objects, Secrets among them, and the history that the server still has; its mode is 0600.
     """
@@ -161,7 +161,7 @@ def snapshot() -> None:
 
 @snapshot.command()
 @click.argument("file", type=_FILE)
-@click.option("--data", type=_FOLDER, required=True, help="Folder of the server, which may be at work.")
+@click.option("--data", type=_FOLDER, required=True, help="Folder of the server, which may be running.")
 def save(file: Path, data: Path) -> None:
     """Save the store of --data in FILE, which is replaced if it exists."""
     from kubeloop.apiserver.storage.sqlite.folder import save_snapshot
@@ -178,10 +178,10 @@ def save(file: Path, data: Path) -> None:
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Begin so many revisions later and without history, for clients that have seen later revisions than the snapshot's.",
+    help="Begin this many revisions later and without history, for clients that have seen later revisions than the snapshot's.",
 )
 def restore(file: Path, data: Path, bump_revision: int) -> None:
-    """Make a new store in --data of FILE, which ``save`` wrote."""
+    """Create a new store in --data from FILE, which ``save`` wrote."""
     from kubeloop.apiserver.storage.sqlite.folder import restore_snapshot
 
     revision = _done(lambda: restore_snapshot(file, data, bump=bump_revision))

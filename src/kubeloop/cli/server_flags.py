@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionFlags:
-    """Names of plug-ins; each value may contain several, separated by commas."""
+    """Flags of ``kubeloop server`` for admission plug-ins. Each value may contain several names, separated by commas."""
 
     enable_admission_plugins: tuple[str, ...] = flag((), metavar="NAME,...", help="Plug-ins to run in addition to the default ones.")
     disable_admission_plugins: tuple[str, ...] = flag((), metavar="NAME,...", help="Default plug-ins to leave out.")
@@ -42,7 +42,7 @@ _PROXY = "Request headers of front proxies for the"
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationFlags:
-    """Credentials that the server accepts; texts of several values are separated by commas."""
+    """Flags of ``kubeloop server`` for the credentials that the server accepts. A text may have several values, separated by commas."""
 
     token_auth_file: Path | None = flag(type=FILE, help='Bearer tokens: CSV lines token,user,uid,"group1,group2".')
     anonymous_auth: bool = flag(
@@ -135,9 +135,9 @@ class AuthenticationFlags:
     def _own_key(self, folder: Path | None) -> SigningKey | None:
         if folder is None or self.service_account_signing_key_file is not None:
             return None
-        from kubeloop.pki.files import kept_signing_key
+        from kubeloop.pki.files import load_or_create_signing_key
 
-        return kept_signing_key(folder)
+        return load_or_create_signing_key(folder)
 
 
 def _split(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ _LONGEST_GRACE = 10.0
 
 
 class _Verbosity(click.IntRange):
-    """``-v=3`` as Kubernetes' programs take it, besides ``-v3`` and ``-v 3``."""
+    """A verbosity, which may be written ``-v=3``, as for Kubernetes' programs, besides ``-v3`` and ``-v 3``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         text: Any = value.removeprefix("=") if isinstance(value, str) else value
@@ -160,7 +160,7 @@ class _Verbosity(click.IntRange):
 
 @dataclass(frozen=True, slots=True)
 class OperationFlags:
-    """Audit, limits, shutdown and logs. Times are in seconds."""
+    """Flags of ``kubeloop server`` for audit, limits, shutdown and logs. Times are in seconds."""
 
     audit_policy_file: Path | None = flag(type=FILE, help="Policy of the audit log: an audit.k8s.io/v1 Policy, YAML.")
     audit_log_path: str = flag("", metavar="FILE", help="File of the audit log (mode 0600), an event per line; - is stdout.")
@@ -227,10 +227,10 @@ class OperationFlags:
         )
 
     def _auditing(self) -> Auditing | None:
-        """Return None without an audit log.
+        """Return the audit policy with its log, or None without an audit log.
 
         Raises:
-            ConfigError: The policy cannot be read or is invalid; one of the two flags lacks the other.
+            ConfigError: The policy cannot be read or is invalid, or only one of the two flags is set.
         """
         if self.audit_policy_file is None and not self.audit_log_path:
             return None
@@ -271,14 +271,14 @@ class LoopbackAddress(IpAddress):
     """An IP address that only this machine can reach."""
 
     def check(self, text: str) -> None:
-        """Raise ValueError for any other text."""
+        """Raise ValueError for a text that is no loopback address."""
         if not ipaddress.ip_address(text).is_loopback:
             raise ValueError(f"{text} can be reached from elsewhere, and kubeloop serves this machine only; use 127.0.0.1")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFlags:
-    """Addresses, storage, certificates and built-in controllers. Times are in seconds."""
+    """Flags of ``kubeloop server`` for addresses, storage, certificates and built-in controllers. Times are in seconds."""
 
     port: int = flag(
         0,
@@ -313,6 +313,12 @@ class ServerFlags:
         "*",
         metavar="NAMES",
         help="Controllers to run: '*' all that are on by default, 'foo' the one named foo, '-foo' not that one. Default: '*'.",
+    )
+    leader_elect: bool = flag(
+        True,
+        type=click.BOOL,
+        show_default=True,
+        help="Let controllers and scheduler work only while they hold the Leases kube-system/kube-controller-manager and kube-scheduler.",
     )
     scheduler_config: Path | None = flag(type=FILE, help="KubeSchedulerConfiguration with the scheduler's profiles. Default: one profile.")
     nodes: str = flag("1", metavar="COUNT|NAMES", show_default=True, help="Simulated nodes: a number, or names with commas between them.")

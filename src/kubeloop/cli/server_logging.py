@@ -10,9 +10,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 FORMATS: Final = ("text", "json")
-#: --v from which on each request has a line, and everything is logged.
+#: The values of --v from which on each request is logged, and everything is logged.
 REQUESTS: Final = 3
 EVERYTHING: Final = 4
+
+#: Logger of the elections; ``kubeloop server`` logs only their failures, since usually it has no other candidates.
+ELECTION: Final = "kubeloop.controller.election"
 
 #: Minimum level of the built-in controllers' own loggers without --verbose: sixty synced caches, deprecated kinds that they
 #: watch, or one dropped event of a thousand are no news for the server's operator.
@@ -26,7 +29,7 @@ _REQUEST_LOG = "kubeloop.apiserver.requests"
 
 
 def configure(form: str, verbosity: int) -> None:
-    """Configure logging for the whole process."""
+    """Configure logging for the whole process. ``form`` is one of ``FORMATS``, ``verbosity`` the value of ``--v``."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLogFormatter() if form == "json" else TextLogFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     everything = verbosity >= EVERYTHING

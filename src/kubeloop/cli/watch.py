@@ -23,7 +23,7 @@ from kubeloop.meta.signals import on_signal
 from kubeloop.tasks import end_tasks
 
 if TYPE_CHECKING:
-    from kubeloop.cache import Event, Informer
+    from kubeloop.cache import Informer, InformerEvent
     from kubeloop.client.discovery import ApiResource
     from kubeloop.meta import Unstructured
 
@@ -43,7 +43,7 @@ Examples:
 
 @dataclass(frozen=True)
 class WatchRequest:
-    """The request of the command line."""
+    """The arguments and options of ``kubeloop watch``, without those of the kubeconfig."""
 
     kind: str
     name: str | None
@@ -85,7 +85,7 @@ def watch(kubeconfig: Path | None, context: str | None, **options: Any) -> None:
     except KeyboardInterrupt:  # before the loop's own handler is in place
         status = 128 + signal.SIGINT
     except (Unauthorized, Forbidden) as error:
-        raise click.ClickException(f"{error}\n  It takes the verbs list and watch: kubectl auth can-i watch {wanted.kind}") from None
+        raise click.ClickException(f"{error}\n  This needs the verbs list and watch: kubectl auth can-i watch {wanted.kind}") from None
     except (KubeloopError, OSError, ValueError) as error:
         if isinstance(error, BrokenPipeError):
             _leave_quietly()
@@ -111,7 +111,7 @@ async def _run(request: WatchRequest, kubeconfig: Path | None, context: str | No
 
 
 class _Ended:
-    """Set by SIGINT and SIGTERM with the usual exit status, or by the watch itself."""
+    """The end of the command with its exit status: set by SIGINT and SIGTERM, or by the watch itself."""
 
     def __init__(self) -> None:
         self.happened = asyncio.Event()
@@ -127,26 +127,26 @@ class _Ended:
 
 
 async def _watch(request: WatchRequest, kubeconfig: Path | None, context: str | None, ended: _Ended) -> None:
-    from kubeloop.cache import Informers
-    from kubeloop.cli.watching.printer import notes
-    from kubeloop.client import Client, ListOptions
+    from kubeloop.cache import InformerFactory
+    from kubeloop.cli.watch_view.printer import notes
+    from kubeloop.client import Client
     from kubeloop.meta import Unstructured
 
     note = notes()
     async with Client.from_config(kubeconfig, context) as client:
         found = await client.mapper.find(request.kind)
         namespace = _namespace(request, found, client.namespace)
-        kind = Unstructured.of(found.gvk.api_version, found.gvk.kind, plural=found.gvr.resource, namespaced=found.namespaced)
+        kind = Unstructured.for_kind(found.gvk.api_version, found.gvk.kind, plural=found.gvr.resource, namespaced=found.namespaced)
         fields = _fields(request)
         # The server reports errors in the request here, at once; an informer would retry for ever.
-        await client.list_page(kind, ListOptions(label_selector=request.selector, field_selector=fields, limit=1), namespace=namespace)
+        await client.list_page(kind, namespace=namespace, label_selector=request.selector, field_selector=fields, limit=1)
         with _told(note):
-            async with Informers(client) as informers:
-                informer = informers.of(
+            async with InformerFactory(client) as informers:
+                informer = informers.for_kind(
                     kind, namespace=namespace, label_selector=request.selector, field_selector=fields, managed_fields=request.all_fields
                 )
                 show = _Show(request, found, ended)
-                # A pager that does not read makes it wait, as intended.
+                # The handler waits for a pager that does not read, as intended: no warning that it is slow.
                 informer.on_event(added=show, updated=show, deleted=show, name="watch").meter.limit = math.inf
                 await informers.wait_synced()
                 note(_summary(informer))
@@ -195,10 +195,10 @@ def _summary(informer: Informer[Unstructured]) -> str:
 
 
 class _Show:
-    """The handler: decodes both states and prints the differences."""
+    """The event handler of the informer: decodes both states of an object and prints the differences."""
 
     def __init__(self, request: WatchRequest, resource: ApiResource, ended: _Ended) -> None:
-        from kubeloop.cli.watching.printer import printer_for
+        from kubeloop.cli.watch_view.printer import printer_for
 
         self._wanted = request
         self._ended = ended
@@ -206,7 +206,7 @@ class _Show:
         prefix = f"{resource.singular or resource.gvk.kind.lower()}{group}/"
         self._printer = printer_for(request.output, lambda tree: prefix + str(tree["metadata"]["name"]), request.all_fields)
 
-    def __call__(self, event: Event[Unstructured]) -> None:
+    def __call__(self, event: InformerEvent[Unstructured]) -> None:
         if self._ended.happened.is_set() or (event.initial and not self._wanted.initial):
             return
         from kubeloop.timing import SystemClock
@@ -222,7 +222,7 @@ class _Show:
         if self._wanted.once and not event.initial:
             self._ended.end()
 
-    def _note(self, event: Event[Unstructured]) -> str:
+    def _note(self, event: InformerEvent[Unstructured]) -> str:
         if event.tombstone:
             return "while the watch was down"
         # An object that leaves the selection is sent as deleted. Source: k8s.io/apiserver pkg/storage/cacher (filters of watchers).

@@ -7,9 +7,9 @@ from kubeloop.client.managed_fields import extract
 from kubeloop.client.mapper import ALL_NAMESPACES, Mapper, ResourceMapping
 from kubeloop.client.options import DeleteOptions, ListOptions, Propagation, WatchOptions, WriteOptions
 from kubeloop.client.selector_text import Fields, Labels
-from kubeloop.client.verbs.changing import CreateOrUpdateResult, OperationResult
-from kubeloop.client.verbs.deleting import DeleteResult
+from kubeloop.client.verbs.delete import DeleteResult
 from kubeloop.client.verbs.subresources import Subresource
+from kubeloop.client.verbs.update_with_retry import CreateOrUpdateResult, OperationResult
 from kubeloop.client.watches import Event, Watch
 from kubeloop.client.write_hooks import Write
 

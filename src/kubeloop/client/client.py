@@ -13,12 +13,12 @@ from typing import Self
 from kubeloop.client.mapper import Mapper, namespace_error
 from kubeloop.client.options import Validation, WriteOptions
 from kubeloop.client.streams.methods import PodVerbs
-from kubeloop.client.verbs.applying import Applying
-from kubeloop.client.verbs.changing import Changing
-from kubeloop.client.verbs.deleting import Deleting
-from kubeloop.client.verbs.patching import Patching
+from kubeloop.client.verbs.apply import Applying
+from kubeloop.client.verbs.delete import Deleting
+from kubeloop.client.verbs.patch import Patching
 from kubeloop.client.verbs.subresources import CertificateVerbs, ServiceAccountVerbs, Subresources
-from kubeloop.client.verbs.waiting import Waiting
+from kubeloop.client.verbs.update_with_retry import Changing
+from kubeloop.client.verbs.wait import Waiting
 from kubeloop.client.write_hooks import Listener, WriteListeners
 from kubeloop.config import Overrides, PluginPolicy, load_config
 from kubeloop.timing import Clock, SystemClock

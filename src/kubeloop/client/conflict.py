@@ -38,14 +38,14 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_RETRY = Retries(tries=5, delay=0.010, factor=1.0, jitter=0.1)
-"""For changes of a few clients that do not know of each other."""
+"""For objects that a few clients change independently of each other."""
 
 DEFAULT_BACKOFF = Retries(tries=4, delay=0.010, factor=5.0, jitter=0.1)
-"""For changes that meet a controller which may be busy with the object for a while."""
+"""For objects that a controller changes often, so that further conflicts are likely for a while."""
 
 
 async def retry_on_conflict(attempt: Callable[[], Awaitable[T]], *, retries: Retries = DEFAULT_RETRY, clock: Clock | None = None) -> T:
-    """Call ``attempt`` until it does not raise Conflict, at most as often as ``retries`` allow. It must read the object each time.
+    """Call ``attempt`` until it does not raise Conflict, at most ``retries.tries`` times. ``attempt`` must read the object each time.
 
     Raises:
         Conflict: The last attempt conflicted too. Other errors of ``attempt`` are raised at once.

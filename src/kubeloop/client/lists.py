@@ -112,25 +112,22 @@ class ListCall(Generic[R]):
         self._clock: Clock = clock or SystemClock()
 
     def __await__(self) -> Generator[Any, None, ObjectList[R]]:
-        if self._timeout is None:
-            return self._whole(self._ask).__await__()
         return limit(self._whole(self._ask), self._timeout, self._clock, "list").__await__()
 
     async def _fetch(self, options: ListOptions) -> ObjectList[R]:
         """Request one page within the time limit."""
-        page = self._ask(options)
-        return await (page if self._timeout is None else limit(page, self._timeout, self._clock, "list"))
+        return await limit(self._ask(options), self._timeout, self._clock, "list")
 
     def __aiter__(self) -> AsyncIterator[R]:
         return self._each()
 
-    if not TYPE_CHECKING:  # type checkers say so by themselves
+    if not TYPE_CHECKING:  # type checkers report this mistake without it
 
         def __iter__(self) -> NoReturn:
             raise TypeError(_NOT_YET)
 
     async def pages(self, *, prefetch: int = 0) -> AsyncGenerator[ObjectList[R], None]:
-        """Yield pages, each with its metadata; ``async for`` over the list yields their objects.
+        """Yield pages, each with its metadata. (``async for`` over the ``ListCall`` itself yields the objects.)
 
         ``prefetch`` is the number of pages that are requested in advance and stored (client-go's pager: 10). If you leave the loop early,
         close the generator (``contextlib.aclosing``), or the last request continues until the generator is collected.
@@ -139,7 +136,7 @@ class ListCall(Generic[R]):
             async with aclosing(self._fetched()) as pages:
                 async for page in pages:
                     yield page
-                    del page  # or it would be kept until the next one has come
+                    del page  # otherwise it would stay in memory until the next page arrives
             return
         async with aclosing(self._prefetched(prefetch)) as pages:
             async for page in pages:
@@ -155,7 +152,7 @@ class ListCall(Generic[R]):
                 token = error.status.metadata.get("continue")
                 if not options.continue_token or not isinstance(token, str) or not token:
                     raise
-                # The server hands out a token for the rest at its newest version (KEP-365, "inconsistent continue").
+                # The error has a token for the remaining objects at the newest version (KEP-365, "inconsistent continue").
                 page = await self._fetch(msgspec.structs.replace(options, continue_token=token))
             token = page.continue_token
             yield page
@@ -196,7 +193,7 @@ class ListCall(Generic[R]):
             async for page in pages:
                 page.reverse()
                 while page:
-                    yield page.pop()  # who is done with an object lets go of it, whatever is left of its page
+                    yield page.pop()  # so that each object can be freed while the rest of its page is still iterated
                 del page
 
     async def _whole(self, fetch: Callable[[ListOptions], Awaitable[ObjectList[R]]]) -> ObjectList[R]:
@@ -206,7 +203,8 @@ class ListCall(Generic[R]):
             try:
                 page = await fetch(options)
             except Gone:
-                if not options.continue_token:
+                # A list that began with the caller's token is a rest: the whole list would repeat objects that the caller has.
+                if not options.continue_token or self._options.continue_token:
                     raise
                 return await fetch(msgspec.structs.replace(self._options, limit=0, continue_token=""))
             items += page

@@ -11,16 +11,16 @@ import msgspec
 from kubeloop.codec import document_of
 from kubeloop.codec.apply_configuration import read_owned
 from kubeloop.meta import ManagedFieldsEntry, Resource
+from kubeloop.types import JSONObject
 
 # Extraction of the fields that a field manager applied, to change and apply them again.
 #
-# It uses only managedFields, so it works for kinds without a schema here. Source: apimachinery pkg/util/managedfields
+# It uses only managedFields, so it needs no schema of the kind. Source: apimachinery pkg/util/managedfields
 # (ExtractInto); KEP-555; structured-merge-diff fieldpath (f:, k:, v:, i: elements).
 
 
 R = TypeVar("R", bound=Resource)
 
-Tree = dict[str, Any]
 Raw = msgspec.Raw
 
 _OBJECT = msgspec.json.Decoder(dict[str, Raw])
@@ -42,11 +42,11 @@ def extract(obj: R, field_manager: str, *, subresource: str = "") -> R:
     managed = obj.metadata.managed_fields
     if document is None or not managed:
         raise ValueError(
-            f'{obj.kind} "{obj.object_key()}" has no metadata.managedFields to tell what "{field_manager}" owns; '
+            f'{obj.kind} "{obj.object_key()}" has no metadata.managedFields, which show what "{field_manager}" owns; '
             "read it with client.get (informers do not keep them)"
         )
-    mine: Tree = {}
-    other_managers: list[Tree] = []
+    mine: JSONObject = {}
+    other_managers: list[JSONObject] = []
     for entry in managed:
         if not mine and is_of(entry, field_manager, "Apply", subresource):
             mine = entry.fields()
@@ -78,11 +78,11 @@ def _named(owned: dict[str, Raw], obj: Resource) -> bytes:
     return msgspec.json.encode({**head, **owned})
 
 
-def _only(raw: Raw, mine: Tree, other_managers: list[Tree]) -> bytes | None:
+def _only(raw: Raw, mine: JSONObject, other_managers: list[JSONObject]) -> bytes | None:
     """Return the owned part of a value, or None if the manager owns nothing of it."""
     children = {element: below for element, below in mine.items() if element != _SELF}
     if not children:
-        # Owned as a whole; unless others own parts of it: then it was empty when it was applied, and they filled it.
+        # The manager owns the whole value, unless others own parts of it: then the value was empty when applied, and they filled it.
         if any(element != _SELF for tree in other_managers for element in tree):
             return b"[]" if bytes(raw).lstrip()[:1] == b"[" else b"{}"
         return bytes(raw)
@@ -91,10 +91,10 @@ def _only(raw: Raw, mine: Tree, other_managers: list[Tree]) -> bytes | None:
             return _only_fields(raw, children, other_managers)
         return _only_items(raw, children, other_managers)
     except msgspec.ValidationError:
-        return bytes(raw)  # it has become something else since: whatever it is, it is owned
+        return bytes(raw)  # another writer has changed the type of the value: the manager owns the whole value
 
 
-def _only_fields(raw: Raw, children: Tree, other_managers: list[Tree]) -> bytes | None:
+def _only_fields(raw: Raw, children: JSONObject, other_managers: list[JSONObject]) -> bytes | None:
     kept: dict[str, Raw] = {}
     for name, part in _OBJECT.decode(raw).items():
         at = f"f:{name}"
@@ -104,7 +104,7 @@ def _only_fields(raw: Raw, children: Tree, other_managers: list[Tree]) -> bytes 
     return msgspec.json.encode(kept) if kept else None
 
 
-def _only_items(raw: Raw, children: Tree, other_managers: list[Tree]) -> bytes | None:
+def _only_items(raw: Raw, children: JSONObject, other_managers: list[JSONObject]) -> bytes | None:
     kept: list[Raw] = []
     for index, item in enumerate(_ARRAY.decode(raw)):
         tree = msgspec.json.decode(item)
@@ -136,7 +136,7 @@ def _with_keys(item: Raw, keys: Iterable[str], owned: bytes) -> Raw:
     return Raw(msgspec.json.encode({name: part for name, part in parts.items() if name in keys or name in kept} | kept))
 
 
-def _below(trees: list[Tree], element: str) -> list[Tree]:
+def _below(trees: list[JSONObject], element: str) -> list[JSONObject]:
     return [tree[element] for tree in trees if element in tree]
 
 

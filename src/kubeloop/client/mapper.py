@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kubeloop.client.discovery.disk_cache import CachedDiscovery
     from kubeloop.client.discovery.openapi import OpenApiDocuments
 
-#: ``namespace=ALL_NAMESPACES`` of list, watch, until and informers: the objects of all namespaces (``kubectl --all-namespaces``).
+#: ``namespace=ALL_NAMESPACES`` of list, watch, wait_for_events and informers: the objects of all namespaces (``kubectl --all-namespaces``).
 ALL_NAMESPACES: Final = "*"
 
 
@@ -103,7 +103,7 @@ def segment(value: str, argument: str) -> str:
 
 T = TypeVar("T")
 
-#: Group versions that a message names at most.
+#: Maximum number of group versions in a message.
 _SHOWN = 5
 
 
@@ -150,7 +150,7 @@ class Mapper:
         """Return the resource of a kind.
 
         Raises:
-            UnknownKind: The server does not serve it, even after another request.
+            UnknownKind: The server does not serve the kind, even after another discovery request.
         """
         found, discovered = await self._look(lambda resources: _of_kind(resources, gvk), gvk.group_version)
         if found is None:
@@ -208,7 +208,7 @@ class Mapper:
         return (await self._kept_discovery().current()).resources
 
     async def discovered(self) -> Discovered:
-        """Return the same as ``resources``, with the failed group versions and the reasons (``Discovered.fault``)."""
+        """Return all resources, and the failed group versions with the reasons (``Discovered.fault``), from the cache if possible."""
         return await self._kept_discovery().current()
 
     @property
@@ -223,11 +223,11 @@ class Mapper:
     def keep_on_disk(self, folder: Path | str | None = None, *, ttl: float | None = None) -> None:
         """Read discovery from a file that is younger than ``ttl`` seconds, and write new responses to it.
 
-        For programs that run often and briefly. OpenAPI documents are cached there too, by their hashes.
+        Use it in programs that run often and briefly. OpenAPI documents are cached in the same folder, by their hashes.
 
         Args:
-            folder: None: kubectl's folder, KUBECACHEDIR or ``~/.kube/cache``.
-            ttl: Seconds. None: six hours, as kubectl.
+            folder: The cache folder. None: kubectl's, KUBECACHEDIR or ``~/.kube/cache``.
+            ttl: Maximum age of the file in seconds. None: six hours, as kubectl.
         """
         from pathlib import Path
 
@@ -254,8 +254,8 @@ class Mapper:
         begun = kept.begun
         discovered = await kept.current()
         found = find(discovered)
-        # What was asked since this look began says the same now, but of servers that had failed. What somebody else had asked before, and
-        # was answered meanwhile, need not know of a kind that was installed in between.
+        # A request that started after this lookup would return the same again, except for servers that had failed. A request that another
+        # caller started before, and that was answered meanwhile, may miss a kind that was installed in between.
         answered, again = -1, _may_pass(discovered, version)
         while found is None and (answered < kept.answered <= begun or again):
             answered, again = kept.answered, False
@@ -267,7 +267,7 @@ class Mapper:
 
     def _kept_discovery(self) -> CachedDiscovery:
         if self._kept is None:
-            # Programs with typed kinds never come here, and start faster for it.
+            # Imported here, because programs with typed kinds need no discovery and start faster without it.
             from kubeloop.client.discovery.disk_cache import CachedDiscovery
 
             self._kept = CachedDiscovery(self._transport, self._clock)
@@ -306,6 +306,6 @@ def _may_pass(discovered: Discovered, version: GroupVersion | None) -> bool:
 
 
 def _of_kind(discovered: Discovered, gvk: GroupVersionKind) -> ApiResource | None:
-    # Several resources may answer with one kind; the one of the kind's own group version is meant.
+    # Several resources may have the same kind; the resource in the kind's group version takes precedence.
     of_kind = [one for one in discovered.resources if one.gvk == gvk]
     return next((one for one in of_kind if one.gvr.group_version == gvk.group_version), of_kind[0] if of_kind else None)

@@ -5,12 +5,12 @@ Source: https://kubernetes.io/docs/reference/using-api/api-concepts/ and apimach
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 
 from kubeloop.client.selector_text import Fields, Labels, field_text, label_text
-from kubeloop.meta.type_checks import described_word
+from kubeloop.meta.type_checks import described, described_word
 
 Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 Match: TypeAlias = Literal["Exact", "NotOlderThan"]
@@ -21,7 +21,7 @@ PAGE_SIZE = 500
 
 
 def _check(options: msgspec.Struct, *numbers: str, **choices: object) -> None:
-    """Raise an error that names a wrong value before it is sent."""
+    """Raise ValueError if an option in ``numbers`` is negative or no integer, or one in ``choices`` is not in its ``Literal``."""
     for name in numbers:
         value = getattr(options, name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
@@ -37,10 +37,11 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     >>> ListOptions(label_selector={"app": "web"}, limit=500).query()["labelSelector"]
     'app=web'
-    >>> page = await client.list_page(Pod, ListOptions(limit=1))
+    >>> page = await client.list_page(Pod, options=ListOptions(limit=1, timeout_seconds=10))
 
     ``resource_version`` None requests the newest state; "0" accepts any state that the server has in memory, possibly older than a
     state that you saw before. ``limit`` is the size of a page; 0 requests all objects in one response, which costs the server memory.
+    ``continue_token`` continues an earlier list. ``timeout_seconds`` is the server's time limit for one request.
     """
 
     label_selector: Labels | None = None
@@ -75,8 +76,9 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     >>> WatchOptions(send_initial_events=True).query()["resourceVersionMatch"]
     'NotOlderThan'
 
+    ``timeout_seconds``: the server ends a connection after so many seconds, and the watch opens another; None: five to ten minutes.
     ``send_initial_events`` requests a streaming list (KEP-3157): the state arrives as ADDED events, and a bookmark ends it. It implies
-    ``resource_version_match="NotOlderThan"`` and bookmarks.
+    ``resource_version_match="NotOlderThan"`` and bookmarks. ``client.watch`` refuses it, since it lists the existing objects itself.
     """
 
     label_selector: Labels | None = None
@@ -98,6 +100,21 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
             "allowWatchBookmarks": True if self.allow_watch_bookmarks or self.send_initial_events else None,
             "timeoutSeconds": self.timeout_seconds,
         }
+
+
+S = TypeVar("S", ListOptions, WatchOptions)
+
+
+def completed(options_type: type[S], options: S | None, **keywords: Any) -> S:
+    """Return the options of a call: those of ``options``, except that keywords other than None take precedence.
+
+    Raises:
+        TypeError: ``options`` has another type. ValueError: a value is not valid.
+    """
+    if options is not None and not isinstance(options, options_type):
+        raise TypeError(f"options={described(options)}: must be {options_type.__name__}")
+    given = {name: value for name, value in keywords.items() if value is not None}
+    return options_type(**given) if options is None else msgspec.structs.replace(options, **given)
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):

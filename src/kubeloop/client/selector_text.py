@@ -11,10 +11,10 @@ from kubeloop.meta.selectors import escape_field_value
 from kubeloop.meta.type_checks import described
 
 Labels: TypeAlias = str | Mapping[str, str] | Selector | LabelSelector
-"""A label selector: as kubectl takes it (``app=web,tier!=db``), as equal pairs, parsed, or as objects carry it."""
+"""A label selector: a string as in kubectl (``app=web,tier!=db``), a mapping of required labels, or a parsed selector."""
 
 Fields: TypeAlias = str | Mapping[str, str] | FieldSelector
-"""A field selector: as kubectl takes it (``spec.nodeName=n1``), as equal pairs, or parsed."""
+"""A field selector: a string as in kubectl (``spec.nodeName=n1``), a mapping of paths to required values, or a parsed selector."""
 
 
 def label_text(labels: Labels | None, argument: str = "label_selector=") -> str | None:
@@ -39,14 +39,14 @@ def label_text(labels: Labels | None, argument: str = "label_selector=") -> str 
     except ValueError as error:
         raise ValueError(f"{argument}{_shown(labels)}: {error}") from None
     if not isinstance(labels, Selector):
-        raise TypeError(f'{argument}{described(labels)} is no label selector; give one such as "app=web,tier!=db", or {{"app": "web"}}')
+        raise TypeError(f'{argument}{described(labels)} is not a label selector; give one such as "app=web,tier!=db", or {{"app": "web"}}')
     if labels.nothing:
-        raise ValueError(f"{argument.rstrip('= ')}: this label selector selects nothing, which no request can say; do not send one")
+        raise ValueError(f"{argument.rstrip('= ')}: this label selector selects nothing, which a request cannot express; do not send one")
     return str(labels) or None
 
 
 def field_text(fields: Fields | None, argument: str = "field_selector=") -> str | None:
-    """Return a field selector as text, as ``label_text`` does.
+    """Return a field selector as text, or None if it selects everything. ``argument`` names the argument in errors.
 
     Raises:
         ValueError: It is malformed, in Kubernetes' words. TypeError: it is not a selector.
@@ -63,7 +63,7 @@ def field_text(fields: Fields | None, argument: str = "field_selector=") -> str 
         return ",".join(f"{path}={escape_field_value(value)}" for path, value in pairs) or None
     if not isinstance(fields, FieldSelector):
         raise TypeError(
-            f'{argument}{described(fields)} is no field selector; give one such as "spec.nodeName=n1", or {{"spec.nodeName": "n1"}}'
+            f'{argument}{described(fields)} is not a field selector; give one such as "spec.nodeName=n1", or {{"spec.nodeName": "n1"}}'
         )
     return str(fields) or None
 

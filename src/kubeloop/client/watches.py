@@ -22,7 +22,7 @@ from kubeloop.meta.type_checks import described_word
 from kubeloop.timing import Backoff, Clock, TimeLimit
 from kubeloop.transport import Transport, logger_with_context
 
-_logger = logger_with_context("kubeloop.client")
+_LOG = logger_with_context("kubeloop.client")
 
 R = TypeVar("R", bound=Resource)
 
@@ -65,7 +65,7 @@ class _Bookmark(msgspec.Struct):
 
 
 class _InterruptedError(KubeloopError):
-    """The server ended the watch with an error event."""
+    """The server ended the watch with an ERROR event other than 410."""
 
 
 class Watch(Generic[R]):
@@ -92,7 +92,8 @@ class Watch(Generic[R]):
         After other failures the watch reconnects, with growing pauses.
 
     Raises
-        ValueError: ``resource_version`` is "" or "0", whose events have no defined order; or ``on_expired`` has another value.
+        ValueError: ``resource_version`` is "" or "0", whose events have no defined order; ``options`` request initial events; or
+            ``on_expired`` has another value.
     """
 
     def __init__(
@@ -126,6 +127,8 @@ class Watch(Generic[R]):
                 f'resource_version="{options.resource_version}" names no state to go on from; leave it out to start with existing objects, '
                 "or give that of an object or a list"
             )
+        if options.send_initial_events:
+            raise ValueError("send_initial_events=True: a watch without resource_version begins with the existing objects anyway")
         if on_expired not in ("raise", "relist"):
             raise ValueError(f"on_expired={described_word(on_expired)}: must be one of raise, relist")
         self._transport = transport
@@ -167,7 +170,7 @@ class Watch(Generic[R]):
             raise RuntimeError("a watch is used inside its block: async with client.watch(...) as events")
         return self._events
 
-    if not TYPE_CHECKING:  # type checkers say so by themselves
+    if not TYPE_CHECKING:  # type checkers report this mistake without it
 
         def __iter__(self) -> NoReturn:
             raise TypeError(
@@ -207,13 +210,13 @@ class Watch(Generic[R]):
                     raise
                 delay, why = self._backoff.next(), str(error) or "it outlived its own time"
             except ApiError as error:
-                # What the server could not do now it may do later; what it refuses it will refuse again.
+                # A server error or 429 may be temporary; the server would repeat any other refusal.
                 if error.status.code < 500 and error.status.code != 429:
                     raise
                 delay, why = max(self._backoff.next(), error.retry_after or 0), str(error)
             if self._is_over():
                 return
-            _logger.debug("watch of %s resumes from %s in %.1f s: %s", self._path, self._version, delay, why)
+            _LOG.debug("watch of %s resumes from %s in %.1f s: %s", self._path, self._version, delay, why)
             await self._pause(delay)
 
     def _is_over(self) -> bool:
@@ -306,11 +309,11 @@ class Watch(Generic[R]):
         try:
             event = msgspec.json.decode(frame, type=_Frame)
             if event.type == "BOOKMARK":
-                # Of a bookmark only the version counts: its other fields are empty whatever the kind requires.
+                # Only the version of a bookmark is read: its other fields are empty, even fields that the kind requires.
                 self._version = msgspec.json.decode(event.object, type=_Bookmark).metadata.resource_version or self._version
                 return None
             if event.type == "ERROR":
-                error = ApiError.of(msgspec.json.decode(event.object, type=Status), f"watch {self._path}")
+                error = ApiError.from_status(msgspec.json.decode(event.object, type=Status), f"watch {self._path}")
                 # As client-go: only an expired version ends the watch; other errors within a stream lead to another connection.
                 raise error if isinstance(error, Gone) else _InterruptedError(str(error))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -15,7 +15,7 @@ from kubeloop.meta import GroupVersionKind, Resource, Status
 from kubeloop.meta.failure_log import FailureLog
 from kubeloop.meta.resource import source_of
 
-log = logging.getLogger("kubeloop.client")
+_LOG = logging.getLogger("kubeloop.client")
 
 Verb: TypeAlias = Literal["create", "update", "patch", "delete"]
 
@@ -48,7 +48,7 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     uid: str
     resource_version: str
     document: bytes | None
-    #: When it was sent, on ``time.perf_counter``: what somebody had seen of the server before then is older. None: not known.
+    #: When the request was sent, on ``time.perf_counter``. A state that was received before then is older than the write. None: unknown.
     sent: float | None = None
 
     @property
@@ -102,14 +102,14 @@ Listener: TypeAlias = Callable[[Write], object]
 
 
 class WriteListeners:
-    """The write listeners of one client, in the order of their registration. False if there are none."""
+    """The write listeners of one client, in the order of their registration. Its truth value is False if there are none."""
 
     __slots__ = ("_counts", "_failures", "_listeners")
 
     def __init__(self) -> None:
-        #: How often each failed, and with what, by its id: a callable may have no hash.
+        #: Number of failures of each listener, by the ``id`` of the listener, since a callable may have no hash.
         self._counts: dict[int, int] = {}
-        self._failures: FailureLog[int] = FailureLog(log)
+        self._failures: FailureLog[int] = FailureLog(_LOG)
         self._listeners: list[Listener] = []
 
     def __bool__(self) -> bool:
@@ -178,7 +178,7 @@ class WriteListeners:
         trace = self._failures.failed(id(listener), error)
         again = f" ({type(error).__name__}); it has failed {count} times" if count > 1 else ""
         place = (write.verb, write.mapping.kind, write.namespace, write.name)
-        log.error("a listener failed on %s of %s %s/%s%s", *place, again, exc_info=trace)
+        _LOG.error("a listener failed on %s of %s %s/%s%s", *place, again, exc_info=trace)
 
 
 def is_dry_run(options: WriteOptions | None) -> bool:

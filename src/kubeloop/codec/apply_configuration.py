@@ -33,8 +33,8 @@ def encode_applied(obj: Resource) -> bytes:
     """Return the JSON body for a server-side apply of ``obj``, with ``apiVersion`` and ``kind``.
 
     Guarantees
-        An object made here: the body has the required fields and the fields that differ from the default of the class. ``{}`` stays where
-        the class has None.
+        An object constructed in this program: the body has the required fields and the fields that differ from the default of the class.
+        ``{}`` stays where the class has None.
         An object from ``read_owned``: the body is its document with the caller's changes; fields unknown to the models stay owned.
 
     Not guaranteed
@@ -64,7 +64,7 @@ def set_fields(obj: msgspec.Struct) -> dict[str, Any]:
 
 
 def document_changes(obj: Resource) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return two trees: the document that ``obj`` was read from, and its current state. Return None if it was not read but constructed.
+    """Return two trees: the document that ``obj`` was read from, and its current state; None if ``obj`` was constructed in this program.
 
     ``obj`` may be a part of an object.
 
@@ -82,7 +82,7 @@ def document_changes(obj: Resource) -> tuple[dict[str, Any], dict[str, Any]] | N
 
 
 def fresh_tree(obj: Resource) -> dict[str, Any]:
-    """Return the set fields of an object made here, without ``apiVersion`` and ``kind``: the content of a typed patch."""
+    """Return the set fields of an object that was constructed in this program, without ``apiVersion`` and ``kind``, for a patch."""
     tree = dict(to_dict(obj)) if isinstance(obj, Unstructured) else set_fields(obj)
     return {name: value for name, value in tree.items() if name not in ("apiVersion", "kind")}
 
@@ -151,10 +151,10 @@ def _defaults(cls: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _has_default(factory: Any) -> bool:
-    """Return whether a field with this factory has a default that may be left out; ``str`` makes "" a value that is always sent."""
+    """Return whether a field with this factory has a default that need not be sent. With the factory ``str``, "" is always sent."""
     return factory is not msgspec.NODEFAULT and factory is not str
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Compare as JSON: 1, 1.0 and true are three values."""
+    """Return whether two trees are equal as JSON, in which 1, 1.0 and true are three values."""
     return bool(left == right) and msgspec.json.encode(left, order="sorted") == msgspec.json.encode(right, order="sorted")

@@ -29,7 +29,7 @@ def encode_struct(obj: msgspec.Struct) -> bytes:
 def _hook(value: Any) -> Any:
     if isinstance(value, Quantity):
         return str(value)
-    raise TypeError(f"a field holds a {type(value).__name__}, which JSON cannot say")
+    raise TypeError(f"a field holds a {type(value).__name__}, which JSON cannot represent")
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_hook)
@@ -48,7 +48,7 @@ def _timed(value: Any, shape: Shape) -> Any:
 
 
 def _fields(obj: msgspec.Struct) -> dict[str, Any]:
-    """Return the fields that msgspec would write, one level at a time where a MicroTime may be inside."""
+    """Return the encoded fields of a struct by wire name; fields that may contain a MicroTime are trees with six digits of a second."""
     written: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(obj), type=dict[str, msgspec.Raw])
     for wire, field in fields_of(type(obj)).by_wire.items():
         if field.shape.micro and wire in written:
@@ -58,11 +58,11 @@ def _fields(obj: msgspec.Struct) -> dict[str, Any]:
 
 # Alignment: pairs the items of the old and the new list, so that an item keeps the fields that the models do not know.
 #
-# Order of trust: the list's keys, then equality, then likeness. An item that resembles nothing is new.
+# Order: equal items first, then items with equal keys, then similar items. An item that resembles no old item is new.
 
 
 _LIKENESS_LIMIT = 64
-"""Above so many unmatched items likeness is not computed, because it costs the product of both counts."""
+"""Likeness is not computed if more than the square of this many pairs of items are unmatched, because each pair is compared."""
 
 
 def align(old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], same: Callable[[Any, Any], bool]) -> list[int | None]:
@@ -72,10 +72,9 @@ def align(old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], same: C
         old: The items before.
         new: The items after.
         keys: Attributes that identify an item; empty if the list has no keys.
-        same: Compares two items.
-
-        An old item is used once, except for exact copies of it: a duplicated item has all that the original has.
+        same: Returns whether an old and a new item are equal.
     """
+    # An old item matches one new item, except for exact copies: a duplicated item has all fields of the original, unknown ones too.
     if old == new and all(same(before, after) for before, after in zip(old, new, strict=True)):
         return list(range(len(old)))
     found: list[int | None] = [None] * len(new)
@@ -92,7 +91,10 @@ def align(old: Sequence[Any], new: Sequence[Any], keys: tuple[str, ...], same: C
 def _match_equal(
     old: Sequence[Any], new: Sequence[Any], matches: list[int | None], candidates: dict[int, None], same: Callable[[Any, Any], bool]
 ) -> None:
-    """Pair equal items, first those at the same index, then in order, so that an unchanged item is never paired with another."""
+    """Match equal items, first at the same index, then in order, so that an unchanged item never matches a different item.
+
+    ``matches`` gets the index of the old item for each new item; matched old items are removed from ``candidates``.
+    """
     for index in range(min(len(old), len(new))):
         if same(old[index], new[index]):
             matches[index] = index
@@ -206,7 +208,7 @@ def change_struct(raw: bytes | Raw, old: msgspec.Struct, new: msgspec.Struct) ->
 
 
 def change_tree(raw: bytes | Raw, old: Any, new: Any) -> bytes:
-    """Do the same as ``change_struct`` for plain trees: unchanged parts keep their spelling."""
+    """Return the JSON ``raw``, from which the tree ``old`` was read, with the differences of ``new``; unchanged parts keep their bytes."""
     return _change(raw, old, new, _ANY)
 
 
@@ -253,7 +255,7 @@ def _part(raw: Raw | None, old: Any, new: Any, shape: Shape, known: bool) -> Raw
 
 
 def _same(old: Any, new: Any, shape: Shape) -> bool:
-    """Compare the written JSON where Python's equality is too lenient (1 == True, 1 == 1.0)."""
+    """Return whether two values are equal; their JSON is compared where Python's equality is too lenient (1 == True, 1 == 1.0)."""
     if not shape.loose:
         return bool(old == new)
     return old is new or encode_value(old, shape) == encode_value(new, shape)

@@ -62,8 +62,8 @@ def decode(cls: type[R], data: Buffer, *, checked: bool = False, partial: str = 
         cls: The class of the object.
         data: The JSON document.
         checked: True if the caller has checked the kind already (an item of a list, a cached object).
-        partial: Why parts of the object are missing, as a text for people; such an object cannot be encoded for an update. Empty: it is
-            whole.
+        partial: Text for people that says why parts of the object are missing. Such an object cannot be encoded for an update.
+            Empty: the object is complete.
 
     Raises:
         DecodeError: The document is not JSON, has another kind, or a field of another type; the message names the object and the field.
@@ -119,7 +119,7 @@ def decode_list(cls: type[R], data: Buffer) -> tuple[list[R], ListMeta]:
     """Decode a list. Each item keeps its own bytes, not those of the whole page.
 
     Raises:
-        DecodeError: See ``decode``, or the document is no list (returning no items would be wrong).
+        DecodeError: See ``decode``; also if the document is not a list, because no items would be a wrong result.
     """
     document = data if type(data) is bytes else bytes(data)
     what = f"{cls.kind or 'Partial'}List"
@@ -179,7 +179,11 @@ def _new_decoder(cls: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def dec_hook(cls: type, value: Any) -> Any:
-    """Decode types that JSON does not have (quantities); msgspec calls it."""
+    """Decode a type that JSON does not have (a ``Quantity``); the ``dec_hook`` of msgspec's decoders.
+
+    Raises:
+        TypeError: The class is not ``Quantity``, or the value is neither text nor a number.
+    """
     if cls is Quantity and isinstance(value, str | int | float) and not isinstance(value, bool):
         return Quantity(value if isinstance(value, str) else repr(value))
     raise TypeError(f"Expected `{cls.__name__}`, got `{type(value).__name__}`")
@@ -207,7 +211,7 @@ def _read(decoder: msgspec.json.Decoder[T], document: bytes, description: str) -
 
 
 def _no_json(description: str, document: bytes, error: Exception) -> str:
-    """Describe a document that is not JSON, mostly a proxy's error page. A text that begins as an object is hidden: it may be a Secret."""
+    """Describe a document that is not JSON, often a proxy's error page. If it begins like JSON it is not quoted: it may be a Secret."""
     text = f"{description}: the body is not JSON: {error}"
     begin = document[:200].lstrip()
     if not begin:

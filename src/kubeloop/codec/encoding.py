@@ -1,4 +1,4 @@
-"""Encodes objects: the document that an object was read from, with the caller's changes; or all set fields, if it was made here."""
+"""Encodes objects: the document that an object was read from with the caller's changes, or all set fields of a constructed object."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def encode(obj: Resource) -> bytes:
     """Return the object as JSON, with ``apiVersion`` and ``kind``.
 
     Guarantees
-        An object that was read and not changed gives its document back, byte for byte (kind and apiVersion are added if a list left them
-        out).
+        The result for an unchanged object is the document that it was read from, byte for byte (``apiVersion`` and ``kind`` are added to
+        an item of a list without them).
         A changed object keeps everything unknown to the models: unknown fields at any depth, explicit nulls, the spelling of numbers.
         List items are matched by key, by equality, else by likeness; where two items differ only in their unknown fields,
         removing one of them may keep the unknown fields of the other.
@@ -38,7 +38,7 @@ def encode(obj: Resource) -> bytes:
 
 
 def to_dict(obj: Resource) -> dict[str, Any]:
-    """Return what ``encode`` writes, as a new tree.
+    """Return the JSON that ``encode`` returns as a new tree.
 
     Raises:
         IncompleteObject: See ``encode``.
@@ -47,16 +47,16 @@ def to_dict(obj: Resource) -> dict[str, Any]:
 
 
 def document_of(obj: Resource) -> bytes | None:
-    """Return the bytes that an object was read from, or None if it was made here."""
+    """Return the bytes that an object was read from, or None if it was constructed in this program."""
     source = source_of(obj)
     return None if source is None else source.document
 
 
 def require_document(obj: Resource) -> bytes:
-    """Encode an object for an update, which replaces the whole object; refuse an object that is known in part only.
+    """Encode an object for an update, which replaces the whole object.
 
     Raises:
-        IncompleteObject: The object was not read from a server, or only a part of it was.
+        IncompleteObject: Only a part of the object was read, or a typed object was not read but constructed.
     """
     if source_of(obj) is None and not isinstance(obj, Unstructured):
         raise IncompleteObject(
@@ -103,7 +103,7 @@ _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def with_kind(document: bytes, obj: Resource) -> bytes:
-    """Return the document with the kind of ``obj`` in front, if it has none or another."""
+    """Return the document with the ``apiVersion`` and ``kind`` of ``obj``, which are put in front if they are missing or differ."""
     version, kind = b'"apiVersion":"%b"' % obj.api_version.encode(), b'"kind":"%b"' % obj.kind.encode()
     wanted = version + b"," + kind
     # Only at the very front: later the same words may belong to an owner reference.
@@ -118,6 +118,6 @@ def with_kind(document: bytes, obj: Resource) -> bytes:
 
 
 def describe(obj: Resource) -> str:
-    """Return the name of the object for messages."""
+    """Return the kind and key of an object for messages, such as ``Pod "shop/web-0"``."""
     key = obj.object_key()
     return f'{obj.kind or "object"} "{key}"'

@@ -12,7 +12,7 @@ MAX_FRAME = 64 * 1024 * 1024
 
 
 class FrameSplitter:
-    """Takes chunks and returns the frames that are complete, without their newline, as views of the chunks.
+    """Splits the body of a watch. ``feed`` takes a chunk and returns the frames that are complete, as views without their newline.
 
     Guarantees
         Frames come in order, each exactly once, wherever the chunks end; empty lines are skipped.

@@ -20,8 +20,7 @@ _was_enabled = False
 def gc_paused() -> Iterator[None]:
     """Stop automatic collections inside the block. Nests, and several threads may be inside: the last to leave restores the state.
 
-    The collector belongs to the process, therefore the state belongs to this module. Not for code that runs long, awaits, or calls users'
-    code.
+    The collector belongs to the process, therefore the state belongs to this module. Do not run long, await, or call users' code inside.
     """
     global _inside, _was_enabled
     with _lock:

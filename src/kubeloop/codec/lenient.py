@@ -18,7 +18,10 @@ from kubeloop.codec.shape import Shape, ValueForm, empty_value, fields_of
 
 
 def normalise(cls: type[msgspec.Struct], tree: Any) -> Any:
-    """Return a new tree for ``cls``; values of a wrong type stay, and the strict decoder names them. Unknown fields are left out."""
+    """Return a copy of ``tree`` in the form that the strict decoder of ``cls`` accepts: nulls become empty values, 3.0 becomes 3.
+
+    Unknown fields are left out. Values of a wrong type stay; the strict decoder reports them.
+    """
     if not isinstance(tree, dict):
         return tree
     result: dict[str, Any] = {}
@@ -32,7 +35,7 @@ def normalise(cls: type[msgspec.Struct], tree: Any) -> Any:
 
 
 def _empty(shape: Shape) -> Any:
-    """Return the empty value; the required fields of a struct have their own empty values in it."""
+    """Return the empty value of a shape; for a struct, a dict with the empty values of its required fields."""
     return normalise(shape.type, {}) if shape.form is ValueForm.STRUCT else empty_value(shape)
 
 
@@ -77,7 +80,7 @@ def build(cls: type[M], tree: Any, hook: Callable[[type, Any], Any]) -> M:
 
 
 def _within(step: str, value: Any, shape: Shape, hook: Callable[[type, Any], Any]) -> Any:
-    """Build a value; errors name it as ``step``, as those of the strict decoder do."""
+    """Build the value of a field or an item; errors name it by ``step``, in the format of the strict decoder's errors."""
     try:
         return _value(value, shape, hook)
     except msgspec.ValidationError as error:
@@ -140,7 +143,7 @@ _PLAIN = r"[A-Za-z_$][\w$-]*"
 def explain_error(error: Exception, decoder: msgspec.json.Decoder[Any] | None = None, tree: Any = None) -> str:
     """Reword an error of msgspec as ``spec.replicas: expected int, got str``.
 
-    ``tree`` is the value that ``decoder`` refused; with it the keys of maps are found.
+    ``tree`` is the value that ``decoder`` refused. With ``decoder`` and ``tree``, the text names the keys of maps too.
     """
     text, _, path = str(error).rpartition(" - at `$")
     if not text:

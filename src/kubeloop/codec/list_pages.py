@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class _Head(msgspec.Struct):
-    """A list without its items. ``kind`` tells a Table or a Status from a list."""
+    """A list without its items. ``kind`` distinguishes a list from a Table or a Status."""
 
     metadata: ListMeta | None = None
     kind: str = ""
@@ -34,7 +34,8 @@ _ITEMS = b'"items":['
 
 
 class ListSplitter(Generic[T]):
-    """Takes the chunks of a body and returns pairs: the result of ``read`` for an item, and the item's bytes (a view: copy what you store).
+    """Splits the body of a list response. ``feed`` takes a chunk and returns a pair for each item that is complete: the result of ``read``
+    and the item's bytes (a view: copy the bytes to store them).
 
     Guarantees
         Items come in order, each exactly once, whatever the spacing, key order or chunks of the body.

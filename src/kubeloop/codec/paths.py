@@ -66,7 +66,7 @@ def walk(value: Any, segments: tuple[Segment, ...]) -> Iterator[Any]:
 
 
 def _read(value: Any) -> Any:
-    """Decode a value that is still bytes."""
+    """Decode a value that is still JSON; return other values unchanged, and None for an absent one."""
     if isinstance(value, msgspec.Raw):
         return msgspec.json.decode(value) if memoryview(value).nbytes else None
     return value

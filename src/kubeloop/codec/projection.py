@@ -128,7 +128,7 @@ class Projection:
             raise DecodeError(f"not JSON: {error}") from None
 
     def _tolerant(self, document: Buffer) -> Projected:
-        """Decode an object with a field of an unexpected type, which is slower: that field is absent, the others are decoded."""
+        """Decode an object in which a field has an unexpected type: the field reads as absent. It is slower than ``object``."""
         try:
             tree = msgspec.json.decode(document)
         except msgspec.DecodeError as error:
@@ -190,7 +190,10 @@ def _getter(cls: type[Projected], segments: tuple[Segment, ...]) -> Callable[[Pr
 
 
 def _items_getter(cls: type[Projected], segments: tuple[Segment, ...]) -> Callable[[Projected], Value] | None:
-    """Return a getter for one list of structs on the path (``status.conditions[*].type``), ten times as fast as ``walk``; else None."""
+    """Return a fast getter for a path through one list of structs (``status.conditions[*].type``), or None for other paths.
+
+    The getter is ten times as fast as ``walk``.
+    """
     at = segments.index(EACH)
     name, below = _dotted(cls, segments[:at]), segments[at + 1 :]
     if name is None or not below or EACH in below:

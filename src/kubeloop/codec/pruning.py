@@ -28,7 +28,7 @@ _COMMA, _BRACE = 0x2C, 0x7D
 class ManagedFieldsStripper:
     """Cuts managedFields out of the objects of one kind.
 
-    ``openings`` are the beginnings of its documents as servers write them, up to ``metadata``. The first one is put in front of a
+    ``openings`` are the beginnings of documents of the kind as servers write them, up to ``metadata``. The first one is put in front of a
     document without a kind.
     """
 
@@ -41,7 +41,8 @@ class ManagedFieldsStripper:
     def apply(self, managed_fields: Raw, document: Buffer, named: bool) -> bytes:
         """Return the document without managedFields.
 
-        ``managed_fields`` is their value, decoded from this document. ``named`` says whether the document has kind and apiVersion.
+        ``managed_fields`` is the value of ``metadata.managedFields``, decoded from this document. ``named`` says whether the document has
+        kind and apiVersion.
         """
         whole = bytes(document)
         value = memoryview(managed_fields)

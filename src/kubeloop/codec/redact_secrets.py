@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-JSON = dict[str, Any]
+from kubeloop.types import JSONObject
 
 MASK = "***"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -28,7 +28,7 @@ class Hidden:
         return MASK
 
 
-def masked(tree: JSON) -> JSON:
+def masked(tree: JSONObject) -> JSONObject:
     """Return the object with ``Hidden`` in place of a Secret's values and of the copy that ``kubectl apply`` stores in an annotation."""
     if (tree.get("apiVersion"), tree.get("kind")) != ("v1", "Secret"):
         return tree
@@ -46,7 +46,7 @@ def masked(tree: JSON) -> JSON:
 
 
 def plain(value: Any) -> Any:
-    """Return a form for encoders: ``***`` in place of each hidden value."""
+    """Return a copy of a value for encoders, with ``***`` in place of each ``Hidden`` value."""
     if isinstance(value, Hidden):
         return MASK
     if isinstance(value, dict):

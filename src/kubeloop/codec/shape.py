@@ -15,7 +15,7 @@ from kubeloop.meta.quantity import Quantity
 
 
 class ValueForm(enum.Enum):
-    """The form of a value."""
+    """The form of a field's value in JSON, which decides how the value is decoded and compared."""
 
     STRUCT = "struct"
     LIST = "list"
@@ -25,7 +25,7 @@ class ValueForm(enum.Enum):
 
 
 class Shape(msgspec.Struct):
-    """The shape of a type.
+    """The facts about the values of a type that decoding and encoding need: their form in JSON, and the shape of their items.
 
     ``loose``: equality of Python values is not sufficient (1 == True); ``micro``: a MicroTime is somewhere inside.
 
@@ -152,7 +152,7 @@ def _attributes(shape: Shape, wire_keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def empty_value(shape: Shape) -> Any:
-    """Return the JSON that stands for null and for a missing value."""
+    """Return the JSON value that replaces null or a missing value, such as ``[]`` for a list."""
     if shape.form is ValueForm.LIST:
         return []
     if shape.form in (ValueForm.STRUCT, ValueForm.MAP):

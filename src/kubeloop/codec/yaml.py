@@ -95,7 +95,7 @@ def _text(loader: Any, node: Any) -> str:
 
 
 def _no_such_type(loader: Any, node: Any) -> Any:  # noqa: ARG001 - PyYAML's signature
-    raise yaml.constructor.ConstructorError(None, None, f"a {node.tag} is nothing that JSON knows", node.start_mark)
+    raise yaml.constructor.ConstructorError(None, None, f"a {node.tag} has no equivalent in JSON", node.start_mark)
 
 
 def _mapping(loader: Any, node: Any) -> dict[str, Any]:
@@ -126,7 +126,7 @@ for _name in ("set", "omap", "pairs"):
 
 
 def _represent_text(dumper: Any, text: str) -> Any:
-    """Quote as Go's library: double quotes for text that would be read as another type, single quotes for text that only looks odd."""
+    """Represent a text in the style of Go's library: a block for several lines, double quotes if it would be read as another type."""
     style = "|" if "\n" in text else '"' if _is_read_otherwise(text) else None
     return dumper.represent_scalar(_TAG + "str", text, style=style)
 
@@ -161,7 +161,7 @@ def read_yaml(text: str | bytes | IO[str] | IO[bytes], *, name: str = "") -> lis
             if document is None:
                 continue
             if not isinstance(document, dict):
-                raise DecodeError(f"{where}: document {number} is no object but {_name_of(document)}")
+                raise DecodeError(f"{where}: document {number} is not an object but {_name_of(document)}")
             result.extend(_items(document))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)

@@ -11,9 +11,10 @@ import yaml
 
 from kubeloop.meta.errors import DecodeError
 
-#: Levels. The C parser recurses, and so does every function that walks a tree; upstream allows 10,000.
+#: Maximum number of nested levels. The C parser recurses, and so does every function that walks a tree; upstream allows 10,000.
 DEEPEST = 256
-#: Nodes; an alias counts as all its nodes. Each takes about 1 KiB while it is read. The largest objects have some 100,000.
+#: Maximum number of nodes; an alias counts as all nodes of its anchor. A node takes about 1 KiB while it is read. The largest objects have
+#: some 100,000.
 MOST_NODES = 400_000
 #: Maximum share of nodes that come from aliases. Source: gopkg.in/yaml.v2 decode.go (allowedAliasRatio).
 _FEW_NODES, _MANY_NODES = 400_000, 4_000_000
@@ -21,7 +22,7 @@ _RATIO_OF_FEW, _RATIO_OF_MANY = 0.99, 0.10
 
 
 def check_limits(loader: Any, *, documents: int | None = None) -> None:
-    """Read and consume the loader's events, all or those of the first ``documents``.
+    """Check the limits of YAML documents, by consuming the loader's events: all, or those of the first ``documents``.
 
     Raises:
         DecodeError: The document nests too deeply, has too many nodes, aliases that multiply, or an alias within its own anchor.
@@ -59,6 +60,8 @@ class _Open:
 
 
 class _Document:
+    """Counts the nodes and levels of one document, and those of its anchors."""
+
     def __init__(self) -> None:
         self._nodes = 0
         self._from_aliases = 0

@@ -17,8 +17,8 @@ from kubeloop.schema.node import TypeSchema
 from kubeloop.types import JSONObject
 
 
-def write_document(out: Path, *, v2: Path, v3: Path, facts: Path) -> None:
-    """Write both files into the folder ``out``.
+def write_documents(out: Path, *, v2: Path, v3: Path, facts: Path) -> None:
+    """Write the schema document and its companion of OpenAPI paths into the folder ``out``.
 
     Args:
         out: The folder.
@@ -83,7 +83,7 @@ def schemas_from(path: Path) -> Schemas:
 
 
 def schemas_of(older: dict[str, JSONObject], newer: dict[str, JSONObject], paths: JSONObject, source: str) -> Schemas:
-    """Return the schemas of normal definitions.
+    """Return the schemas of definitions in the form that ``openapi.normal`` returns.
 
     Args:
         older: Definitions of OpenAPI version 2 by name.
@@ -109,9 +109,7 @@ def schemas_of(older: dict[str, JSONObject], newer: dict[str, JSONObject], paths
 
 
 def kinds_of(definitions: dict[str, JSONObject]) -> dict[str, str]:
-    """Map "GROUP/VERSION/KIND" to definition name. A kind that every group shares (DeleteOptions, WatchEvent) is listed for its first
-    group.
-    """
+    """Map "GROUP/VERSION/KIND" to definition name. A kind that all groups share (DeleteOptions, WatchEvent) has its first group only."""
     kinds: dict[str, str] = {}
     for name, definition in definitions.items():
         for gvk in definition.get("x-kubernetes-group-version-kind", ())[:1]:

@@ -19,7 +19,7 @@ _LINE = 140
 
 
 def render(schemas: Schemas) -> dict[str, str]:
-    """Return source text by path below the package, ``core/v1.py`` and the like; sorted and deterministic."""
+    """Return the source text of each module by its path below the package, such as ``core/v1.py``; sorted and deterministic."""
     modules = _modules(schemas)
     files = render_modules(schemas, ModuleRenderer)
     for package in sorted({module.package for module in modules.values() if module.version}):
@@ -56,7 +56,7 @@ def _render_index(schemas: Schemas, modules: dict[str, ModuleName]) -> str:
         + "from kubeloop.meta import GroupVersionKind, Resource\n\n"
         + f"_MODULES: dict[tuple[str, str], str] = {{\n{rows}}}\n\n\n"
         + "def find(gvk: GroupVersionKind) -> type[Resource] | None:\n"
-        + '    """The class of a kind, from a module that is imported now if it was not before; None for a kind that has none here."""\n'
+        + '    """Return the class of a kind, and import its module if necessary; None if there is no class for the kind here."""\n'
         + "    module = _MODULES.get((gvk.group, gvk.version))\n"
         + "    if module is None:\n        return None\n"
         + '    found = getattr(importlib.import_module(f"{__name__}.{module}"), gvk.kind, None)\n'
@@ -202,7 +202,7 @@ class ModuleRenderer:
 
 
 def _is_resource(node: TypeSchema) -> bool:
-    """Return whether it is a kind with an ObjectMeta; lists and options are kinds too, but not objects."""
+    """Return whether a definition is a kind with an ObjectMeta; lists and options are kinds too, but not objects."""
     metadata = node.properties.get("metadata")
     return bool(node.kinds) and metadata is not None and metadata.ref == _OBJECT_META
 
@@ -265,7 +265,7 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 
 
 def render_stubs(schemas: Schemas) -> dict[str, str]:
-    """Return source text by path below the package, ``core/v1.pyi`` and the like; deterministic."""
+    """Return the source text of each stub by its path below the package, such as ``core/v1.pyi``; deterministic."""
     return {path.replace(".py", ".pyi"): text for path, text in render_modules(schemas, _StubRenderer).items()}
 
 
@@ -319,7 +319,7 @@ class _StubRenderer(ModuleRenderer):
 
 
 def _choices(node: TypeSchema) -> list[str]:
-    """Return the allowed values of a text, or of the texts of a list."""
+    """Return the allowed values of a string, or of the strings in a list; empty if all values are allowed."""
     found = (node.enum or (node.items.enum if node.items is not None else None)) or []
     return [choice for choice in found if isinstance(choice, str)]
 

@@ -31,9 +31,7 @@ class ModuleName(NamedTuple):
 
 
 def snake_case(name: str) -> str:
-    """Convert ``podIPs`` to ``pod_ips``, ``x-kubernetes-map-type`` to ``x_kubernetes_map_type``, ``openAPIV3Schema`` to
-    ``open_api_v3_schema``.
-    """
+    """Convert a wire name to snake case, such as ``podIPs`` to ``pod_ips`` and ``openAPIV3Schema`` to ``open_api_v3_schema``."""
     return re.sub(r"\W+", "_", _BOUNDARY.sub("_", name)).strip("_").lower()
 
 
@@ -65,7 +63,7 @@ def camel_case(name: str) -> str:
 
 
 def class_name(definition: str) -> str:
-    """Return the last segment of a definition name."""
+    """Return the class name of a definition: the last segment of its name, with an underscore after a keyword or the name of a builtin."""
     name = re.sub(r"\W+", "_", definition.rpartition(".")[2])
     return f"{name}_" if keyword.iskeyword(name) or name in dir(builtins) else name
 

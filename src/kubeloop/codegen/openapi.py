@@ -41,7 +41,7 @@ def definitions_v2(document: JSONObject, path: Path | str, *, descriptions: bool
     """Return the definitions of an OpenAPI v2 document; ``path`` names it in errors.
 
     Raises:
-        ConfigError: It is not such a document.
+        ConfigError: The document is not an OpenAPI v2 document.
     """
     definitions = document.get("definitions")
     if document.get("swagger") != "2.0" or not isinstance(definitions, dict):

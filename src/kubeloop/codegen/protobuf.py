@@ -48,8 +48,10 @@ ProtoMessages = dict[str, list[ProtoField]]
 
 
 def read_messages(sources: Iterable[Path]) -> ProtoMessages:
-    """Read JSON documents (``{message: [[number, name, label, type], ...]}``, for a map ``[..., key type, value type]``) and folders with
-    ``generated.proto`` files at any depth. Later sources take precedence.
+    """Read the fields of protobuf messages from files and folders; later sources take precedence.
+
+    A file is a JSON document (``{message: [[number, name, label, type], ...]}``, for a map field ``[..., key type, value type]``).
+    A folder contains ``generated.proto`` files at any depth.
 
     Raises:
         ConfigError: A source is missing or malformed, or has no message; the message names it.
@@ -193,7 +195,7 @@ class _Builder:
 
     def _add(self, name: str, fields: list[FieldRow]) -> int:
         if [(field.number, field.name) for field in self._messages.get(name, ())] != [(field.number, field.name) for field in fields]:
-            raise ConfigError(f"{name} is not as known")
+            raise ConfigError(f"{name} differs from the known definition")
         self._rows.append(MessageRow(name, "", msgspec.Raw(msgspec.json.encode(fields))))
         return len(self._rows) - 1
 
@@ -227,11 +229,11 @@ class _Builder:
         if category == "slice":
             return MessageForm.LIST
         if category != "struct":
-            raise ConfigError(f"{name} stands for {self._name(index)}, of whose JSON nothing is known")
+            raise ConfigError(f"{name} stands for {self._name(index)}, whose JSON form is not known")
         return MessageForm.OBJECT
 
     def _bare(self, field: ProtoField) -> FieldRow:
-        """Return a field of a message with a special form: its name differs from JSON's."""
+        """Return the row of a field in a message with a special JSON form. Its name is that of the ``.proto`` file."""
         count = Count.REPEATED if field.label == "repeated" else Count.ONE
         return FieldRow(field.number, field.name, self._type(field, self._wire.schema_props), count, Zero.AS_IS)
 

@@ -59,7 +59,7 @@ class OpenApi:
         self._paths: JSONObject = {}
 
     def add(self, tree: JSONObject, source: str) -> bool:
-        """Add ``tree`` if it is a document of version 2 or 3, or several of version 3 by path; return whether it is."""
+        """Add an OpenAPI document of version 2 or 3, or a map of paths to documents of version 3. Return False for any other tree."""
         if "swagger" in tree:
             self._older.update(openapi.definitions_v2(tree, source, descriptions=True))
             self._paths.update(tree.get("paths", {}))
@@ -94,7 +94,10 @@ def _trees(file: Path) -> Iterator[JSONObject]:
 
 
 def _take(tree: JSONObject, source: str, documents: OpenApi, crds: ModelSource) -> int:
-    """Add the kinds of a document, including those in a list, and return their number."""
+    """Add the kinds that a document describes (a CRD to ``crds``, anything else to ``documents``), also those inside a list.
+
+    Return the number of CRDs and OpenAPI documents.
+    """
     if tree.get("kind") == _CRD:
         if tree.get("apiVersion") != "apiextensions.k8s.io/v1":
             raise ConfigError(f"{source}: {_CRD} of {tree.get('apiVersion')}; Kubernetes serves apiextensions.k8s.io/v1 only, convert it")

@@ -100,7 +100,7 @@ class TypeMapper:
         return PythonField(text, _SCALARS[target.type][1])
 
     def type_of(self, node: TypeSchema) -> str:
-        """Return the type of a present value."""
+        """Return the Python type of a value with the schema ``node``, without ``| None``."""
         if node.ref in INLINE:
             return self._inline(INLINE[node.ref])
         if node.ref:

@@ -14,15 +14,15 @@ from kubeloop.config.overrides import Overrides
 
 if TYPE_CHECKING:
     from kubeloop.config.explain import Explanation, Setting
-    from kubeloop.config.kubeconfig.editing import KubeconfigEditor, edit_kubeconfig
+    from kubeloop.config.kubeconfig.edit import KubeconfigEditor, edit_kubeconfig
     from kubeloop.config.plugins.credential import ExecRequest
 
 _LATER = {
     "ExecRequest": "plugins.credential",
     "Explanation": "explain",
-    "KubeconfigEditor": "kubeconfig.editing",
+    "KubeconfigEditor": "kubeconfig.edit",
     "Setting": "explain",
-    "edit_kubeconfig": "kubeconfig.editing",
+    "edit_kubeconfig": "kubeconfig.edit",
 }
 
 __all__ = [

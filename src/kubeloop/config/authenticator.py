@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Source: client-go transport/token_source.go: read again each minute, with 10 s of leeway; a failed read keeps the old token.
 
 
-_logger = logging.getLogger("kubeloop.config")
+_LOG = logging.getLogger("kubeloop.config")
 
 #: Seconds for which a read token is used; a minute less the leeway.
 TOKEN_FILE_PERIOD = 50.0
@@ -71,7 +71,7 @@ class TokenFile:
                 raise ConfigError(fault) from error
             if fault != self._told:
                 self._told = fault
-                _logger.warning("the token read before stays in use: %s", fault)
+                _LOG.warning("keeping the previous token: %s", fault)
             return self._token
         self._token, self._read_at, self._told = token, now, ""
         return token
@@ -129,7 +129,7 @@ class RequestAuthenticator:
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     async def client_certificate(self) -> tuple[bytes, bytes] | None:
-        """Return the plugin's client certificate as PEM chain and key, or None if it has none; the configured one, if any, is then used."""
+        """Return the PEM chain and key of the plugin's client certificate, or None to use the configured certificate, if any."""
         return (await self._from_plugin()).certificate if self._config.credentials.plugin is not None else None
 
     def refused(self, headers: dict[str, str], started: float | None = None) -> None:

@@ -149,8 +149,8 @@ def check_server(url: str, setting: str) -> None:
         ConfigError: The address is invalid.
     """
     if not _is_url(url):
-        raise ConfigError(f'{setting}: "{without_password(url)}" is no URL of a server; write for example https://127.0.0.1:6443')
-    # It would appear in every message and log record.
+        raise ConfigError(f'{setting}: "{without_password(url)}" is not a valid URL of a server; write for example https://127.0.0.1:6443')
+    # A user in the URL would appear in every message and log record.
     if "@" in urlsplit(url).netloc:
         raise ConfigError(f"{setting}: the URL holds a user; give the user username and password (or a token) instead")
 

@@ -34,7 +34,7 @@ class PluginPolicy(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for entry in self.allowed or ():
             if not entry or os.path.normpath(entry) != entry:
-                raise ConfigError(f'plugin policy: "{entry}" is no command; write its name, or its path without "." and ".."')
+                raise ConfigError(f'plugin policy: "{entry}" is not a command; write its name, or its path without "." and ".."')
 
     def check(self, command: str, owner: str) -> None:
         """Check that the policy allows a command. ``owner`` names the kubeconfig entry, for messages.
@@ -68,7 +68,7 @@ class Pem(msgspec.Struct, frozen=True, kw_only=True):
     field: str = "PEM"
 
     def read(self) -> bytes:
-        """Return the text; data takes precedence over a file, as in kubeconfig.
+        """Return the PEM text; data takes precedence over a file, as in kubeconfig.
 
         Raises:
             ConfigError: The file cannot be read, or contains no PEM block.

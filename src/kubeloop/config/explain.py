@@ -95,7 +95,7 @@ def explain(config: ClusterConfig, environ: Mapping[str, str] | None = None) -> 
 
 def _trust(config: ClusterConfig) -> str:
     if not config.secure:
-        return "not asked: the server is reached without TLS"
+        return "not used: the server is reached without TLS"
     if config.insecure_skip_tls_verify:
         return "not checked"
     return _pem(config.ca) if config.ca is not None else "that of this system"

@@ -39,8 +39,7 @@ def in_cluster_config(
 
     The configuration names the token file and does not contain its content, because the kubelet rotates the token.
     The namespace is that of ``overrides``, else ``POD_NAMESPACE``, else the service account's file, else ``default``. ``overrides`` may
-    also
-    set server, token or token file, certificate authority, and impersonation.
+    also set server, token or token file, certificate authority, and impersonation.
 
     Raises:
         ConfigError: This is not a pod, or the pod has no service account mounted.

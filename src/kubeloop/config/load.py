@@ -21,7 +21,7 @@ from kubeloop.meta.errors import ConfigError
 # Source: client-go tools/clientcmd/client_config.go and validation.go.
 
 
-_logger = logging.getLogger("kubeloop.config")
+_LOG = logging.getLogger("kubeloop.config")
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -35,7 +35,7 @@ def resolve(
     policy: PluginPolicy | None = None,
     files_from: str = "argument",
 ) -> ClusterConfig:
-    """Return the cluster and user of ``context``, or of ``current-context``, with ``overrides`` applied.
+    """Return the configuration of the cluster and user of ``context``, or of ``current-context``, with ``overrides`` applied.
 
     Args:
         config: The merged kubeconfig.
@@ -71,7 +71,7 @@ def resolve(
         if user_names := credentials.methods:
             # client-go sends no credential to a server without TLS (client_config.go, ClientConfig).
             unused.append(f"{' and '.join(user_names)} of {user_at.entry or 'the overrides'}: the server is not https")
-            _logger.warning("%s: %s not sent, because server is not https", user_at, " and ".join(user_names))
+            _LOG.warning("%s: %s not sent, because server is not https", user_at, " and ".join(user_names))
         credentials = credentials.only_impersonation()
     wanted, origins["namespace"] = _namespace(entry, at, namespace)
     return ClusterConfig(
@@ -183,7 +183,7 @@ def _namespace(entry: Context, at: EntryLocation, fallback: Callable[[], tuple[s
         return fallback() or ("default", DEFAULT)
     if not _LABEL.fullmatch(entry.namespace):
         raise ConfigError(
-            f'{at("namespace")}: "{entry.namespace}" is no name of a namespace: small letters, digits and hyphens, at most 63'
+            f'{at("namespace")}: "{entry.namespace}" is not a valid name of a namespace: small letters, digits and hyphens, at most 63'
         )
     return entry.namespace, at.origin("namespace")
 
@@ -238,6 +238,6 @@ def _nothing_found(files: KubeconfigFiles) -> ConfigError:
     looked = ", ".join(f"{file} ({'which sets nothing' if file.exists() else 'which does not exist'})" for file in files.paths)
     origin = "KUBECONFIG names" if files.origin == "KUBECONFIG" else "the default is"
     return ConfigError(
-        f"no configuration found: {origin} {looked or 'no file'}, and this is no pod with a service account; "
+        f"no configuration found: {origin} {looked or 'no file'}, and this is not a pod with a service account; "
         "give a kubeconfig, or set KUBECONFIG"
     )

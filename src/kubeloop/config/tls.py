@@ -17,14 +17,14 @@ from kubeloop.config.credentials import Pem
 from kubeloop.meta.errors import ConfigError
 from kubeloop.timing import Clock
 
-_logger = logging.getLogger("kubeloop.config")
+_LOG = logging.getLogger("kubeloop.config")
 
 #: Seconds between two checks of the files; a check is three calls of stat(2).
 CERTIFICATE_PERIOD = 1.0
 
 
 class TlsSource:
-    """Provides the context for new connections. One for each connection pool.
+    """Provides the TLS context for the new connections of one connection pool.
 
     Guarantees
         The same object is returned until something changes, so that a connection can be compared with the present context.
@@ -75,14 +75,14 @@ class TlsSource:
             pinned, content = self._pinned()
             if content != self._content:
                 self._context = pinned.ssl_context(self._certificate)
-                _logger.info("%s: the certificate files changed; new connections use them", self._config.source)
+                _LOG.info("%s: the certificate files changed; new connections use them", self._config.source)
             self._count("success", "unchanged" if content == self._content else "updated")
             self._seen, self._content, self._told = seen, content, ""
         except ConfigError as error:
             self._count("failure", "read_error" if isinstance(seen[0], int) else "ca_parse_error")
             if str(error) != self._told:
                 self._told = str(error)
-                _logger.warning("certificates stay as they were: %s", error)
+                _LOG.warning("keeping the previous certificates: %s", error)
 
     def _count(self, result: str, reason: str) -> None:
         if self._config.ca is not None and not self._config.ca.data:

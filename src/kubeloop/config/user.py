@@ -85,7 +85,9 @@ def credentials_of(
 def pem_of(
     entry: KubeconfigUser | Cluster, field: str, at: EntryLocation, origins: dict[str, SettingOrigin], unused: list[str]
 ) -> Pem | None:
-    """Return a certificate, authority or key of an entry, read once so that a missing file is reported at once. Data takes precedence.
+    """Return a certificate, authority or key of an entry, or None if it is not set. Data takes precedence over a file.
+
+    The file is read once, so that a missing file is reported at once.
 
     Args:
         entry: The entry.

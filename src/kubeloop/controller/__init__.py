@@ -9,7 +9,7 @@ from kubeloop.controller.builder.context import RunnableContext
 from kubeloop.controller.builder.controller import Controller, ControllerBase, KeyController
 from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.events import EventRecorder
-from kubeloop.controller.handler.mapping import MapFunc, to_controller, to_field, to_index, to_label, to_owner, to_same_name
+from kubeloop.controller.handler.map_funcs import MapFunc, to_controller, to_field, to_index, to_label, to_owner, to_same_name
 from kubeloop.controller.handler.predicates import (
     Predicate,
     annotations_changed,
@@ -20,7 +20,7 @@ from kubeloop.controller.handler.predicates import (
     path_changed,
     resource_version_changed,
 )
-from kubeloop.controller.handler.watch import Channel, Owns, SourceError, Watch
+from kubeloop.controller.handler.watch import Channel, Owns, SourceError, WatchedKind
 from kubeloop.controller.manager.manager import Manager, ManagerError
 from kubeloop.controller.ownership import OwnershipError, controller_of, is_controlled_by, set_controller_reference, set_owner_reference
 from kubeloop.controller.reader.reader import CacheReader
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kubeloop.controller.manager.background import Background, NotRunnableError
     from kubeloop.controller.manager.clusters import OnCluster, OnEachCluster
     from kubeloop.controller.manager.endpoints import Endpoints, Unhealthy
-    from kubeloop.controller.reader.reader import CacheScope, KindScope
+    from kubeloop.controller.reader.reader import CacheScope, KindCacheScope
 
 __all__ = [
     "UNKNOWN",
@@ -75,7 +75,7 @@ __all__ = [
     "GraceExceeded",
     "HandlerController",
     "KeyController",
-    "KindScope",
+    "KindCacheScope",
     "Manager",
     "ManagerError",
     "MapFunc",
@@ -98,7 +98,7 @@ __all__ = [
     "Unhealthy",
     "Unknown",
     "UnplacedChild",
-    "Watch",
+    "WatchedKind",
     "WriteBackoff",
     "add_finalizer",
     "annotations_changed",
@@ -134,13 +134,13 @@ __all__ = [
     "wait_for_children",
 ]
 
-#: Loaded at the first access, so that rarely used modules do not slow down the start of other programs.
+#: Public name -> its module. These modules are loaded at the first access, so that rarely used ones do not slow down the start.
 _LATER = {
     "Unhealthy": "kubeloop.controller.manager.endpoints",
     "OnEachCluster": "kubeloop.controller.manager.clusters",
     "OnCluster": "kubeloop.controller.manager.clusters",
     "NotRunnableError": "kubeloop.controller.manager.background",
-    "KindScope": "kubeloop.controller.reader.reader",
+    "KindCacheScope": "kubeloop.controller.reader.reader",
     "GraceExceeded": "kubeloop.controller.errors",
     "Endpoints": "kubeloop.controller.manager.endpoints",
     "CacheScope": "kubeloop.controller.reader.reader",

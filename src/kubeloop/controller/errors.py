@@ -1,4 +1,4 @@
-"""Errors of a manager itself."""
+"""Errors of declarations and managers, and a collector of errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kubeloop.meta import KubeloopError
 from kubeloop.meta.failure_log import distinct
 from kubeloop.transport import logger_with_context
 
-log = logger_with_context("kubeloop.controller.manager")
+_LOG = logger_with_context("kubeloop.controller.manager")
 
 
 class DeclarationError(KubeloopError, TypeError):
@@ -20,7 +20,7 @@ class ManagerError(KubeloopError):
 
 
 class GraceExceeded(ManagerError):
-    """Work had not ended within the grace period, and was cancelled. ``names`` lists it."""
+    """Runnables had not ended within the grace period, and were cancelled. ``names`` lists them."""
 
     def __init__(self, seconds: float, names: list[str]) -> None:
         super().__init__(f"not ended within {seconds:g} s, cancelled: {', '.join(names)}")
@@ -41,7 +41,7 @@ class ErrorCollector:
         try:
             await end()
         except Exception as error:
-            log.exception("the manager cannot stop in order")
+            _LOG.exception("the manager cannot stop in order")
             self.add(error)
 
     def raise_all(self) -> None:

@@ -45,7 +45,7 @@ class Counts(Protocol):
     @property
     def sent(self) -> int: ...
     @property
-    def counted(self) -> int: ...
+    def coalesced(self) -> int: ...
     @property
     def dropped(self) -> Mapping[Any, int]: ...
 
@@ -99,7 +99,7 @@ class ElectionMetrics(Collector):
 
 
 def show_elector(elector: Elector, registry: CollectorRegistry | None) -> Callable[[], None]:
-    """Show an elector in a registry (None: prometheus_client's default one). Returns a function that removes it."""
+    """Export an elector to a registry (None: prometheus_client's default one). Return a function that ends the export."""
     registry = REGISTRY if registry is None else registry
     found = _ELECTIONS.get(registry)
     if found is None:
@@ -109,13 +109,15 @@ def show_elector(elector: Elector, registry: CollectorRegistry | None) -> Callab
     return lambda: collector.remove(elector)
 
 
-# Belongs to the registries, which have no place for it.
+# One per registry; kept here, because a registry cannot be asked for its collectors.
 _ELECTIONS: weakref.WeakKeyDictionary[CollectorRegistry, ElectionMetrics] = weakref.WeakKeyDictionary()
 
 
 def _election_families(status: dict[str, int], slow: dict[str, int]) -> Iterator[Metric]:
     leading = GaugeMetricFamily(
-        "leader_election_master_status", "1 if this process is the leader for the lease of that name, 0 if it stands by.", labels=("name",)
+        "leader_election_master_status",
+        "1 if this process is the leader for the lease of that name, 0 if it is on standby.",
+        labels=("name",),
     )
     for name, value in status.items():
         leading.add_metric((name,), value)
@@ -134,7 +136,7 @@ _Labels = tuple[str, ...]
 class _Totals:
     recorded: Counter[_Labels] = field(default_factory=Counter)
     sent: Counter[_Labels] = field(default_factory=Counter)
-    counted: Counter[_Labels] = field(default_factory=Counter)
+    coalesced: Counter[_Labels] = field(default_factory=Counter)
     dropped: Counter[_Labels] = field(default_factory=Counter)
     waiting: Counter[_Labels] = field(default_factory=Counter)
 
@@ -143,12 +145,12 @@ class _Totals:
             labels = (recorder.component, api)
             self.recorded[labels] += counts.recorded
             self.sent[labels] += counts.sent
-            self.counted[labels] += counts.counted
+            self.coalesced[labels] += counts.coalesced
             for why, number in counts.dropped.items():
                 self.dropped[(*labels, why)] += number
 
     def copy(self) -> _Totals:
-        return _Totals(self.recorded.copy(), self.sent.copy(), self.counted.copy(), self.dropped.copy(), self.waiting.copy())
+        return _Totals(self.recorded.copy(), self.sent.copy(), self.coalesced.copy(), self.dropped.copy(), self.waiting.copy())
 
 
 class EventMetrics(Collector):
@@ -165,7 +167,7 @@ class EventMetrics(Collector):
         self._registered = False
 
     def add(self, recorder: Recorder) -> None:
-        """Show a recorder from now on. Adding it again changes nothing."""
+        """Export a recorder from now on. Adding it again changes nothing."""
         if not self._registered:
             self._registry.register(self)
             self._registered = True
@@ -189,7 +191,7 @@ class EventMetrics(Collector):
 
 
 def event_metrics(registry: CollectorRegistry | None) -> EventMetrics:
-    """Return the collector of event recorders of a registry, None for prometheus_client's default one."""
+    """Return the collector of event recorders of a registry (None: prometheus_client's default one)."""
     registry = REGISTRY if registry is None else registry
     found = _EVENTS.get(registry)
     if found is None:
@@ -197,17 +199,17 @@ def event_metrics(registry: CollectorRegistry | None) -> EventMetrics:
     return found
 
 
-# Belongs to the registries, which have no place for it.
+# One per registry; kept here, because a registry cannot be asked for its collectors.
 _EVENTS: weakref.WeakKeyDictionary[CollectorRegistry, EventMetrics] = weakref.WeakKeyDictionary()
 
 
 def _event_families(totals: _Totals) -> Iterator[Metric]:
-    recorded = "Events that were asked for; those with an empty api could not become any."
+    recorded = "Events that controllers recorded; those with an empty api were invalid."
     yield _counter("kubeloop_events_recorded", recorded, LABELS, totals.recorded)
     yield _counter("kubeloop_events_sent", "Requests that created or changed an event.", LABELS, totals.sent)
-    yield _counter("kubeloop_events_counted", "Events that only raised a count kept here until it is written.", LABELS, totals.counted)
-    yield _counter("kubeloop_events_dropped", "Events that were given up.", (*LABELS, "reason"), totals.dropped)
-    waiting = GaugeMetricFamily("kubeloop_events_waiting", "Events that are still to be sent.", labels=LABELS[:1])
+    yield _counter("kubeloop_events_counted", "Events that only increased a local count, which is written later.", LABELS, totals.coalesced)
+    yield _counter("kubeloop_events_dropped", "Events that were dropped.", (*LABELS, "reason"), totals.dropped)
+    waiting = GaugeMetricFamily("kubeloop_events_waiting", "Events waiting to be sent.", labels=LABELS[:1])
     for labels, number in totals.waiting.items():
         waiting.add_metric(labels[:1], number)
     yield waiting
@@ -225,18 +227,18 @@ _BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 
 
 class WebhookMetrics:
-    """Counts and latencies of the webhook servers that one registry shows."""
+    """Counts and latencies of webhook requests, for all webhook servers that share one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         prefix = "controller_runtime_webhook_"
         self._latency = Histogram(
-            prefix + "latency_seconds", "From a request's head to its answer.", ["webhook"], buckets=_BUCKETS, registry=registry
+            prefix + "latency_seconds", "Seconds from a request's head to its response.", ["webhook"], buckets=_BUCKETS, registry=registry
         )
         self._requests = PrometheusCounter(
             prefix + "requests_total", "Requests by HTTP status code.", ["webhook", "code"], registry=registry
         )
         self._in_flight = Gauge(prefix + "requests_in_flight", "Requests being answered.", ["webhook"], registry=registry)
-        self._panics = PrometheusCounter(prefix + "panics_total", "Hooks that raised what they should not.", registry=registry)
+        self._panics = PrometheusCounter(prefix + "panics_total", "Hooks that raised an unexpected error.", registry=registry)
 
     def begun(self, path: str) -> None:
         self._in_flight.labels(path).inc()
@@ -258,7 +260,7 @@ class WebhookMetrics:
 
 
 def webhook_metrics(registry: CollectorRegistry | None) -> WebhookMetrics:
-    """Return the webhook metrics of a registry, None for prometheus_client's default one; they are shared by all its servers."""
+    """Return the webhook metrics of a registry (None: prometheus_client's default one), which all webhook servers share."""
     registry = REGISTRY if registry is None else registry
     found = _METRICS.get(registry)
     if found is None:
@@ -266,5 +268,5 @@ def webhook_metrics(registry: CollectorRegistry | None) -> WebhookMetrics:
     return found
 
 
-# Belongs to the registries, which have no place for it.
+# One per registry; kept here, because a registry cannot be asked for its collectors.
 _METRICS: weakref.WeakKeyDictionary[CollectorRegistry, WebhookMetrics] = weakref.WeakKeyDictionary()

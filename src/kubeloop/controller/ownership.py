@@ -25,7 +25,7 @@ def is_controlled_by(obj: Resource, owner: Resource) -> bool:
 
 
 def set_controller_reference(owner: Resource, obj: Resource, *, block_owner_deletion: bool = True) -> None:
-    """Make ``owner`` the controller of ``obj``, which is changed in memory only. Repeating it changes nothing.
+    """Make ``owner`` the controller of ``obj``, which is changed in memory only. A repeated call changes nothing.
 
     Raises:
         OwnershipError: ``obj`` has another controller; or the owner is in another namespace, or namespaced while ``obj`` is not (the
@@ -42,7 +42,7 @@ def set_controller_reference(owner: Resource, obj: Resource, *, block_owner_dele
 
 
 def set_owner_reference(owner: Resource, obj: Resource) -> None:
-    """Make ``obj`` a dependent of ``owner``, deleted after it, without making it the controller.
+    """Make ``obj`` a dependent of ``owner``, which is deleted after ``owner``, without making ``owner`` its controller. In memory only.
 
     Raises:
         OwnershipError: as for ``set_controller_reference``, except that another controller is allowed.

@@ -24,7 +24,7 @@ _VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 class Permission:
     """Verbs on one resource, for all names. ``resource`` may have a subresource (``foos/status``). ``why`` is the reason, for people.
 
-    ``namespaced``: the kind lives in namespaces, so that a Role can grant it.
+    ``namespaced``: the kind is namespaced, so that a Role can grant the permission.
     """
 
     group: str
@@ -44,7 +44,7 @@ class Permission:
 
 
 def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBase[Any]]], *, events: bool = True) -> list[Permission]:
-    """Return the permissions that the informers and writes of these controllers require, one entry for each resource, in order.
+    """Return the permissions that the informers and writes of these controllers require, one entry for each resource, sorted.
 
     Informers: get, list and watch of the main kind and of kinds in ``owns``, ``watches`` and ``reads``. Kinds in ``gets``: get. Writes: the
     main kind (finalizers, annotations) with its status, its finalizers subresource where it owns children (which an API server that

@@ -15,9 +15,9 @@ class Result:
     """The result of a successful reconcile, and when to reconcile again. Without arguments: at the next change.
 
     Args:
-        requeue_after: Seconds after which the key is reconciled again; its back-off is reset (behaviour R205).
+        requeue_after: Seconds after which the key is reconciled again; its back-off is reset.
         requeue: Reconcile again with growing delay, as after an error, but without logging or counting an error.
-        priority: Priority of that next reconcile. None: unchanged (behaviour R206).
+        priority: Priority of that next reconcile. None: unchanged.
 
     Raises:
         TypeError: an argument has another type (a ``timedelta`` has ``total_seconds()``).
@@ -27,6 +27,8 @@ class Result:
         >>> Result(requeue_after=30)
         Result(requeue_after=30...)
     """
+
+    # Behaviours R205, R206: requeue_after and priority.
 
     requeue_after: float | None = None
     requeue: bool = False
@@ -52,7 +54,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class PartlyFailed(Result):
-    """The result of a reconcile that failed partly. ``requeue_after`` delays the retry; it counts as an error, without back-off."""
+    """The result of a reconcile that failed partly. It counts as an error, but ``requeue_after`` delays the retry instead of a back-off."""
 
     error: BaseException = field(default_factory=RuntimeError)
     text: str = ""

@@ -16,7 +16,7 @@ _Job: TypeAlias = tuple[Callable[[Any], Any], Any, contextvars.Context, "asyncio
 
 
 class ThreadExecutor:
-    """Runs functions in threads, as many as there are concurrent calls. They inherit the caller's context variables."""
+    """Runs functions in threads, as many as there are concurrent calls. A function sees the context variables of its caller."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -26,7 +26,7 @@ class ThreadExecutor:
         self._alive = 0
 
     def call(self, function: Callable[[Any], Any], argument: Any) -> asyncio.Future[Any]:
-        """Run a function in a thread, and return its result. Cancelling the future does not stop the thread."""
+        """Run a function in a thread, and return a future of its result. Cancelling the future does not stop the thread."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         if self._idle:
@@ -44,7 +44,7 @@ class ThreadExecutor:
         return self._made - self._idle
 
     def close(self) -> None:
-        """Stop the threads, each after its current call. Does not wait."""
+        """Stop the threads, each after its current call, without waiting for that."""
         for _ in range(self._alive):
             self._jobs.put(None)
         self._alive = 0
@@ -56,7 +56,7 @@ class ThreadExecutor:
             failure: BaseException | None = None
             try:
                 result = context.run(function, argument)
-            except BaseException as error:  # noqa: BLE001  # whatever it is, it is the caller's to judge, in the loop's thread
+            except BaseException as error:  # noqa: BLE001  # the future passes it on to the caller, in the loop's thread
                 failure = error
             try:
                 loop.call_soon_threadsafe(self._tell, future, result, failure)

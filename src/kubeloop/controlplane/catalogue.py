@@ -1,4 +1,4 @@
-"""The controllers of kube-controller-manager by name, the ones that kubeloop has, and the flag ``--controllers`` that selects some.
+"""The names of kube-controller-manager's controllers, which of them kubeloop implements, and their selection by ``--controllers``.
 
 Source: Kubernetes cmd/kube-controller-manager/names/controller_names.go and app/*.go (names, aliases, defaults);
 k8s.io/controller-manager app/helper.go (IsControllerEnabled).
@@ -18,6 +18,7 @@ from kubeloop.controlplane.accounts.service_accounts import (
     ClusterRoleAggregator,
     RootCertificatePublisher,
     ServiceAccountController,
+    TokenReferenceController,
     TokenSecretController,
 )
 from kubeloop.controlplane.autoscaling.horizontal import HorizontalPodAutoscalerController
@@ -27,7 +28,7 @@ from kubeloop.controlplane.garbage_collection.namespace import NamespaceControll
 from kubeloop.controlplane.nodes.node_lifecycle import NodeLifecycleController, NodeTTLController
 from kubeloop.controlplane.nodes.pod_gc import PodGarbageCollector
 from kubeloop.controlplane.nodes.taint_eviction import TaintEvictionController
-from kubeloop.controlplane.policy.disruption import DisruptionController
+from kubeloop.controlplane.policy.disruption import DisruptionController, StaleDisruptionController
 from kubeloop.controlplane.policy.quota import QuotaController
 from kubeloop.controlplane.policy.validating_policies import ValidatingPolicyStatusController
 from kubeloop.controlplane.scheduling.configuration import SchedulerConfiguration
@@ -61,9 +62,9 @@ _GARBAGE_COLLECTOR = "garbage-collector-controller"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ClusterKeys:
-    """The signing keys of a control plane: for certificates, and for tokens of service accounts. They never leave their process.
+    """The signing keys of a control plane, which never leave their process.
 
-    None: no certificates, or no tokens in Secrets, are signed.
+    ``authority`` signs certificates, and ``tokens`` signs service account tokens in Secrets. Without a key (None) nothing is signed.
     """
 
     authority: CertificateAuthority | None = None
@@ -72,7 +73,7 @@ class ClusterKeys:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ClusterTrust:
-    """The credentials that controllers hand out: ``authority``, PEM ("": none), and what the signing keys sign."""
+    """The CA certificate that controllers publish (PEM; empty: none), and the keys with which they sign."""
 
     authority: str = ""
     keys: ClusterKeys = ClusterKeys()
@@ -80,10 +81,10 @@ class ClusterTrust:
 
 @dataclass(frozen=True, slots=True)
 class ControllerEntry:
-    """A controller's names and how to create it.
+    """The name and alias of a controller, and a function that creates it.
 
-    ``create`` returns the objects that do its work, and none if the cluster lacks what it needs, such as a key. It is None where kubeloop
-    has no such controller.
+    ``create`` returns the controller's objects; none if a prerequisite is missing, such as a signing key. ``create`` is None if kubeloop
+    does not implement the controller.
     """
 
     name: str
@@ -93,7 +94,7 @@ class ControllerEntry:
 
 
 def _plain(*classes: Callable[[], AnyController]) -> Callable[[ClusterTrust], Sequence[AnyController]]:
-    return lambda trust: [create() for create in classes]  # noqa: ARG005  # they need no credentials
+    return lambda trust: [create() for create in classes]  # noqa: ARG005  # these controllers need no credentials
 
 
 def _publisher(trust: ClusterTrust) -> Sequence[AnyController]:
@@ -105,10 +106,11 @@ def _signer(trust: ClusterTrust) -> Sequence[AnyController]:
 
 
 def _tokens(trust: ClusterTrust) -> Sequence[AnyController]:
-    return [TokenSecretController(trust.authority, trust.keys.tokens)] if trust.keys.tokens is not None else []
+    return [TokenSecretController(trust.authority, trust.keys.tokens), TokenReferenceController()] if trust.keys.tokens is not None else []
 
 
-#: In the order in which they start, the garbage collector last. The scheduler is a program apart upstream.
+#: The implemented controllers in the order in which they start, except that the garbage collector starts last. Upstream's scheduler is a
+#: separate program.
 _ENTRIES = (
     ControllerEntry("serviceaccount-controller", "serviceaccount", _plain(ServiceAccountController)),
     ControllerEntry("root-ca-certificate-publisher-controller", "root-ca-cert-publisher", _publisher),
@@ -122,7 +124,7 @@ _ENTRIES = (
     ControllerEntry("cronjob-controller", "cronjob", _plain(CronJobController)),
     ControllerEntry("ttl-after-finished-controller", "ttl-after-finished", _plain(FinishedJobCleaner)),
     ControllerEntry("horizontal-pod-autoscaler-controller", "horizontalpodautoscaling", _plain(HorizontalPodAutoscalerController)),
-    ControllerEntry("disruption-controller", "disruption", _plain(DisruptionController)),
+    ControllerEntry("disruption-controller", "disruption", _plain(DisruptionController, StaleDisruptionController)),
     ControllerEntry("clusterrole-aggregation-controller", "clusterrole-aggregation", _plain(ClusterRoleAggregator)),
     ControllerEntry("resourcequota-controller", "resourcequota", _plain(QuotaController)),
     ControllerEntry("certificatesigningrequest-approving-controller", "csrapproving", _plain(CertificateApprover)),
@@ -154,7 +156,7 @@ _ENTRIES = (
     ControllerEntry("host-path-provisioner", "", _plain(HostPathProvisioner)),
     ControllerEntry("host-path-resizer", "", _plain(HostPathResizer)),
     ControllerEntry("standard-storage-class", "", _plain(StandardClassCreator), on_by_default=False),
-    # Controllers of kube-controller-manager that kubeloop does not have: docs/server.md says what that means.
+    # Controllers of kube-controller-manager that kubeloop does not implement; docs/server.md describes the consequences.
     ControllerEntry("persistentvolume-attach-detach-controller", "attachdetach"),
     ControllerEntry("node-ipam-controller", "nodeipam"),
     ControllerEntry("podcertificaterequest-cleaner-controller"),
@@ -176,8 +178,9 @@ def select_controllers(flag: str) -> frozenset[str]:
     """Return the names of the controllers that the value of ``--controllers`` selects.
 
     Args:
-        flag: Names with commas between them. ``*`` selects all that are on by default, ``NAME`` one, and ``-NAME`` deselects one; the first
-            that names a controller counts. Names and aliases are those of kube-controller-manager, and ``default-scheduler``.
+        flag: Names, separated by commas. ``*`` selects all controllers that are on by default, ``NAME`` selects one, and ``-NAME``
+            deselects one; the first item that names a controller counts. Names and aliases are those of kube-controller-manager, and those
+            in ``OWN_CONTROLLERS``.
 
     Raises:
         ConfigError: A name is not known, or names a controller that kubeloop does not have.
@@ -209,13 +212,13 @@ def create_controllers(
     nodes: Iterable[AnyController] = (),
     scheduler: SchedulerConfiguration | None = None,
 ) -> list[AnyController]:
-    """Return one instance of each named controller that has what it needs, in the order in which they start.
+    """Create each named controller whose prerequisites exist, and return them in the order in which they start.
 
     Args:
-        names: The names.
-        trust: The credentials that controllers hand out.
-        nodes: Controllers that simulate nodes, which start before the garbage collector: it shares the caches of all others.
-        scheduler: The profiles of the scheduler; None: the default one.
+        names: Names of controllers.
+        trust: The CA certificate and signing keys of the controllers.
+        nodes: Controllers that simulate nodes. They start before the garbage collector, which shares the caches of all controllers.
+        scheduler: The configuration of the scheduler; None: the default one.
     """
     selected = frozenset(names)
     result: list[AnyController] = []

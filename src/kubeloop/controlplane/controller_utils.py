@@ -28,10 +28,10 @@ R = TypeVar("R", bound=Resource)
 
 @dataclass(frozen=True, slots=True)
 class ComponentEvents(CoreEvents):
-    """Events whose source is a component and no host, as those of kube-controller-manager.
+    """Writes Events whose source has a component and no host, like those of kube-controller-manager.
 
     Args:
-        component: The component, where upstream's is not called like its controller. Default: the name of the controller.
+        component: The component, if upstream's component has another name than the controller. Empty: the name of the controller.
     """
 
     component: str = ""
@@ -41,10 +41,10 @@ class ComponentEvents(CoreEvents):
 
 
 async def claim(client: Client, owner: Resource, candidates: Iterable[R], selector: Selector, *, finalizer: str = "") -> list[R]:
-    """Adopt and release objects; return those of ``candidates`` that belong to ``owner`` afterwards.
+    """Adopt and release objects; return those of ``candidates`` that ``owner`` controls afterwards.
 
-    An owner that is being deleted neither adopts nor releases. Before it adopts an object, the owner is read from the server: a cache may
-    still show an owner that was deleted and created again, and two owners would fight over the object.
+    An owner that is being deleted neither adopts nor releases. Before an adoption the owner is read from the server: a cache may still show
+    an owner that was deleted and created again, and two owners would compete for the object.
 
     Args:
         client: Writes owner references.
@@ -74,13 +74,13 @@ async def claim(client: Client, owner: Resource, candidates: Iterable[R], select
 
 
 async def release(client: Client, owner_uid: str, obj: Resource, *, finalizer: str = "") -> None:
-    """Remove one owner reference, and a finalizer, from ``obj``, unless the object is gone or has been replaced.
+    """Remove an owner reference, and optionally a finalizer, from an object, unless the object was deleted or replaced.
 
     Args:
         client: Writes the object.
         owner_uid: Uid of the owner.
         obj: The object.
-        finalizer: The finalizer. Empty: none.
+        finalizer: The finalizer to remove. Empty: none.
     """
     removal = {"$deleteFromPrimitiveList/finalizers": [finalizer]} if finalizer else {}
     await _patch_owners(client, obj, [{"$patch": "delete", "uid": owner_uid}], **removal)
@@ -94,7 +94,7 @@ async def claim_heads(
     selector: Selector,
     accepts: Callable[[Head], bool] = lambda _: True,
 ) -> list[Head]:
-    """Adopt and release objects as ``claim``, and return the heads of the objects that belong to ``owner`` afterwards.
+    """Adopt and release objects like ``claim``, and return the heads of the objects that ``owner`` controls afterwards.
 
     Args:
         client: Writes owner references.
@@ -132,9 +132,10 @@ async def claim_heads(
 
 
 class ReconcilePacer:
-    """Spaces the reconciles of objects with many dependents, so that their cost does not grow with the square of the size.
+    """Delays reconciles of objects with many dependents, so that their cost does not grow with the square of the number of dependents.
 
-    Without it each of a thousand pods that become ready reads a thousand pods. The first reconcile after a pause is never delayed.
+    Without a delay, each of a thousand pods that become ready causes a reconcile that reads a thousand pods. The first reconcile after a
+    pause is never delayed.
     """
 
     #: Dependents per second. A set of 1,000 pods that all change is reconciled four times in a second.
@@ -149,7 +150,7 @@ class ReconcilePacer:
         self._due: dict[ObjectKey, float] = {}
 
     def seconds_left(self, key: ObjectKey, size: int) -> float:
-        """Return the seconds until the next reconcile of an object may begin; 0 if this one may, which is then recorded."""
+        """Return the seconds to wait before reconciling an object with ``size`` dependents; 0 allows, and records, a reconcile now."""
         if size < self.LEAST:
             return 0.0
         now = self._clock.now()
@@ -161,7 +162,7 @@ class ReconcilePacer:
         return 0.0
 
 
-#: Changes by which an object without a controller may find one: it is new, its labels changed, or it lost its controller.
+#: Matches events after which an object without a controller may be adopted: it is new, its labels changed, or it lost its controller.
 adoptable = Predicate(
     lambda event: (
         event.head.controller is None and (event.old is None or event.old.controller is not None or event.old.labels != event.head.labels)
@@ -170,16 +171,16 @@ adoptable = Predicate(
 
 
 class OrphanNames:
-    """Names of the objects of one kind that have no controller, as events tell.
+    """An index of the objects of one kind without a controller, which events keep up to date.
 
-    A scan of a namespace at each reconcile would be quadratic. A watch of the kind calls ``note`` for each change that is ``adoptable``.
+    It avoids a scan of the namespace at each reconcile. A watch of the kind calls ``note`` for each event that matches ``adoptable``.
     """
 
     def __init__(self) -> None:
         self._names: dict[str, set[str]] = {}
 
     def note(self, head: Head) -> bool:
-        """Note an object of an event, and return whether it had no controller then. ``head`` may be the state before the change."""
+        """Record the object of an event if it has no controller, and return whether it has none. ``head`` may be an earlier state."""
         if head.controller is not None:
             return False
         self._names.setdefault(head.namespace, set()).add(head.name)
@@ -237,7 +238,7 @@ def is_ready(pod: Pod) -> bool:
 
 
 def ready_since(pod: Pod) -> datetime | None:
-    """Return when the pod last became ready, or None if it is not ready."""
+    """Return when a pod became ready, or None if it is not ready."""
     for condition in pod.status.conditions:
         if condition.type == "Ready" and condition.status == "True":
             return condition.last_transition_time
@@ -245,7 +246,7 @@ def ready_since(pod: Pod) -> datetime | None:
 
 
 def is_available(pod: Pod, min_ready_seconds: int, now: datetime) -> bool:
-    """Return whether the pod has been ready for at least ``min_ready_seconds``."""
+    """Return whether a pod has been ready for at least ``min_ready_seconds``."""
     since = ready_since(pod)
     if not is_ready(pod):
         return False
@@ -253,18 +254,18 @@ def is_available(pod: Pod, min_ready_seconds: int, now: datetime) -> bool:
 
 
 def is_active(pod: Pod) -> bool:
-    """Return whether the pod is neither finished nor being deleted."""
+    """Return whether a pod is neither finished nor being deleted."""
     return pod.status.phase not in ("Succeeded", "Failed") and pod.metadata.deletion_timestamp is None
 
 
 def deletion_order(pods: Iterable[Pod], neighbours: dict[str, int], now: datetime) -> list[Pod]:
-    """Sort pods, first to be deleted first.
+    """Sort pods by the order in which a ReplicaSet deletes them.
 
-    Unassigned pods come before assigned ones, pending before running, not ready before ready, cheap before expensive, on crowded nodes
-    before others, recently ready before long ready, restarted before not restarted, young before old.
+    Unassigned pods come before assigned ones, pending before running, not ready before ready, a low deletion cost before a high one, pods
+    on nodes with many related pods before others, recently ready before long ready, more restarts before fewer, young before old.
 
-    ``neighbours`` is the number of pods of the same Deployment, or else ReplicaSet, on each node. Ages are compared on a logarithmic
-    scale, as upstream, so that the uid decides, practically at random, among pods of similar age.
+    ``neighbours`` is the number of pods of the same Deployment, or else ReplicaSet, by node. Ages are compared on a logarithmic scale, as
+    upstream, so that the uid decides, practically at random, among pods of similar age.
     """
 
     def rank(pod: Pod) -> tuple[object, ...]:
@@ -298,7 +299,7 @@ def _age(since: datetime | None, now: datetime) -> float:
 
 
 def scaled_value(value: IntOrString | None, total: int, *, up: bool) -> int:
-    """Resolve a number, or a percentage such as ``25%`` of ``total``. None and other texts are 0: the server has validated it."""
+    """Return a number, or a percentage such as ``25%`` of ``total``, rounded up or down. None and malformed texts give 0."""
     if isinstance(value, int):
         return value
     text = (value or "").strip()

@@ -19,7 +19,7 @@ from kubeloop.codec import decode
 from kubeloop.meta import ObjectKey, Resource
 from kubeloop.timing import Clock
 
-#: Seconds after which the cache is trusted in any case, as upstream: a write that was undone at once may never show up.
+#: Seconds after which expectations expire, as upstream: a write that was undone at once may never appear in the cache.
 GIVE_UP = 300.0
 
 
@@ -31,10 +31,10 @@ class _Expected:
 
 
 class Expectations:
-    """Writes that ``informer`` does not show yet, by the key of the owner for which they were made.
+    """Creations and deletions that an informer's cache does not show yet, by the key of the owner for which they were made.
 
-    A controller that has just created or deleted pods waits until its cache shows it, or it would repeat the writes. Nothing is counted
-    from events: each write is looked up in the cache, by uid and by version.
+    A controller that has created or deleted pods waits until its cache shows these writes; otherwise it would repeat them. Expectations do
+    not count events: each write is looked up in the cache, by uid and resource version.
     """
 
     def __init__(self, informer: Informer[Resource], clock: Clock) -> None:
@@ -51,7 +51,7 @@ class Expectations:
         self._of(owner).deleted[obj.metadata.uid] = (obj.metadata.namespace, obj.metadata.name)
 
     def met(self, owner: ObjectKey) -> bool:
-        """Return whether the cache shows all writes for ``owner``, or has not for so long that it is trusted anyway."""
+        """Return whether the cache shows all writes for ``owner``, or the expectations have expired after GIVE_UP seconds."""
         expected = self._expected.get(owner)
         if expected is None:
             return True
@@ -79,7 +79,7 @@ class Expectations:
 
 
 def pod_from(template: dict[str, Any], owner: str, namespace: str) -> Pod:
-    """Return a pod made from the template of ``owner``, with every field of the template, unknown ones included."""
+    """Return a pod from a pod template, including unknown fields, with the name ``owner`` as the prefix of its generated name."""
     metadata = template.get("metadata") or {}
     stored = {name: metadata[name] for name in ("labels", "annotations", "finalizers") if metadata.get(name)}
     document = {
@@ -92,8 +92,9 @@ def pod_from(template: dict[str, Any], owner: str, namespace: str) -> Pod:
 
 
 async def in_growing_batches(action: Callable[[], Awaitable[None]], count: int) -> None:
-    """Call ``action`` ``count`` times, 1, 2, 4 ... at once. After a batch with a failure no more batches follow, so that a quota or
-    a webhook refuses once and not five hundred times (slowStartBatch upstream).
+    """Call ``action`` ``count`` times, in concurrent batches of 1, 2, 4 and so on (upstream's slowStartBatch).
+
+    No batch follows a batch with a failure, so that a quota or a webhook does not have to refuse hundreds of requests.
 
     Raises:
         Exception: The first failure.
@@ -101,7 +102,7 @@ async def in_growing_batches(action: Callable[[], Awaitable[None]], count: int) 
     size = 1
     while count > 0:
         size = min(size, count)
-        # All calls do the same: the first error represents those of its batch, which failed for the same reason.
+        # All calls are equal: the first error represents the errors of its batch, which probably have the same reason.
         outcomes = await asyncio.gather(*(action() for _ in range(size)), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):

@@ -12,10 +12,11 @@ from kubeloop.api.rbac.v1 import ClusterRole
 from kubeloop.client import Client
 from kubeloop.config import ClusterConfig
 from kubeloop.controller import Background, Endpoints, Manager
-from kubeloop.controller.election import LeaseConfig
 from kubeloop.controlplane.accounts.service_accounts import ACCOUNT
 from kubeloop.controlplane.catalogue import AnyController, ClusterKeys, ClusterTrust, create_controllers, select_controllers
+from kubeloop.controlplane.leader_election import ControlPlaneLeases, ElectedRunnable
 from kubeloop.controlplane.scheduling.configuration import SchedulerConfiguration
+from kubeloop.controlplane.scheduling.scheduler import SCHEDULER, Scheduler
 from kubeloop.controlplane.simulation.node_templates import NODE, NodeTemplate
 from kubeloop.controlplane.simulation.nodes import Delay, SimulatedNodes
 from kubeloop.controlplane.simulation.rules import SimulationRules
@@ -24,20 +25,20 @@ from kubeloop.tasks import Supervisor
 from kubeloop.transport import ServerWarning, Transport, once_each
 from kubeloop.transport.round_tripper import Sender
 
-#: Timeout in seconds of each condition.
+#: Default timeout in seconds of each wait.
 TIMEOUT = 120.0
 
 
 async def wait_settled(
     client: Client, nodes: Iterable[str] = (), *, controllers: Collection[str] | None = None, timeout: float = TIMEOUT
 ) -> None:
-    """Return when pods can be created in every namespace and scheduled, and the built-in roles are complete.
+    """Wait until pods can be created in every namespace and scheduled, and the aggregated cluster roles have rules.
 
     Args:
-        client: Of a cluster whose controllers run.
+        client: A client of a cluster whose controllers run.
         nodes: Names of the nodes that must be ready and without taints.
-        controllers: Names of the controllers that run; what others would do is not awaited. None: all.
-        timeout: Seconds.
+        controllers: Names of the controllers that run; results of other controllers are not awaited. None: all.
+        timeout: Maximum seconds of each wait.
 
     Raises:
         DeadlineError: The cluster was not ready in time; the message names the missing parts.
@@ -57,7 +58,7 @@ async def wait_settled(
 
 
 async def wait_account(client: Client, namespace: str, *, timeout: float = TIMEOUT) -> None:
-    """Wait until a namespace has its ``default`` ServiceAccount, without which admission refuses pods; or until the namespace is gone."""
+    """Wait until a namespace has its ``default`` ServiceAccount, without which admission refuses pods, or the namespace is deleted."""
     try:
         await client.wait_for(ServiceAccount, ACCOUNT, bool, namespace=namespace, timeout=timeout)
     except NotFound:
@@ -65,7 +66,7 @@ async def wait_account(client: Client, namespace: str, *, timeout: float = TIMEO
 
 
 async def _wait_nodes(client: Client, names: frozenset[str], timeout: float) -> None:
-    """Wait for nodes by lists, and for one node between two lists: thousands of watches would cost too much."""
+    """Wait until nodes are ready and without taints. It lists nodes, and watches one between lists: a watch per node is expensive."""
     while names:
         names -= {node.metadata.name async for node in client.list(Node) if _takes_pods(node)}
         if names:
@@ -95,17 +96,17 @@ def controllers(
     selection: str | None = "*",
     scheduler: SchedulerConfiguration | None = None,
 ) -> list[AnyController]:
-    """Return one instance of each selected controller, the scheduler and the simulated nodes among them.
+    """Create the selected controllers, including the scheduler, and the simulated nodes.
 
     Args:
-        authority: PEM to publish in every namespace. Empty: none.
+        authority: CA certificate in PEM to publish in every namespace. Empty: none.
         keys: The cluster's keys. None: nothing is signed.
-        nodes: Names or templates of simulated nodes. Empty: pods wait for real ones.
-        rules: The behaviour of simulated pods that their annotations do not state.
-        pod_delay: Seconds that a pod takes to start, or a function that returns them.
-        metrics: Serve the usage of simulated nodes and pods at metrics.k8s.io; without simulated nodes that of kubelets.
-        selection: The controllers, as the value of ``--controllers``; see ``select_controllers``. None: only the simulated nodes run.
-        scheduler: The profiles of the scheduler; None: the default one.
+        nodes: Names or templates of simulated nodes. Empty: no nodes are simulated, and pods wait for real nodes.
+        rules: Rules for the behaviour of simulated pods without annotations.
+        pod_delay: Seconds that a simulated pod takes to start, or a function that returns them.
+        metrics: Whether to serve metrics.k8s.io: the usage of simulated nodes and pods or, without simulated nodes, that of kubelets.
+        selection: The controllers, in the format of ``--controllers``; see ``select_controllers``. None: only the simulated nodes run.
+        scheduler: The configuration of the scheduler; None: the default one.
 
     Returns:
         The controllers, for a ``Manager``.
@@ -122,12 +123,12 @@ def controllers(
             from kubeloop.controlplane.metrics.server import MetricsServer
             from kubeloop.controlplane.simulation.metrics import SimulatedUsage
 
-            simulated.append(Background(MetricsServer(SimulatedUsage(kubelets)), name="metrics-server"))
+            simulated.append(Background(MetricsServer(SimulatedUsage(kubelets)), name="metrics-server", needs_leader=False))
     elif metrics:
         from kubeloop.controlplane.metrics.kubelet_usage import KubeletUsage
         from kubeloop.controlplane.metrics.server import MetricsServer
 
-        simulated.append(Background(MetricsServer(KubeletUsage()), name="metrics-server"))
+        simulated.append(Background(MetricsServer(KubeletUsage()), name="metrics-server", needs_leader=False))
     return create_controllers(_selected(selection), ClusterTrust(authority, keys or ClusterKeys()), simulated, scheduler)
 
 
@@ -147,7 +148,7 @@ async def run(
     metrics: bool = False,
     selection: str | None = "*",
     scheduler: SchedulerConfiguration | None = None,
-    leader_election: LeaseConfig | None = None,
+    leases: ControlPlaneLeases | None = None,
     endpoints: Endpoints | None = None,
     grace: float | None = 5.0,
     ready: Callable[[Manager], None] | None = None,
@@ -159,20 +160,22 @@ async def run(
 
     Args:
         config: How to reach the API server.
-        sender: Carries requests to a server in this process; None: requests go over connections.
+        sender: Sends requests to a server in this process; None: requests are sent over connections.
         keys: The keys of the cluster. None: certificates and tokens are not signed.
-        authority: PEM of the authority to publish in every namespace. None: that of ``config``; empty: none.
+        authority: CA certificate in PEM to publish in every namespace. None: that of ``config``; empty: none.
         nodes: Names or templates of the simulated nodes.
-        rules: The behaviour of simulated pods that their annotations do not state.
-        pod_delay: Seconds that a pod takes to start.
-        metrics: Serve the usage of simulated nodes and pods at metrics.k8s.io; without simulated nodes that of kubelets.
-        selection: The controllers, as the value of ``--controllers``; see ``select_controllers``. None: only the simulated nodes run.
-        scheduler: The profiles of the scheduler; None: the default one.
-        leader_election: The Lease that only one replica holds. None: the controllers work without an election.
-        endpoints: Where health and metrics are served. None: nowhere.
+        rules: Rules for the behaviour of simulated pods without annotations.
+        pod_delay: Seconds that a simulated pod takes to start, or a function that returns them.
+        metrics: Whether to serve metrics.k8s.io: the usage of simulated nodes and pods or, without simulated nodes, that of kubelets.
+        selection: The controllers, in the format of ``--controllers``; see ``select_controllers``. None: only the simulated nodes run.
+        scheduler: The configuration of the scheduler; None: the default one.
+        leases: The Leases that the controllers and the scheduler hold while they work. None: they work without an election. Simulated nodes
+            take no part in it.
+        endpoints: Where to serve health and metrics. None: nowhere.
         grace: Seconds for a graceful stop; None: no limit.
-        ready: Called once, when all caches are synced and all controllers work; with an election, when this replica leads.
-        settled: Called once, after their first work (see ``wait_settled``).
+        ready: Called once, when all caches are synced and all controllers work; with an election, when the controllers lead, or, if only
+            the scheduler is selected, when it leads.
+        settled: Called once, when the controllers have done their first work (see ``wait_settled``).
 
     Raises:
         ConfigError: The selection names an unknown controller.
@@ -193,24 +196,35 @@ async def run(
             selection=selection,
             scheduler=scheduler,
         )
+        election = None
+        scheduler_election = None
+        if leases is not None:
+            for index, controller in enumerate(selected):
+                if isinstance(controller, Scheduler):
+                    selected[index] = scheduler_election = ElectedRunnable(controller, leases.scheduler)
+            if _selected(selection) - {SCHEDULER}:
+                election = leases.controllers
         async with (
-            Manager(client, selected, leader_election=leader_election, endpoints=endpoints, grace=grace) as manager,
+            Manager(client, selected, leader_election=election, endpoints=endpoints, grace=grace) as manager,
             Supervisor(client.clock, _LOG) as tasks,
         ):
             if ready is not None:
-                tasks.start(partial(_announce, manager, ready), name="announcing")
+                awaited = scheduler_election if election is None else None
+                tasks.start(partial(_announce, manager, awaited, ready), name="announcing")
             if settled is not None:
                 tasks.start(partial(_report, client, tuple(one.name for one in templates), _selected(selection), settled), name="settling")
             await manager.wait()
 
 
-async def _announce(manager: Manager, ready: Callable[[Manager], None]) -> None:
+async def _announce(manager: Manager, scheduler: ElectedRunnable | None, ready: Callable[[Manager], None]) -> None:
     await manager.wait_leading()
+    if scheduler is not None:
+        await scheduler.wait_leading()
     ready(manager)
 
 
 def _log_warning(warning: ServerWarning) -> None:
-    # The controllers of Services use Endpoints on purpose: their deprecation is no news to the operator.
+    # The controllers of Services use Endpoints on purpose: a warning about their deprecation does not help the operator.
     if not warning.text.startswith("v1 Endpoints is deprecated"):
         _LOG.warning("the server warns: %s", warning.text)
 

@@ -56,7 +56,7 @@ class CrdVersion(msgspec.Struct, frozen=True):
     >>> crd_version(Database).deprecated
     True
 
-    ``status`` None: there is a status subresource if the class has a field ``status``. ``storage`` None: it is the only version.
+    ``status`` None: there is a status subresource if the class has a field ``status``. ``storage`` None: the only version is stored.
     ``list_kind``, ``conversion``, ``labels`` and ``annotations`` belong to the whole definition: set them on the storage version.
     """
 

@@ -6,17 +6,17 @@ Source of each rule: Kubernetes documentation "Specifying a structural schema", 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-JSON = Any
+from kubeloop.types import JSONValue
 
 Reason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"]
 
 
 class Marker(msgspec.Struct, frozen=True, eq=False, repr_omit_defaults=True):
-    """The base class of all markers. Type readers ignore them, ``kubeloop.schema.classes`` reads them. A marker equals only itself.
+    """The base class of all markers. Decoders ignore markers; ``kubeloop.schema.classes`` reads them. A marker equals only itself.
 
     >>> from typing import Annotated
     >>> class Spec(Model):
@@ -25,7 +25,7 @@ class Marker(msgspec.Struct, frozen=True, eq=False, repr_omit_defaults=True):
 
 
 class Limits(Marker, frozen=True, eq=False):
-    """Bounds of a value. ``msgspec.Meta`` may be used instead where it has the bound; these also take what it refuses.
+    """Bounds of a value. ``msgspec.Meta`` may be used instead where it has the bound; ``Limits`` also accepts bounds that ``Meta`` refuses.
 
     >>> from typing import Annotated
     >>> from kubeloop.schema.classes import schema_of
@@ -34,8 +34,7 @@ class Limits(Marker, frozen=True, eq=False):
     >>> schema_of(Spec)["properties"]["size"]["maximum"]
     9
 
-    ``pattern`` is RE2 (Go's regular expressions) and matches anywhere unless anchored. Lengths count characters, items and properties
-    elements.
+    ``pattern`` is a regular expression of Go (RE2), which matches anywhere in the text unless it is anchored. Lengths count characters.
     """
 
     minimum: float | None = None
@@ -64,14 +63,14 @@ class Format(Marker, frozen=True, eq=False):
 
 
 class Enum(Marker, frozen=True, eq=False):
-    """The allowed values (``Enum([1, 2])``), where ``Literal`` cannot express them. Other values of a newer server are still read.
+    """The allowed values (``Enum([1, 2])``), where ``Literal`` cannot express them. Decoding accepts other values too.
 
     >>> from typing import Annotated
     >>> class Spec(Model):
     ...     level: Annotated[int, Enum([1, 2])] = 1
     """
 
-    values: list[JSON]
+    values: list[JSONValue]
 
 
 class Default(Marker, frozen=True, eq=False):
@@ -83,7 +82,7 @@ class Default(Marker, frozen=True, eq=False):
     ...     zones: Annotated[list[str], Default(["a"])] = msgspec.field(default_factory=list)
     """
 
-    value: JSON
+    value: JSONValue
 
 
 class Required(Marker, frozen=True, eq=False):
@@ -108,7 +107,7 @@ class Nullable(Marker, frozen=True, eq=False):
 
 
 class ListMap(Marker, frozen=True, eq=False):
-    """A list with keys, like a map: these fields identify an item (wire names; ``ListMap("host", "port")``).
+    """A list whose items are identified by keys. The arguments are the wire names of the key fields: ``ListMap("host", "port")``.
 
     >>> from typing import Annotated
     >>> import msgspec
@@ -218,4 +217,4 @@ class Schema(Marker, frozen=True, eq=False):
     ...     code: Annotated[str, Schema({"not": {"enum": ["none"]}})] = ""
     """
 
-    fragment: Mapping[str, JSON]
+    fragment: Mapping[str, JSONValue]

@@ -23,7 +23,7 @@ def refusal(code: int, reason: str, message: str, details: StatusDetails | None 
         message: Text for people.
         details: The object that the error is about, and the causes.
     """
-    return ApiError.of(Status(code=code, reason=reason, message=message, details=details))
+    return ApiError.from_status(Status(code=code, reason=reason, message=message, details=details))
 
 
 def about(resource: GroupResource, name: str = "", causes: list[StatusCause] | None = None) -> StatusDetails:

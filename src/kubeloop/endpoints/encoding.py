@@ -45,7 +45,7 @@ def go_numbers(data: bytes) -> bytes:
 
 
 def int64_numbers(data: bytes) -> bytes:
-    """Return msgspec's JSON with those floats as integers that Go reads as int64. If nothing changes, ``data`` itself is returned."""
+    """Return msgspec's JSON with floats as integers where Go reads them as int64; ``data`` itself if nothing changes."""
     if not _has_floats(data):
         return data
     changed = _TEXT_OR_FLOAT.sub(_read_by_go, data)

@@ -1,4 +1,4 @@
-"""Error messages for malformed JSON in the words of Go's decoder, which a kube-apiserver sends in its 400 responses.
+"""Messages of Go's decoder for malformed JSON, which a kube-apiserver sends in its 400 responses.
 
 This scanner runs only after the real parser has rejected the text. Source: Go encoding/json scanner.go.
 """
@@ -125,7 +125,7 @@ class _Scanner:
         if byte == 0x75:
             for _ in range(4):
                 self.at += 1
-                if self.peek() not in b"0123456789abcdefABCDEF":
+                if self.peek() < 0 or self.peek() not in b"0123456789abcdefABCDEF":
                     self.fail("in \\u hexadecimal character escape")
         elif byte < 0 or byte not in b'"\\/bfnrt':
             self.fail("in string escape code")

@@ -35,7 +35,7 @@ class Accepted:
     version: str = ""
 
 
-#: What a clause means for a media type that it accepts; None: nothing that is served.
+#: Returns the result for an Accept clause and a media type that it accepts, or None if the server has no such form.
 Fit = Callable[[Clause, str], Accepted | None]
 
 
@@ -64,7 +64,7 @@ def _negotiated(header: str, verb: str, *, custom: bool, tables: bool) -> Accept
     return found
 
 
-def check_streams(accepted: Accepted) -> None:
+def require_streamable(accepted: Accepted) -> None:
     """Check that the media type can be streamed. Watches call this after all other checks.
 
     Raises:

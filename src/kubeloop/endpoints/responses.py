@@ -73,7 +73,7 @@ _LOG = logging.getLogger("kubeloop.endpoints")
 #: Minimum bytes of a body that is compressed for clients that accept it, as upstream.
 GZIP_FROM = 128 * 1024
 
-#: What Go's strconv.ParseBool takes for true.
+#: The texts that Go's strconv.ParseBool parses as true.
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 #: Prefixes of the user agents of browsers and similar programs, which get indented JSON.
 _HUMAN = ("curl", "Wget", "Mozilla/5.0")

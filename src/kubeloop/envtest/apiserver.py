@@ -101,7 +101,7 @@ def check_feature_gates(values: Sequence[str]) -> None:
             raise FlagError(f"--feature-gates={key}={value}: component not registered: {component}; write kube:{name} or {name}")
         wanted = parse_bool(value)
         if wanted is None:
-            raise FlagError(f"--feature-gates={key}={value}: {value!r} is no boolean; write true or false")
+            raise FlagError(f"--feature-gates={key}={value}: {value!r} is not a boolean; write true or false")
         if name not in _ON and name not in _OFF:
             near = difflib.get_close_matches(name, _ON | _OFF, 1)
             hint = f"did you mean {near[0]}?" if near else "Kubernetes 1.36 has no such gate; remove it"
@@ -143,7 +143,7 @@ _PATIENCE: Final = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM, SIGINT or the end of the parent process.
+    """Run the launcher of kube-apiserver until SIGTERM, SIGINT or the end of the parent process.
 
     Returns:
         0, or 1 with the reason on stderr, as kube-apiserver.
@@ -238,7 +238,7 @@ def _store(line: CommandLine) -> tuple[Path, bool]:
     except urllib.error.HTTPError as error:
         error.close()
         raise FlagError(
-            f"--etcd-servers={url}: this is no etcd launcher of kubeloop (status {error.code}); kubeloop's kube-apiserver keeps its "
+            f"--etcd-servers={url}: this is not an etcd launcher of kubeloop (status {error.code}); kubeloop's kube-apiserver keeps its "
             "objects in the data directory of kubeloop's etcd, so take both from the same assets directory"
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -310,7 +310,7 @@ def check_runtime_config(values: Sequence[str]) -> None:
     for key, text in wanted.items():
         on = parse_bool(text)
         if on is None:
-            raise FlagError(f"--runtime-config={key}={text}: {text!r} is no boolean; write true or false")
+            raise FlagError(f"--runtime-config={key}={text}: {text!r} is not a boolean; write true or false")
         if key == "api/legacy" or (key == "api/ga" and on) or (key in ("api/alpha", "api/beta") and not on):
             continue
         if key in ("api/all", "api/alpha", "api/beta") and on:

@@ -45,9 +45,8 @@ def envtest_assets(directory: Path) -> None:
 
 
 def launcher(name: str, directory: Path, interpreter: str) -> str:
-    """Return the text of a launcher. ``exec`` leaves one process, which gets the signals of envtest; ``-P`` keeps the Go project's folder
-    out of Python's path.
-    """
+    """Return the shell script that runs a program of ``PROGRAMS`` with the given Python interpreter."""
+    # ``exec`` leaves one process, which gets the signals of envtest; ``-P`` keeps the Go project's folder out of Python's path.
     arguments = f"{shlex.quote(str(directory))} " if name == "kubectl" else ""
     return f'#!/bin/sh\n{_MARK}\nexec {shlex.quote(interpreter)} -P -m kubeloop.envtest.{_MODULES[name]} {arguments}"$@"\n'
 
@@ -55,11 +54,11 @@ def launcher(name: str, directory: Path, interpreter: str) -> str:
 def _check_replaceable(path: Path) -> None:
     """Check that a file may be replaced. Raises ClickException for a file that this command did not write, such as a real binary."""
     if path.is_dir() or (path.exists() and _MARK.encode() not in path.read_bytes()[:4096]):
-        raise click.ClickException(f"{path} exists and is no launcher of kubeloop, so it is left as it is; name another directory")
+        raise click.ClickException(f"{path} exists and is not a launcher of kubeloop, so it is left as it is; name another directory")
 
 
 def _write(path: Path, text: str) -> None:
-    """Write atomically: a test that starts meanwhile finds the old launcher or the new one."""
+    """Write a launcher atomically: a test that starts meanwhile finds the old launcher or the new one."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w") as file:
@@ -72,7 +71,11 @@ def _write(path: Path, text: str) -> None:
 
 
 def _try(path: Path) -> None:
-    """Run a launcher. Raises ClickException if it does not find this Python environment, or the server's libraries are not installed."""
+    """Run a launcher with ``--version``, to check that it finds this Python environment and the libraries of the server.
+
+    Raises:
+        ClickException: The launcher does not start.
+    """
     command = [str(path), "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TRIAL)  # noqa: S603 - written just now
     if done.returncode:

@@ -47,7 +47,7 @@ _PARENT_POLL: Final = 1.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM, SIGINT or the end of the parent process. Return 0, or 1 with the reason on stderr."""
+    """Run the launcher of etcd until SIGTERM, SIGINT or the end of the parent process. Return 0, or 1 with the reason on stderr."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         line = ETCD.parse(arguments)
@@ -108,7 +108,7 @@ def _addresses(line: CommandLine) -> Iterator[tuple[str, int]]:
         try:
             yield host, parts.port or 2379
         except ValueError:
-            raise FlagError(f"--listen-client-urls={url}: the port is no number from 0 to 65535") from None
+            raise FlagError(f"--listen-client-urls={url}: the port is not a number from 0 to 65535") from None
 
 
 def _listen(address: tuple[str, int]) -> socket.socket:
@@ -126,7 +126,8 @@ def _lock(folder: Path) -> int:
     """Lock the data directory until the process ends.
 
     Raises:
-        FlagError: Another process has locked it, or it holds the data of a real etcd. OSError: it cannot be made or written.
+        FlagError: Another process has locked the directory, or the directory contains the data of a real etcd.
+        OSError: The directory cannot be made or written.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (folder / _MEMBER).exists():

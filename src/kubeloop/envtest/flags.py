@@ -18,7 +18,7 @@ _FALSE: Final = frozenset(("0", "f", "F", "false", "FALSE", "False"))
 
 
 class Treatment(Enum):
-    """Treatment of a flag by a program: implemented, accepted without effect, or refused."""
+    """How a launcher treats a flag of the original program: implemented, accepted without effect, or refused."""
 
     IMPLEMENTED = "implemented"
     HARMLESS = "harmless"
@@ -108,7 +108,7 @@ class FlagSet:
         for name, value in self._pairs(arguments):
             flag = self.flags.get(name)
             if flag is None:
-                harmless.append((f"--{name}={value}", f"{self.program} {self.version} has no such flag, and this value asks for that"))
+                harmless.append((f"--{name}={value}", f"{self.program} {self.version} has no such flag, and this value requests it"))
                 continue
             _check_type(flag, value)
             if flag.treatment is Treatment.IMPLEMENTED:
@@ -228,6 +228,6 @@ def _same(flag: Flag, value: str) -> bool:
 def _check_type(flag: Flag, value: str) -> None:
     """Check the type of a value. Raises FlagError for a value that the original program rejects."""
     if flag.is_bool and parse_bool(value) is None:
-        raise FlagError(f'invalid argument "{value}" for "--{flag.name}" flag: {value!r} is no boolean; write true or false')
+        raise FlagError(f'invalid argument "{value}" for "--{flag.name}" flag: {value!r} is not a boolean; write true or false')
     if flag.type == "int" and not re.fullmatch(r"[+-]?\d+", value):
-        raise FlagError(f'invalid argument "{value}" for "--{flag.name}" flag: {value!r} is no number')
+        raise FlagError(f'invalid argument "{value}" for "--{flag.name}" flag: {value!r} is not a number')

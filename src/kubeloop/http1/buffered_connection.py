@@ -24,7 +24,7 @@ _IN_A_TURN = 1024 * 1024
 
 
 class BufferedConnection(asyncio.Protocol):
-    """A connection with a read buffer. The server consumes bytes from its front. One task reads, and one at a time writes."""
+    """A connection with a read buffer, from whose front the server takes bytes. One task may read, and one at a time may write."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()
@@ -92,7 +92,7 @@ class BufferedConnection(asyncio.Protocol):
                 self._arrival = None
 
     def take(self, size: int) -> bytes:
-        """Remove and return the first buffered bytes."""
+        """Remove and return up to ``size`` bytes from the front of the buffer."""
         taken = bytes(self.buffer[:size])
         del self.buffer[:size]
         return taken
@@ -126,10 +126,10 @@ class BufferedConnection(asyncio.Protocol):
             async with asyncio.timeout(patience):
                 await writable
         except TimeoutError:
-            _LOG.info("cut off a client that did not read what it asked for within %.0f s", patience)
+            _LOG.info("disconnected a client that did not read for %.0f s", patience)
             self.transport.abort()
             raise ConnectionEnded from None
 
-    def told(self, name: str) -> Any:
+    def extra_info(self, name: str) -> Any:
         """Return the transport's extra information of that name."""
         return None if self.transport is None else self.transport.get_extra_info(name)

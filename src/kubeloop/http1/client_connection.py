@@ -1,6 +1,6 @@
 """A minimal HTTP/1.1 client on one socket: sends a request, parses the response's head, streams its body (RFC 9112).
 
-Not a general library, because importing one costs more than everything else between process start and the first response.
+It is not a general library, because importing one costs more than everything else between process start and the first response.
 It never guesses: a response with invalid framing is an error, and its connection is not used again.
 """
 
@@ -107,18 +107,18 @@ class ClientConnection(asyncio.Protocol):
     ) -> tuple[int, Headers]:
         """Send a request and wait for status and headers.
 
-                Args:
-                    method: The HTTP method.
-                    head: The encoded head.
-                    body: The body, or its beginning. None: no body.
-                    more: The rest of the body, framed as ``head`` declares.
-                    upgrade: The head requests another protocol, so the peer may respond 101 (RFC 9110, section 7.8).
+        Args:
+            method: The HTTP method.
+            head: The encoded head.
+            body: The body, or its beginning. None: no body.
+            more: The rest of the body, framed as ``head`` declares.
+            upgrade: The head requests another protocol, so the peer may respond 101 (RFC 9110, section 7.8).
 
         Returns:
             Status and headers.
 
-                Raises:
-                    ConnectionEnded, ProtocolError, OSError: There was no response on this connection.
+        Raises:
+            ConnectionEnded, ProtocolError, OSError: There was no response on this connection.
         """
         if self._failure is not None:
             raise self._failure
@@ -196,7 +196,7 @@ class ClientConnection(asyncio.Protocol):
         if self._failure is not None:
             raise self._failure
         if self._waiter is not None:
-            raise RuntimeError("two tasks read one answer; each byte comes once, so that one task has to read all")
+            raise RuntimeError("two tasks read one answer; each byte arrives once, so a single task must read it all")
         self._waiter = asyncio.get_running_loop().create_future()
         if self.patience is not None:
             self._due = self._clock.now() + self.patience
@@ -214,7 +214,10 @@ class ClientConnection(asyncio.Protocol):
         self._timer = self._clock.call_later(self._due - self._clock.now(), self._give_up)
 
     def _give_up(self) -> None:
-        """Handle the timer that all waits share, because most waits end long before: it checks how long the present wait has lasted."""
+        """Fail the current wait if it has lasted for ``patience`` seconds, else set the timer again.
+
+        All waits share one timer, because most waits end long before it expires.
+        """
         self._timer = None
         if self._waiter is None or self._waiter.done() or self.patience is None:
             return
@@ -379,7 +382,7 @@ class ClientConnection(asyncio.Protocol):
         status, minor, headers = parse_head(head)
         if status == 101:
             if not self._upgrade:
-                raise ProtocolError("the server changes to another protocol, which was not asked for")
+                raise ProtocolError("the server changes to another protocol, which the client did not request")
             self._status, self._headers, self._head_ready = status, headers, True
             self._keep, self._state = False, _State.UNTIL_CLOSE
             return

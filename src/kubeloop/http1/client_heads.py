@@ -10,7 +10,7 @@ from kubeloop.http1.headers import FORBIDDEN_IN_VALUE, MAX_DIGITS, TOKEN, Header
 
 # Parses the framing of an HTTP/1.1 response: its head, chunk sizes, lengths (RFC 9112).
 #
-# Strict where programs are known to differ: a text that two programs parse differently can hide one response in another.
+# Parsing is strict where programs are known to differ: a text that two programs parse differently can hide one response in another.
 
 
 _VERSION = b"HTTP/1."

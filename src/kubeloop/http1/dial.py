@@ -32,7 +32,8 @@ async def ask_for_tunnel(wire: ClientConnection, proxy: Proxy, target: str) -> N
     """Open a tunnel through a proxy to ``target`` (``HOST:PORT``). Later writes reach the target.
 
     Raises:
-        ProxyRefusedError: The proxy refuses. ConnectionEnded, ProtocolError, OSError: no response.
+        ProxyRefusedError: The proxy refuses.
+        ConnectionEnded, ProtocolError, OSError: The proxy sent no response.
     """
     lines = [
         f"CONNECT {target} HTTP/1.1",
@@ -42,10 +43,10 @@ async def ask_for_tunnel(wire: ClientConnection, proxy: Proxy, target: str) -> N
     status, _ = await wire.exchange("CONNECT", "\r\n".join([*lines, "", ""]).encode("latin-1"), None)
     if 200 <= status < 300:
         return
-    way_out = "allow it there, or leave this server out by NO_PROXY"
+    hint = "allow it there, or leave this server out by NO_PROXY"
     if status == 407:
-        way_out = f"write user and password into the URL of {proxy.origin}: http://USER:PASSWORD@HOST:PORT"
-    raise ProxyRefusedError(f"the proxy {proxy.shown} refused: HTTP status {status} to CONNECT {target}; {way_out}")
+        hint = f"write user and password into the URL of {proxy.origin}: http://USER:PASSWORD@HOST:PORT"
+    raise ProxyRefusedError(f"the proxy {proxy.shown} refused: HTTP status {status} to CONNECT {target}; {hint}")
 
 
 # SOCKS 5 on a new TCP connection: ask the proxy to connect to the server (RFC 1928), with user and password if required (RFC 1929).
@@ -60,14 +61,14 @@ _CONNECT = 1
 _IPV4, _NAME, _IPV6 = 1, 3, 4
 _MOST = 255
 _FAULTS = {
-    1: "it failed in general",
+    1: "general failure",
     2: "its rules do not allow it",
     3: "the network cannot be reached",
     4: "the host cannot be reached, or its name not be resolved",
     5: "nothing listens there",
     6: "the connection took too long",
-    7: "it knows no CONNECT",
-    8: "it knows no such kind of address",
+    7: "it does not support CONNECT",
+    8: "it does not support this kind of address",
 }
 
 
@@ -81,11 +82,12 @@ async def connect_through(sock: socket.socket, proxy: Proxy, host: str, port: in
         port: The server's port.
 
     Raises:
-        ProxyRefusedError: The proxy refuses. OSError, EOFError: the connection to it broke.
+        ProxyRefusedError: The proxy refuses.
+        OSError, EOFError: The connection to the proxy broke.
     """
     user, password = (unquote(part or "").encode() for part in (proxy.url.username, proxy.url.password))
     if len(user) > _MOST or len(password) > _MOST:
-        raise ProxyRefusedError(f"the proxy {proxy.shown} cannot be told a user or password of more than {_MOST} bytes; see {proxy.origin}")
+        raise ProxyRefusedError(f"the proxy {proxy.shown} does not accept a user or password above {_MOST} bytes; see {proxy.origin}")
     methods = bytes((_OPEN, _PASSWORD)) if user else bytes((_OPEN,))
     await _send(sock, bytes((_VERSION, len(methods))) + methods)
     version, method = await _read(sock, 2)
@@ -98,7 +100,7 @@ async def connect_through(sock: socket.socket, proxy: Proxy, host: str, port: in
             raise ProxyRefusedError(f"the proxy {proxy.shown} does not accept the user and password in the URL of {proxy.origin}")
     elif method != _OPEN:
         raise ProxyRefusedError(
-            f"the proxy {proxy.shown} wants another way to log in; write user and password into the URL of {proxy.origin}: "
+            f"the proxy {proxy.shown} requires another authentication method; write user and password into the URL of {proxy.origin}: "
             "socks5://USER:PASSWORD@HOST:PORT"
         )
     await _send(sock, bytes((_VERSION, _CONNECT, 0)) + _address(host) + port.to_bytes(2, "big"))

@@ -1,4 +1,4 @@
-"""Errors of HTTP/1.1 connections, of both their sides."""
+"""Errors of HTTP/1.1 connections, for clients and servers."""
 
 from __future__ import annotations
 

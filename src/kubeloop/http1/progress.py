@@ -1,7 +1,7 @@
 """The progress of a request: its steps from the name lookup to the bytes of the response, with their times.
 
-A task sets ``PROGRESS`` to record the steps of its requests; the connection records them. Without it, nothing is recorded, and
-almost nothing is spent.
+A task sets ``PROGRESS`` to record the steps of its requests; the connection records them. Without it nothing is recorded, at almost no
+cost.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from kubeloop.timing import Clock
 
-#: The steps in their order, in the words of the log. A reused connection begins with the request.
+#: The steps in their order, with their texts in log messages. A reused connection begins with SENT.
 RESOLVED: Final = "name resolved"
 CONNECTED: Final = "connected"
 SECURED: Final = "TLS agreed"

@@ -1,4 +1,4 @@
-"""Chooses the proxy of a server: the configured one, else the environment's. ``transport`` connects to it.
+"""Chooses the proxy for a server: the configured one, else the environment's. ``dial`` connects through it.
 
 Source: golang.org/x/net/http/httpproxy, which kubectl uses; unlike urllib it supports networks (``NO_PROXY=10.0.0.0/8``) and ports.
 """
@@ -85,7 +85,7 @@ def _parse(value: str, name: str) -> SplitResult:
     text = value if "://" in value else f"http://{value}"
     if not is_proxy_url(text):
         # Not the value: it may contain a password. Go ignores such a variable and connects directly, which hides the mistake.
-        raise ConfigError(f"{name} is no URL of a proxy that can be used; write it as http://HOST:PORT, or leave it out")
+        raise ConfigError(f"{name} is not a usable URL of a proxy; write it as http://HOST:PORT, or leave it out")
     return urlsplit(text)
 
 
@@ -115,7 +115,10 @@ def _uses_proxy(host: str, port: int, without: str) -> bool:
 
 
 def _is_below(host: str, entry: str) -> bool:
-    """Match an entry: ``example.com`` is the name itself and all below it; ``.example.com`` and ``*.example.com`` only names below."""
+    """Return whether an entry of NO_PROXY matches a host.
+
+    ``example.com`` matches the name itself and all names below it; ``.example.com`` and ``*.example.com`` match only names below it.
+    """
     if entry.startswith("*."):
         entry = entry[1:]
     return host.endswith(entry) if entry.startswith(".") else host == entry or host.endswith(f".{entry}")
@@ -156,7 +159,7 @@ def _split_port(entry: str) -> tuple[str, str]:
 
 
 def _ascii(host: str) -> str:
-    """Return a name with other letters in the ASCII form of certificates and NO_PROXY lists."""
+    """Return an international host name in ASCII (IDNA), as in certificates and NO_PROXY lists."""
     host = host.lower()
     if host.isascii():
         return host

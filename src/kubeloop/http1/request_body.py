@@ -1,6 +1,6 @@
-"""Reading of a request's body, of known length or in chunks. No byte beyond it is read.
+"""Reads a request's body, which has a known length or is chunked. No byte beyond the body is read.
 
-Errors have the words of Go's net/http/internal/chunked.
+Errors have the messages of Go's net/http/internal/chunked.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ class RequestBody:
         self._begun = False
         self._overhead = 0
         self.complete = length == 0
-        #: The end of the body is unknown.
+        #: Whether the framing is invalid, so that the end of the body is unknown.
         self.malformed = False
-        #: No 100 Continue was sent, so the client may or may not send the body.
+        #: Whether no 100 Continue was sent although the client waits for it, so that the client may or may not send the body.
         self.uninvited = invite and length != 0
 
     @property
     def left(self) -> int:
-        """The known number of remaining bytes."""
+        """The number of remaining bytes of the body, or of the current chunk."""
         return self._left
 
     async def read(self, limit: int) -> bytes:
         """Return the whole body.
 
         Raises:
-            BodyTooLarge: It is longer than ``limit``.
-            BodyMalformed: Its framing is invalid.
+            BodyTooLarge: The body is longer than ``limit`` bytes.
+            BodyMalformed: The framing of the body is invalid.
             ConnectionEnded: The client disconnected.
         """
         if self._length is not None and self._length > limit:

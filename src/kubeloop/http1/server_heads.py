@@ -17,8 +17,8 @@ from kubeloop.http1.headers import FORBIDDEN_IN_VALUE, TOKEN, list_contains
 
 # Parses a request's head: its line and its fields, including the framing of the body.
 #
-# Acceptance, refusals and their words are those of net/http (Go's readRequest, textproto and net/url), so that a client that works here
-# works with a kube-apiserver.
+# Requests are accepted and rejected as by Go's net/http (readRequest, textproto and net/url), with the same messages, so that a client that
+# works here works with a kube-apiserver.
 
 
 #: Maximum bytes of a head: Go's DefaultMaxHeaderBytes and its tolerance.
@@ -96,7 +96,7 @@ def parse_head(raw: bytes) -> RequestHead:
     """Parse the bytes before the body.
 
     Raises:
-        Refused: The head is malformed.
+        RequestRefused: The head is malformed.
     """
     lines = [line.removesuffix("\r") for line in raw.decode("utf-8", "replace").split("\n")]
     method, version, path, query = _request_line(lines[0])

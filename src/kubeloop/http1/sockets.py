@@ -50,7 +50,10 @@ async def connect(host: str, port: int, resolved: Callable[[float], None] | None
 
 
 def _numeric(host: str, port: int) -> list[_Address]:
-    """Parse a literal address, which needs neither a thread for lookup nor the tables of international names. Empty for a name."""
+    """Return the socket address of a literal IP address, or an empty list for a name.
+
+    A literal address needs neither a thread for lookup nor the tables of international names.
+    """
     with contextlib.suppress(socket.gaierror, UnicodeEncodeError):
         found = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         return [(family, address) for family, _, _, _, address in found]
@@ -68,7 +71,7 @@ async def _looked_up(host: str, port: int, resolved: Callable[[float], None] | N
 async def _first(attempts: list[asyncio.Task[socket.socket]], seconds: float | None, clock: Clock) -> socket.socket | None:
     """Return the first connected socket, or None if all attempts failed or ``seconds`` have passed."""
     running = {attempt for attempt in attempts if not attempt.done()}
-    with contextlib.suppress(TimeoutError):  # the limit's: ``wait`` raises none
+    with contextlib.suppress(TimeoutError):  # of TimeLimit; asyncio.wait raises none
         async with TimeLimit(clock, seconds):
             while running:
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""TLS between a socket and a protocol, for many connections: asyncio's own allocates 256 KiB of buffer for each, also for idle ones.
+"""TLS between a socket and a protocol, for many connections: asyncio's own layer allocates 256 KiB for each, also for idle connections.
 
 Source: asyncio.base_events (start_tls) and asyncio.sslproto, the same in Python 3.11 to 3.14 (tests/http1/test_tls_layer.py).
 """
@@ -18,14 +18,14 @@ RECORD = 1 << 14
 BUFFER = 1 << 16
 
 
-class _Shared(threading.local):
+class _ReadBuffer(threading.local):
     """The read buffer of all connections of a thread. They can share it, because the event loop fills and empties it in one step."""
 
     def __init__(self) -> None:
         self.buffer = bytearray(BUFFER)
 
 
-_shared = _Shared()
+_shared = _ReadBuffer()
 
 
 class TlsLayer(SSLProtocol):
@@ -42,22 +42,20 @@ class TlsLayer(SSLProtocol):
 async def secure(
     below: asyncio.Transport | socket.socket, protocol: asyncio.Protocol, context: ssl.SSLContext, server_name: str, timeout: float
 ) -> asyncio.Transport:
-    """Do a TLS handshake over a connected socket, or over a connection on which the peer sends nothing first; then connect ``protocol``.
+    """Do a client's TLS handshake over a new connection, and then connect ``protocol``.
 
     Args:
-        below: The socket or transport.
+        below: A connected socket, or the transport of a connection on which the peer sends nothing first.
         protocol: Receives the plain text.
         context: The TLS settings.
         server_name: The name to verify.
         timeout: Seconds for the handshake.
 
     Returns:
-        The transport of the connection, without TLS.
-
-    The result is the transport below TLS.
+        The transport below TLS.
 
     Raises:
-        OSError, ssl.SSLError: the handshake failed, or took longer than ``timeout``; ``below`` is closed.
+        OSError, ssl.SSLError: The handshake failed, or took longer than ``timeout``; ``below`` is closed.
     """
     loop = asyncio.get_running_loop()
     agreed: asyncio.Future[None] = loop.create_future()
@@ -80,7 +78,7 @@ async def secure(
 
 
 async def secure_accepted(connection: socket.socket, protocol: asyncio.Protocol, context: ssl.SSLContext) -> None:
-    """Do the handshake of a server over an accepted socket; then connect ``protocol``.
+    """Do a server's TLS handshake over an accepted socket, and then connect ``protocol``.
 
     Args:
         connection: The socket.

@@ -1,4 +1,4 @@
-"""Access to a kubelet's endpoint: for users of client certificates and tokens whom the API server's authorizers allow it.
+"""Authentication and authorization at a kubelet's endpoint: client certificates or tokens, and the API server's authorizers.
 
 Source: Kubernetes pkg/kubelet/server/auth.go, cmd/kubelet/app/auth.go; documentation, "Kubelet authentication/authorization".
 """
@@ -15,7 +15,7 @@ from kubeloop.meta import KubeloopError
 from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 
-#: Seconds for which decisions are remembered, and how many.
+#: Seconds for which allowed and denied decisions and users of tokens are cached, and the maximum number of entries of each cache.
 _ALLOWED, _DENIED, _USER = 300.0, 30.0, 120.0
 _MOST = 1024
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -32,14 +32,14 @@ _SUBRESOURCES = (
 
 @dataclass(frozen=True)
 class EndpointUser:
-    """The user of a request."""
+    """The authenticated user of a request to the kubelet's endpoint."""
 
     name: str
     groups: tuple[str, ...] = ()
 
 
 def required_permission(method: str, path: str) -> tuple[str, list[str]]:
-    """Return the verb, and the subresources of nodes of which one must be allowed."""
+    """Return the verb and the subresources of nodes that a request needs; permission for one of the subresources suffices."""
     found = next((name for start, name in _SUBRESOURCES if path == start or path.startswith(start + "/")), "proxy")
     # KubeletFineGrainedAuthz: the kubelet checks the finer permission first, then the old one.
     fine = found in ("pods", "healthz", "configz")
@@ -47,10 +47,10 @@ def required_permission(method: str, path: str) -> tuple[str, list[str]]:
 
 
 class EndpointAccessReviewer:
-    """Decides about requests to the endpoint, by TokenReview and SubjectAccessReview.
+    """Authenticates and authorizes requests to the kubelet's endpoint, by TokenReview and SubjectAccessReview.
 
     Args:
-        client: With the node's credentials.
+        client: A client with the node's credentials.
         node: The node's name.
     """
 
@@ -61,7 +61,7 @@ class EndpointAccessReviewer:
         self._decisions: dict[tuple[EndpointUser, str, str], tuple[float, bool]] = {}
 
     async def admit(self, request: Request) -> Answer | None:
-        """Return None if the request is allowed, else the response that refuses it."""
+        """Return None if a request is allowed, else the response that refuses it: 401 without a known user, 403 without permission."""
         user = await self._user(request)
         if user is None:
             return _plain(401, "Unauthorized")

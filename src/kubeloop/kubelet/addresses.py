@@ -1,4 +1,4 @@
-"""Addresses of the loopback interface for pods and services, and the ranges that one kubelet or server of a machine has for itself."""
+"""Loopback addresses for pods and services, and claims that keep two kubelets or servers of a machine from using the same range."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SOCKET = "@kubeloop-range:"
 
 
 class AddressPool:
-    """Allocates addresses by pod uid. An address that was released is used again only after all others.
+    """Allocates one address per pod uid. A released address is allocated again only after all others of the range.
 
     Example:
         >>> pool = AddressPool(IPv4Network("127.64.0.0/24"))
@@ -37,11 +37,11 @@ class AddressPool:
         self._next = 0
 
     def allocate(self, uid: str, former: str = "") -> str:
-        """Return the address of a pod.
+        """Return the address of a pod, allocating one if it has none yet.
 
         Args:
             uid: The pod's uid.
-            former: The address that it had under an earlier kubelet; it gets that one again if it is free and of this range.
+            former: The pod's address under an earlier kubelet, which is allocated again if it is free and in this range.
 
         Raises:
             ConfigError: All addresses are in use.
@@ -62,24 +62,24 @@ class AddressPool:
         raise ConfigError(f"--pod-cidr {self.network}: all {size} addresses are in use")
 
     def reserve(self, address: str) -> None:
-        """Keep an address from pods, since the node uses it."""
+        """Exclude an address that the node itself uses from allocation."""
         self._by_uid[f"reserved:{address}"] = address
 
     def release(self, uid: str) -> None:
-        """Free the address of a pod that is gone."""
+        """Free the address of a pod; do nothing if the pod has none."""
         self._by_uid.pop(uid, None)
 
 
 class RangeClaim:
-    """A range of addresses that no other kubelet or server on this machine has. It ends with ``close``, or with the process.
+    """An exclusive claim to a range of addresses among the kubelets and servers of this machine. It lasts until ``close`` or process exit.
 
-    Without it two programs would give one address to pods or services of theirs, and each would reach those of the other.
+    Without claims two programs could allocate the same address, and their pods or services would receive each other's connections.
 
     Args:
         network: The range.
 
     Raises:
-        RangeInUse: A claim exists whose addresses overlap.
+        RangeInUse: The range overlaps an existing claim.
         OSError: The kernel refuses the socket.
 
     Example:
@@ -121,7 +121,7 @@ class RangeClaim:
 
 
 class RangeInUse(ConfigError):
-    """A range overlaps ``other``, the range of another program."""
+    """A range cannot be claimed because it overlaps ``other``, the range of another kubelet or server."""
 
     def __init__(self, network: IPv4Network, other: IPv4Network) -> None:
         super().__init__(f"{network}: a kubelet or server of this machine uses {other}")
@@ -149,12 +149,12 @@ def claim_pod_range(text: str, node: str) -> RangeClaim:
     """Claim the range of a node's pods.
 
     Args:
-        text: A range as 127.64.0.0/16. Empty: the first free one of 128; the node's name decides where the search begins, so that a node
-            usually has the same range again.
+        text: A range such as 127.64.0.0/16. Empty: a free one of 128 default ranges; the search begins at a range that depends on the
+            node's name, so that a node usually gets the same range again.
         node: The node's name.
 
     Raises:
-        ConfigError: The text is no range of loopback addresses, or another program uses them.
+        ConfigError: The text is no range of loopback addresses, the range is in use, or all default ranges are.
     """
     if text:
         network = _loopback_range(text)
@@ -173,15 +173,15 @@ def claim_service_range(text: str, folder: Path | None = None) -> RangeClaim | N
     """Claim the range of cluster IPs of a server with process pods.
 
     Args:
-        text: A range. Empty: 127.96.0.0/16, or if it is in use, the first free one of 32.
-        folder: Where the server keeps its range for the next start. The search begins at one of the last 16 ranges then, by the folder's
-            name, so that other servers rarely take the range while this one does not run.
+        text: A range. Empty: the first free one of 32 default ranges, from 127.96.0.0/16 on.
+        folder: The folder of a server that keeps its range for the next start; None: the server keeps none. With a folder the search begins
+            at one of the last 16 default ranges, chosen by the folder's name, so that other servers rarely claim it between two starts.
 
     Returns:
-        The claim. None: these are no loopback addresses, and nothing listens on them.
+        The claim; None if the text is no range of loopback addresses, which needs no claim.
 
     Raises:
-        ConfigError: Another program uses the addresses.
+        ConfigError: Another program uses the range, or all default ranges are in use.
     """
     if not text:
         half = len(_SERVICE_RANGES) // 2

@@ -1,4 +1,4 @@
-"""Services and endpoints of the whole cluster, as informers of a node show them to its service proxy and its DNS server."""
+"""Services and endpoints of the whole cluster, which a node's service proxy and DNS server read from informers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from kubeloop.api.authorization.v1 import ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec
 from kubeloop.api.core.v1 import Service
 from kubeloop.api.discovery.v1 import EndpointSlice
-from kubeloop.cache import ByLabel, Informer, Informers
+from kubeloop.cache import ByLabel, Informer, InformerFactory
 from kubeloop.client import Client
 from kubeloop.client.mapper import ALL_NAMESPACES
 from kubeloop.codec import to_dict
@@ -31,11 +31,11 @@ def _endpoint_addresses(endpoint_slice: EndpointSlice) -> list[str]:
 
 
 class ClusterView:
-    """Reads services, and EndpointSlices where the user of the configuration may list them. Nodes may not.
+    """Reads services and EndpointSlices from informers. Endpoints are those of this node's pods where EndpointSlices may not be listed.
 
     Args:
         services: The informer of services, made by ``watch_services``.
-        pods: Returns the pods of this node, which stand for all endpoints where EndpointSlices may not be read.
+        pods: Returns the pods of this node with their addresses, which replace EndpointSlices that may not be listed.
     """
 
     def __init__(self, services: Informer[Service], pods: PodSource) -> None:
@@ -44,25 +44,27 @@ class ClusterView:
         self._slices: Informer[EndpointSlice] | None = None
 
     @staticmethod
-    def watch_services(informers: Informers) -> Informer[Service]:
-        """Return the informer of services, with the indexes of a view."""
-        return informers.of(Service, namespace=ALL_NAMESPACES, indexes={"address": _cluster_addresses})
+    def watch_services(informers: InformerFactory) -> Informer[Service]:
+        """Return an informer of services with the index by address that ``ClusterView`` reads."""
+        return informers.for_kind(Service, namespace=ALL_NAMESPACES, indexes={"address": _cluster_addresses})
 
     async def open_slices(self, config: ClusterConfig, stack: AsyncExitStack) -> None:
-        """Read EndpointSlices as the user of a configuration, if that user may list them.
+        """Start the informer of EndpointSlices, if the user of a configuration may list them; the user of a node may not.
 
         Args:
-            config: How to reach the API server.
-            stack: Ends the informer.
+            config: How to reach the API server, and as which user.
+            stack: Stops the informer when it is closed.
         """
         client = await stack.enter_async_context(Client(Transport(config)))
         attributes = ResourceAttributes(verb="list", group="discovery.k8s.io", resource="endpointslices")
         review = await client.create(SelfSubjectAccessReview(spec=SelfSubjectAccessReviewSpec(resource_attributes=attributes)))
         if not review.status.allowed:
             return
-        informers = await stack.enter_async_context(Informers(client))
+        informers = await stack.enter_async_context(InformerFactory(client))
         by_service = ByLabel("kubernetes.io/service-name")
-        slices = informers.of(EndpointSlice, namespace=ALL_NAMESPACES, indexes={"service": by_service, "address": _endpoint_addresses})
+        slices = informers.for_kind(
+            EndpointSlice, namespace=ALL_NAMESPACES, indexes={"service": by_service, "address": _endpoint_addresses}
+        )
         await slices.wait_synced()
         self._slices = slices
 
@@ -81,7 +83,7 @@ class ClusterView:
         return to_dict(stored) if stored is not None else None
 
     def slices(self, namespace: str, name: str) -> list[JSONObject]:
-        """Return the EndpointSlices of a service; none where they may not be read.
+        """Return the EndpointSlices of a service; an empty list where they may not be listed.
 
         Args:
             namespace: The service's namespace.
@@ -113,10 +115,10 @@ class ClusterView:
         return result
 
     def by_address(self, address: str) -> list[tuple[str, str, ServiceEndpoint | None]]:
-        """Return namespace and name of the services with a cluster IP or an endpoint at an address, and that endpoint.
+        """Return namespace and name of each service with a cluster IP or a ready endpoint at an address, and that endpoint.
 
         Args:
-            address: The address.
+            address: The address. A service that has it as its cluster IP is returned with None instead of an endpoint.
         """
         services = self._services.lister.by_index("address", address)
         result: list[tuple[str, str, ServiceEndpoint | None]] = [(one.metadata.namespace, one.metadata.name, None) for one in services]

@@ -5,13 +5,16 @@ Source: Kubernetes pkg/kubelet/kuberuntime/kuberuntime_container.go (startContai
 
 from __future__ import annotations
 
+import asyncio
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kubeloop.client import Client
 from kubeloop.controller.events import EventRecorder
 from kubeloop.kubelet.addresses import AddressPool
+from kubeloop.kubelet.cgroups import CgroupLimits, Cgroups, ContainerCgroup
 from kubeloop.kubelet.container_spec import ContainerFolder, CreationError, process_environment, process_spec
 from kubeloop.kubelet.containers import ContainerRun
 from kubeloop.kubelet.environment import ConfigurationError, PodFields, container_environment, references
@@ -21,21 +24,21 @@ from kubeloop.kubelet.resolver_config import ResolverConfig
 from kubeloop.kubelet.running_container import RunningContainer
 from kubeloop.kubelet.runtime import BindMount, Isolation, ProcessRuntime
 from kubeloop.kubelet.volumes import ObjectReader, PodVolumes, VolumeError, VolumeManager, container_mounts
-from kubeloop.tasks import Supervisor
+from kubeloop.tasks import Supervisor, finish
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
-#: Bytes of a termination message, and bytes and lines of a log that stands for it.
+#: Maximum bytes of a termination message, and maximum bytes and lines of the end of a log that replaces it.
 _MESSAGE, _LOG_MESSAGE, _LOG_LINES = 4096, 2048, 80
 
 
 @dataclass
 class NodeServices:
-    """The parts that the workers of all pods of a node share.
+    """The objects that the workers of all pods of a node share.
 
-    ``variables`` returns the environment variables of services in a namespace, ``hosts`` lines with their names for /etc/hosts,
-    ``resolver`` the resolv.conf of a pod and warnings about it. ``sync_frequency`` is the number of seconds between updates of volumes.
-    ``tasks`` counts the failures of all workers.
+    ``variables`` returns the environment variables of services for a namespace. ``hosts`` returns lines for /etc/hosts with the names of
+    services, for a namespace. ``resolver`` returns the resolv.conf of a pod and warnings about it. ``sync_frequency`` is the number of
+    seconds between updates of volumes. ``tasks`` counts the failures of all workers. ``cgroups`` None: the kubelet may not create any.
     """
 
     client: Client
@@ -55,11 +58,16 @@ class NodeServices:
     hosts: Callable[[str], Sequence[str]]
     resolver: Callable[[JSONObject], tuple[ResolverConfig, list[str]]]
     sync_frequency: float
+    cgroups: Cgroups | None = None
 
 
 @dataclass(frozen=True)
-class ContainerFacts:
-    """The source of a container: its pod, its specification, the entry of its image, the pod's volumes and fields, its log."""
+class ContainerInputs:
+    """The inputs from which a container is created.
+
+    ``pod`` and ``container`` are the pod and the container's specification, ``entry`` is the configured program of its image, ``volumes``
+    are the pod's volumes, ``fields`` are values of the downward API, and ``log_path`` is the path of the container's log.
+    """
 
     pod: JSONObject
     container: JSONObject
@@ -77,20 +85,22 @@ class ContainerFacts:
         return str(self.pod["metadata"]["uid"])
 
 
-async def create_container(node: NodeServices, facts: ContainerFacts, run: ContainerRun, created: Callable[[], object]) -> RunningContainer:
+async def create_container(
+    node: NodeServices, facts: ContainerInputs, run: ContainerRun, created: Callable[[], object]
+) -> RunningContainer:
     """Create a container and start its process.
 
     Args:
-        node: The node.
-        facts: What the container is created from.
+        node: The objects that all pods of the node share.
+        facts: The inputs from which the container is created.
         run: The record of this run.
-        created: Called before the process starts.
+        created: Called when the files of the container are written, before its process starts.
 
     Returns:
-        The container; its process runs.
+        The container, whose process runs.
 
     Raises:
-        ConfigurationError: Its specification refers to nothing.
+        ConfigurationError: The specification refers to an object or key that does not exist, or its user is not allowed.
         CreationError: A file cannot be written, or there is no command.
         StartError: The process cannot be started.
     """
@@ -104,41 +114,53 @@ async def create_container(node: NodeServices, facts: ContainerFacts, run: Conta
     folder, isolation = container_folder(node, facts.uid, facts.name), node.runtime.isolation
     isolated = isolation is not Isolation.NONE
     if isolated:
-        if not pod["spec"].get("hostNetwork"):
-            mounts.append(BindMount(node.volumes.pod_folder(facts.uid) / "etc-hosts", "/etc/hosts"))
-        mounts.append(BindMount(node.volumes.pod_folder(facts.uid) / "resolv.conf", "/etc/resolv.conf"))
+        files = {"/etc/resolv.conf": "resolv.conf"} | ({} if pod["spec"].get("hostNetwork") else {"/etc/hosts": "etc-hosts"})
+        # A volume that the container mounts at such a path takes precedence, as upstream.
+        mounted = {posixpath.normpath(mount.target) for mount in mounts}
+        mounts += [BindMount(node.volumes.pod_folder(facts.uid) / name, path) for path, name in files.items() if path not in mounted]
     environment = process_environment(pod, facts.entry, variables, facts.fields.pod_ip, None if isolated else folder.root)
     spec = process_spec(run.id, pod, container, facts.entry, environment, mounts, folder, isolation)
     try:
         log = LogWriter(facts.log_path, node.clock.wall)
     except OSError as error:
         raise CreationError(f"cannot write the log {facts.log_path}: {(error.strerror or str(error)).lower()}") from None
-    created()
+    cgroup: ContainerCgroup | None = None
     try:
+        if node.cgroups is not None:
+            cgroup = node.cgroups.create(run.id, CgroupLimits.from_container(container))
+            spec = replace(spec, cgroups=cgroup.process_files)
+        created()
         process = await node.runtime.start(spec)
-    except BaseException:
+    except BaseException as error:
         log.close()
+        if cgroup is not None:
+            await finish(asyncio.to_thread(cgroup.remove))
+        if isinstance(error, OSError):
+            text = f"{error.filename or 'cgroup'}: {(error.strerror or str(error)).lower()}"
+            raise CreationError(f"cannot create the cgroup of the container: {text}") from None
         raise
-    return RunningContainer(container, run, process, spec, log)
+    return RunningContainer(container, run, process, spec, log, cgroup)
 
 
 def container_folder(node: NodeServices, uid: str, name: str) -> ContainerFolder:
     """Return the folder of a container on this machine.
 
     Args:
-        node: The node.
-        uid: The uid of its pod.
-        name: Its name.
+        node: The objects that all pods of the node share.
+        uid: The uid of the container's pod.
+        name: The name of the container.
     """
     return ContainerFolder(node.volumes.pod_folder(uid) / "containers" / name)
 
 
 def termination_message(node: NodeServices, uid: str, ended: RunningContainer) -> str:
-    """Return what a container wrote to its termination log, or the end of its log where its policy says so.
+    """Return the termination message of an ended container and delete its file, which ``terminationMessagePath`` names.
+
+    If the file is empty and a container with ``FallbackToLogsOnError`` failed, the message is the end of its log.
 
     Args:
-        node: The node.
-        uid: The uid of its pod.
+        node: The objects that all pods of the node share.
+        uid: The uid of the container's pod.
         ended: The container.
     """
     path = container_folder(node, uid, ended.container["name"]).termination(ended.run.id)

@@ -1,4 +1,4 @@
-"""A program that the launcher started: its streams, its signals and its end."""
+"""The process of a container, which the launcher started: its streams, signals and exit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StartError(Exception):
 
 @dataclass(frozen=True)
 class ProcessExit:
-    """The end of a process: its exit code, 128 plus the signal if one killed it, and that signal."""
+    """How a process ended: ``code`` is its exit code, or 128 plus the number of the ``signal`` that killed it."""
 
     code: int
     signal: int = 0
@@ -46,7 +46,10 @@ class ProcessExit:
 
 @dataclass
 class ProgramStreams:
-    """The kubelet's ends of a program's streams, and the program's own, which are closed when it has started."""
+    """File descriptors of a program's streams: the kubelet's ends by stream, and in ``program`` the ends of the program itself.
+
+    The kubelet closes its copies of the program's ends when the program has started.
+    """
 
     program: list[int] = field(default_factory=list)
     stdin: int | None = None
@@ -54,7 +57,7 @@ class ProgramStreams:
 
 
 class _FlowControl(asyncio.BaseProtocol):
-    """Says when a program's standard input takes more data."""
+    """Sets ``writable`` while a program's standard input accepts more data."""
 
     def __init__(self) -> None:
         self.writable = asyncio.Event()
@@ -71,7 +74,7 @@ class _FlowControl(asyncio.BaseProtocol):
 
 
 class _Output(asyncio.StreamReader):
-    """Output of a program. A terminal that closes ends with an error (EIO), which is an end here: buffered output is still read."""
+    """The output of a program. It treats the EIO of a closing terminal as end of file, so that buffered output can still be read."""
 
     def set_exception(self, exc: Exception) -> None:
         if isinstance(exc, OSError):
@@ -86,14 +89,14 @@ OutputWriter = Callable[[str, bytes], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """The process that starts and supervises a program, with its transport, which asyncio's Process does not show."""
+    """The launcher's process, which starts and supervises a program, and its transport, which asyncio's ``Process`` does not expose."""
 
     process: asyncio.subprocess.Process
     transport: asyncio.SubprocessTransport
 
     @classmethod
     async def start(cls, command: Sequence[str], pass_fds: Sequence[int]) -> Launcher:
-        """Start the process, with pipes as its standard streams and an empty environment."""
+        """Start the launcher's process with pipes as its standard streams and an empty environment."""
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.subprocess_exec(
             lambda: asyncio.subprocess.SubprocessStreamProtocol(limit=1 << 20, loop=loop),
@@ -106,7 +109,7 @@ class Launcher:
         return cls(asyncio.subprocess.Process(transport, protocol, loop), transport)
 
     async def close(self) -> None:
-        """Return when the process has ended and its pipes are closed; processes that it leaves behind may hold the other ends."""
+        """Wait for the end of the process, kill it after two seconds, and close its pipes, of which leftover processes may hold an end."""
         # Before Python 3.13.1 wait() returns when the pipes are closed, since then when the process has ended (CPython issue 119710).
         ended = asyncio.ensure_future(self.process.wait())
         await asyncio.wait((ended,), timeout=_DRAIN)
@@ -116,9 +119,9 @@ class Launcher:
 
 
 class ContainerProcess:
-    """A started program: its streams, signals and end.
+    """A program that the launcher started: its streams, signals and exit.
 
-    ``pid`` is the process id of the first process of the container as this machine sees it.
+    ``pid`` is the process id of the first process of the container in this machine's PID namespace; 0 until the launcher reports it.
     """
 
     def __init__(self, launcher: Launcher) -> None:
@@ -139,7 +142,7 @@ class ContainerProcess:
         return self._process.pid
 
     async def wait(self) -> ProcessExit:
-        """Return when the program has ended."""
+        """Wait until the program ends, and return how it ended."""
         return await result_of(self._ended)
 
     @property
@@ -153,18 +156,18 @@ class ContainerProcess:
                 self._process.stdin.write(json.dumps({"signal": number}).encode() + b"\n")
 
     def kill(self) -> None:
-        """Kill the program and all that it started."""
+        """Kill the program and all processes that it started, by closing the launcher's standard input."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 
     async def write(self, data: bytes) -> None:
-        """Write to the program's standard input, and return when it takes more."""
+        """Write to the program's standard input, and wait until it accepts more data. A closed input drops the data."""
         if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.write(data)
             await self._input.writable.wait()
 
     def close_stdin(self) -> None:
-        """End the program's standard input; a terminal gets the character for that."""
+        """Close the program's standard input; a terminal stays open and gets the end-of-file character (Ctrl-D)."""
         if self._stdin is None:
             return
         if self._terminal is not None:
@@ -179,9 +182,9 @@ class ContainerProcess:
                 fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     async def copy_output(self, write: OutputWriter) -> ProcessExit:
-        """Copy all output of the program to ``write`` until the program and its output end; return how it ended.
+        """Copy all output of the program to ``write`` until the program and its output end; return how the program ended.
 
-        Processes that the program leaves behind may hold its output open: the copy ends when they write nothing for two seconds.
+        Processes that the program leaves behind may hold its output open: copying ends when they write nothing for two seconds.
         """
         passed, writing = 0, 0
 
@@ -217,10 +220,10 @@ class ContainerProcess:
         return any(event & select.POLLIN for _, event in poll.poll(0))
 
     async def started(self) -> None:
-        """Return when the program runs.
+        """Wait until the program runs.
 
         Raises:
-            StartError: It cannot be started.
+            StartError: The program cannot be started.
         """
         await result_of(self._started)
 
@@ -274,7 +277,7 @@ class ContainerProcess:
             self._ended.set_result(status)
 
     async def close(self) -> None:
-        """Kill the program if it still runs, and close its streams. Nothing of it is left afterwards."""
+        """Kill the program if it still runs, close its streams, and wait for the end of the launcher."""
         self.kill()
         if self._reports is not None:
             _, late = await asyncio.wait((self._reports,), timeout=_DRAIN)
@@ -289,7 +292,7 @@ class ContainerProcess:
 
 
 async def read_output(reader: asyncio.StreamReader) -> bytes:
-    """Return the next bytes of a program's output; empty at its end. A terminal that closes is an end, too."""
+    """Return the next bytes of a program's output; empty at the end of the output, or when its terminal has closed."""
     try:
         return await reader.read(1 << 16)
     except OSError:

@@ -1,4 +1,4 @@
-"""From a container of a pod to the process that runs for it: command, user, environment, and the files that are mounted.
+"""Builds the specification of a container's process from its pod: command, user, environment, and mounted files.
 
 Source: Kubernetes pkg/kubelet/kuberuntime/kuberuntime_container.go (generateContainerConfig), security_context.go; kubelet_pods.go.
 """
@@ -21,7 +21,7 @@ from kubeloop.types import JSONObject
 with contextlib.suppress(ImportError):
     import pwd
 
-#: Variables of the kubelet's own environment that each container has, since its image is this machine.
+#: Variables of the kubelet's own environment that containers inherit, unless they have the root of an image.
 _INHERITED = ("PATH", "LANG", "LC_ALL", "TZ")
 #: The cluster's domain, in names of services and pods.
 DOMAIN = "cluster.local"
@@ -35,7 +35,11 @@ class CreationError(Exception):
 
 @dataclass(frozen=True)
 class ContainerFolder:
-    """Files of one container on this machine: ``scratch`` for its mounts, ``termination`` for its termination message."""
+    """The folder of one container's files on this machine.
+
+    ``scratch`` is the mount point of its file systems, ``root`` has links instead of mounts if there are no mount namespaces, and
+    ``termination`` returns the file of a run's termination message.
+    """
 
     path: Path
 
@@ -52,7 +56,7 @@ class ContainerFolder:
 
 
 def pod_hostname(pod: JSONObject) -> str:
-    """Return the host name of a pod's containers."""
+    """Return the host name of a pod's containers: ``spec.hostname`` or the pod's name, at most 63 characters."""
     return str(pod["spec"].get("hostname") or pod["metadata"]["name"])[:63].rstrip("-.")
 
 
@@ -61,8 +65,8 @@ def hosts_file(pod: JSONObject, pod_ip: str, services: Sequence[str] = ()) -> st
 
     Args:
         pod: The pod.
-        pod_ip: Its address.
-        services: Lines for the names of services.
+        pod_ip: The pod's address.
+        services: Lines with names of services to append.
     """
     spec, name = pod["spec"], pod_hostname(pod)
     full = f"{name}.{spec['subdomain']}.{pod['metadata']['namespace']}.svc.{DOMAIN}\t" if spec.get("subdomain") else ""
@@ -81,12 +85,12 @@ def hosts_file(pod: JSONObject, pod_ip: str, services: Sequence[str] = ()) -> st
 
 
 def process_command(container: JSONObject, entry: ImageEntry, environment: Mapping[str, str]) -> list[str]:
-    """Return the words to execute: the container's command and args replace those of the image.
+    """Return the command line of a container's process; a container's own command replaces command and args of the image.
 
     Args:
         container: The container.
-        entry: What runs for its image.
-        environment: Its variables, for ``$(NAME)``.
+        entry: The configured program of its image.
+        environment: Variables to expand ``$(NAME)``.
 
     Raises:
         CreationError: Neither the container nor its image has a command.
@@ -106,10 +110,10 @@ def process_environment(pod: JSONObject, entry: ImageEntry, variables: Mapping[s
 
     Args:
         pod: The pod.
-        entry: What runs for its image.
-        variables: The container's variables.
+        entry: The configured program of the container's image.
+        variables: The container's variables, which take precedence.
         pod_ip: The pod's address.
-        root: The folder of its mount paths, without mount namespaces.
+        root: The folder below which mount paths are linked without mount namespaces; None with them.
     """
     result = {name: os.environ[name] for name in _INHERITED if name in os.environ and entry.root is None}
     result.setdefault("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
@@ -118,7 +122,7 @@ def process_environment(pod: JSONObject, entry: ImageEntry, variables: Mapping[s
         result[ROOT] = str(root)
     known = {**result, **variables}
     if entry.root is not None:
-        result |= entry.environment  # that of an image is literal
+        result |= entry.environment  # the environment of an image is literal
     else:
         result |= {name: expand(value, known) for name, value in entry.environment.items()}
     return {**result, **variables}
@@ -133,7 +137,7 @@ def _home() -> str:
 
 @dataclass(frozen=True)
 class ProcessUser:
-    """User and groups of a container's process; None: those of the kubelet."""
+    """User, group and supplementary groups of a container's process; None stands for those of the kubelet."""
 
     uid: int | None = None
     gid: int | None = None
@@ -141,13 +145,13 @@ class ProcessUser:
 
 
 def process_user(pod: JSONObject, container: JSONObject, entry: ImageEntry, own_uid: int) -> ProcessUser:
-    """Return user and groups of a container.
+    """Return user and groups of a container's process.
 
     Args:
         pod: The pod.
         container: The container, whose security context takes precedence.
-        entry: What runs for its image.
-        own_uid: The kubelet's user.
+        entry: The configured program of its image.
+        own_uid: The user id of the kubelet.
 
     Raises:
         ConfigurationError: The container must not run as root and would, or the kubelet cannot become its user.
@@ -178,21 +182,21 @@ def process_spec(
     folder: ContainerFolder,
     isolation: Isolation,
 ) -> ProcessSpec:
-    """Return what the runtime starts for a container, after its files were written.
+    """Write the files of a container and return the specification of its process, which the runtime starts.
 
     Args:
         run_id: Id of the run.
         pod: The pod.
         container: The container.
-        entry: What runs for its image.
-        environment: The whole environment.
-        mounts: Its volumes and files.
+        entry: The configured program of its image.
+        environment: The whole environment of the process.
+        mounts: The container's volumes and files; the files of ``entry`` and the termination message are appended.
         folder: The container's folder on this machine.
         isolation: Without namespaces the mounts become links below the folder's root.
 
     Raises:
-        CreationError: A file cannot be written, or there is no command.
-        ConfigurationError: The user is impossible.
+        CreationError: A file cannot be written, there is no command, or an OCI layout is used without namespaces.
+        ConfigurationError: The user is not allowed, or the kubelet cannot change to it.
     """
     if entry.root is not None and isolation is Isolation.NONE:
         raise CreationError(f"image {container.get('image')} is an OCI layout, whose files need mount namespaces; the isolation is none")

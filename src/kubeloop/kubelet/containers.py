@@ -1,4 +1,4 @@
-"""The kubelet's records of the containers of a pod, and the decision which of them start and stop next. Pure, without clock or I/O.
+"""The kubelet's records of the containers of a pod, and the decision which containers start next. Pure, without clock or I/O.
 
 Source: Kubernetes pkg/kubelet/kuberuntime (computePodActions, computeInitContainerActions, doBackOff), pkg/kubelet/container/helpers.go.
 """
@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from kubeloop.meta.time import format_time, parse_time
 from kubeloop.types import JSONObject
 
-#: Seconds of back-off: the first, the longest, and the running time after which it starts again (twice the longest).
+#: Seconds: the first and the longest back-off, and the time from one end of a container to the next after which back-off starts again.
 FIRST_BACKOFF, LONGEST_BACKOFF, RESET_AFTER = 10.0, 300.0, 600.0
-#: containerd reports a container that never ran as started then.
+#: The start time that containerd reports for a container that never ran.
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
@@ -42,14 +42,14 @@ class ContainerRun:
 
 @dataclass
 class ContainerRecord:
-    """The runs of a container, its back-off, and why it waits."""
+    """The current and the last run of a container, its back-off, and the reason why it waits."""
 
     name: str
     current: ContainerRun | None = None
     last: ContainerRun | None = None
     waiting_reason: str = ""
     waiting_message: str = ""
-    #: Seconds of the present back-off, and the end of the run that it was computed for; the next run waits so long after its end.
+    #: Seconds to wait between the end of a run and the next one, and the end of the run for which they were computed.
     backoff: float = 0.0
     backoff_since: datetime = NEVER
     restarts: int = 0
@@ -68,7 +68,7 @@ class ContainerRecord:
         return max(0.0, self.backoff - (now - finished).total_seconds())
 
     def count_restart(self) -> None:
-        """Double the back-off for the run that follows the ended one; a run that lasted long resets it."""
+        """Double the back-off after the end of the current run, or reset it if the previous end is more than RESET_AFTER seconds ago."""
         if self.current is None or self.current.finished_at is None:
             return
         finished = self.current.finished_at
@@ -79,7 +79,7 @@ class ContainerRecord:
         self.backoff_since = finished
 
     def begin(self, run: ContainerRun) -> None:
-        """Record a new run; the former one becomes the last, and its end counts for the back-off."""
+        """Record a new current run. An earlier one becomes the last run, and its end counts as a restart and for the back-off."""
         if self.current is not None:
             self.count_restart()
             self.restarts += 1
@@ -93,22 +93,22 @@ Records = Mapping[str, ContainerRecord]
 
 @dataclass
 class PodActions:
-    """The next step of a pod: containers to start, in order; the first to wait for back-off; or the end of the whole pod."""
+    """The next step of a pod: containers to start in this order, containers that wait for their back-off, or the end of the whole pod."""
 
     start: list[JSONObject] = field(default_factory=list)
     #: Names of containers whose back-off runs, with the remaining seconds.
     back_off: dict[str, float] = field(default_factory=dict)
-    #: Nothing of the pod will run again: the rest of it stops, and its phase becomes final.
+    #: No main container will run again: the remaining containers stop, and the pod's phase becomes Succeeded or Failed.
     finished: bool = False
 
 
 def is_sidecar(container: JSONObject) -> bool:
-    """Return whether an init container runs beside the others (restartPolicy Always, KEP-753)."""
+    """Return whether an init container is a sidecar, which has the restart policy Always (KEP-753)."""
     return container.get("restartPolicy") == "Always"
 
 
 def all_containers(pod: JSONObject) -> Iterator[JSONObject]:
-    """Yield init containers, containers and ephemeral containers."""
+    """Yield the init containers, containers and ephemeral containers of a pod, in this order."""
     spec = pod["spec"]
     yield from spec.get("initContainers") or ()
     yield from spec["containers"]
@@ -116,7 +116,7 @@ def all_containers(pod: JSONObject) -> Iterator[JSONObject]:
 
 
 def restarts(pod: JSONObject, container: JSONObject, run: ContainerRun) -> bool:
-    """Return whether a container is started again after a run, by its own restart policy and rules, or by the pod's.
+    """Return whether a container restarts after a run, by its own restart rules and policy or else by the pod's policy.
 
     Source: KEP-5307 (restartPolicyRules), KEP-753.
     """
@@ -133,11 +133,11 @@ def restarts(pod: JSONObject, container: JSONObject, run: ContainerRun) -> bool:
 
 
 def decide(pod: JSONObject, records: Records, now: datetime) -> PodActions:
-    """Return what happens next to the containers of a pod that is not being deleted.
+    """Return the next step of a pod that is not being deleted: which containers to start, and whether the pod has finished.
 
     Args:
         pod: The pod.
-        records: Its containers, by name; each has a record.
+        records: The records of all containers of the pod, by name.
         now: The present time.
     """
     actions = PodActions()
@@ -192,22 +192,22 @@ def _start(actions: PodActions, containers: list[JSONObject], records: Records, 
 
 
 def backoff_message(pod: JSONObject, record: ContainerRecord) -> str:
-    """Return the message of CrashLoopBackOff."""
+    """Return the message of a container that waits with the reason CrashLoopBackOff."""
     seconds = int(record.backoff)
     minutes = f"{seconds // 60}m{seconds % 60}s" if seconds >= 60 else f"{seconds}s"
     return f"back-off {minutes} restarting failed container={record.name} pod={pod_subject(pod)}"
 
 
 def pod_subject(pod: JSONObject) -> str:
-    """Return a pod as kubelet's messages name it: NAME_NAMESPACE(UID)."""
+    """Return a pod's name in messages of the kubelet: NAME_NAMESPACE(UID)."""
     metadata = pod["metadata"]
     return f"{metadata['name']}_{metadata.get('namespace')}({metadata.get('uid')})"
 
 
 def restored_records(pod: JSONObject, now: datetime) -> dict[str, ContainerRecord]:
-    """Return the records of a pod at the start of the kubelet, from the status that it wrote before.
+    """Return the records of a pod's containers by name when the kubelet starts, from the status that the previous kubelet wrote.
 
-    What ran then has ended with the former kubelet, with an exit code that no process reported.
+    Containers that were running ended with the previous kubelet: they get exit code 137 and the reason ContainerStatusUnknown.
     """
     status = pod.get("status") or {}
     written = {one["name"]: one for kind in _STATUSES for one in status.get(kind) or ()}
@@ -256,19 +256,19 @@ def _restored(attempt: int, tree: JSONObject | None) -> ContainerRun | None:
 
 
 def field_path(pod: JSONObject, container: str) -> str:
-    """Return the path of a container in its pod, as Events name it."""
+    """Return the ``fieldPath`` of a container in Events: ``spec.containers{NAME}`` or ``spec.initContainers{NAME}``."""
     init = any(one["name"] == container for one in pod["spec"].get("initContainers") or ())
     return f"spec.{'initContainers' if init else 'containers'}{{{container}}}"
 
 
 def deadline_left(pod: JSONObject, start_time: datetime, now: datetime) -> float | None:
-    """Return the seconds until ``activeDeadlineSeconds`` is over; negative afterwards, None without a deadline."""
+    """Return the seconds until a pod's ``activeDeadlineSeconds`` are over; negative afterwards, None without a deadline."""
     seconds = pod["spec"].get("activeDeadlineSeconds")
     return None if seconds is None else (start_time + timedelta(seconds=seconds) - now).total_seconds()
 
 
 def termination(run: ContainerRun) -> JSONObject:
-    """Return the ``terminated`` state of a run."""
+    """Return the ``terminated`` state of an ended run, for the status of its container."""
     result: JSONObject = {"exitCode": run.exit_code, "startedAt": format_time(run.started_at)}
     result["finishedAt"] = format_time((run.finished_at or NEVER).replace(microsecond=0))
     for name, value in (("reason", run.reason), ("message", run.message), ("containerID", f"process://{run.id}" if run.id else "")):

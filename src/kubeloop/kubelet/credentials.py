@@ -1,4 +1,4 @@
-"""Certificates of a node: as a client of the API server, and for its own endpoint, both by CertificateSigningRequest.
+"""A node's client certificate for the API server and the serving certificate of its endpoint, requested by CertificateSigningRequest.
 
 Source: Kubernetes pkg/kubelet/certificate (bootstrap, kubelet.go); documentation, "Kubelet TLS bootstrapping".
 """
@@ -31,15 +31,15 @@ from kubeloop.transport import Transport
 _LOG = logging.getLogger("kubeloop.kubelet")
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING_SIGNER = "kubernetes.io/kubelet-serving"
-#: Seconds to wait for a certificate, and between two reads of the request.
+#: Seconds to wait for a certificate, and seconds between two polls of the request.
 _PATIENCE, _PAUSE = 60.0, 0.05
-#: A stored certificate is renewed at the start when less than this part of its lifetime is left.
+#: When the kubelet starts, it renews a stored certificate of which less than this fraction of its lifetime is left.
 _LEAST_LEFT = 0.3
 
 
 @dataclass(frozen=True)
 class KeyPair:
-    """A certificate and its key, PEM. ``repr`` does not show the key."""
+    """A certificate and its private key in PEM. ``repr`` does not show the key."""
 
     certificate: bytes
     key: bytes
@@ -49,7 +49,7 @@ class KeyPair:
 
 
 class CertificateDenied(KubeloopError):
-    """A certificate was requested, and the request was denied, failed, or was not decided in time."""
+    """A CertificateSigningRequest was denied, failed, or got no certificate in time."""
 
 
 def user_name(node: str) -> str:
@@ -58,20 +58,20 @@ def user_name(node: str) -> str:
 
 
 async def node_config(config: ClusterConfig, node: str, folder: Path) -> ClusterConfig:
-    """Return the configuration with the node's own credentials.
+    """Return a configuration with the node's own credentials.
 
-    Credentials that are the node's already are used as they are. A certificate that an earlier kubelet requested is used while the server
-    accepts it; otherwise the user of ``config`` requests one.
+    If ``config`` already authenticates as the node, it is returned unchanged. A stored certificate of an earlier kubelet is used while the
+    server accepts it; otherwise a new certificate is requested as the user of ``config`` and stored.
 
     Args:
-        config: Of a user that may create CertificateSigningRequests.
+        config: The configuration of the node, or of a user that may create CertificateSigningRequests.
         node: The node's name.
-        folder: Where the certificate is stored, readable for this user only.
+        folder: The folder in which the certificate is stored, readable only for this user.
 
     Raises:
-        CertificateDenied: The request was not approved.
+        CertificateDenied: The request was not approved or signed.
         ConfigError: The folder cannot be written.
-        KubeloopError: The server does not answer a request.
+        KubeloopError: A request to the server failed.
     """
     async with Client(Transport(config)) as client:
         if await _user(client) == user_name(node):
@@ -98,8 +98,8 @@ async def serving_pair(client: Client, approver: Client | None, node: str, addre
     """Return the certificate of a node's endpoint, signed by the cluster, or self-signed if the request is not approved.
 
     Args:
-        client: With the node's credentials.
-        approver: Approves the request if its user may; None: somebody else does within a minute.
+        client: A client with the node's credentials.
+        approver: A client that approves the request if its user may; None: another user must approve the request within a minute.
         node: The node's name.
         addresses: IP addresses of the endpoint.
     """
@@ -126,21 +126,21 @@ async def request_certificate(
     """Request a certificate and wait until it is issued.
 
     Args:
-        client: Creates the request.
+        client: The client that creates the request.
         node: The node's name.
         signer: The name of the signer.
         usage: ``client auth`` or ``server auth``.
         names: DNS names of a server.
         addresses: IP addresses of a server.
-        approver: Approves the request; None: a controller does.
-        subject: Of the certificate; None: the node.
+        approver: The client that approves the request; None: a controller or another user approves it.
+        subject: The subject of the certificate; None: the node.
 
     Returns:
         The certificate with its key.
 
     Raises:
-        CertificateDenied: The request was denied, failed, or was not decided within a minute.
-        Forbidden: A user may not create or approve it.
+        CertificateDenied: The request was denied, failed, or got no certificate within a minute.
+        Forbidden: The user of ``client`` may not create the request, or the user of ``approver`` may not approve it.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     builder = x509.CertificateSigningRequestBuilder().subject_name(subject or _node_subject(node))
@@ -186,7 +186,7 @@ async def _user(client: Client) -> str:
 
 
 def with_key_pair(config: ClusterConfig, pair: KeyPair) -> ClusterConfig:
-    """Return the configuration with a client certificate as its credentials."""
+    """Return a copy of a configuration whose only credentials are a client certificate."""
     credentials = Credentials(client_certificate=Pem(data=pair.certificate), client_key=Pem(data=pair.key), owner="kubelet")
     return msgspec.structs.replace(config, credentials=credentials)
 
@@ -197,7 +197,7 @@ def _store(path: Path, pair: KeyPair) -> None:
 
 
 def _stored(path: Path) -> KeyPair | None:
-    """Return the stored certificate, unless it is unreadable or near its end."""
+    """Return the stored certificate and key; None if they are unreadable or less than 30 % of the lifetime is left."""
     try:
         data = path.read_bytes()
         certificate = x509.load_pem_x509_certificate(data)

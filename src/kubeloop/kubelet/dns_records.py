@@ -1,4 +1,4 @@
-"""DNS records of services and pods. Pure: it reads a view of the cluster and knows no messages.
+"""DNS records of services and pods. Pure: it computes records from a view of the cluster, and handles no DNS messages.
 
 Source: Kubernetes DNS-Based Service Discovery 1.1.0 (github.com/kubernetes/dns docs/specification.md); CoreDNS plugin/kubernetes, which
 decides where the specification leaves room (which names exist, ports in SRV queries, pods by address without a check).
@@ -14,7 +14,7 @@ from typing import Protocol
 from kubeloop.kubelet.container_spec import DOMAIN
 from kubeloop.types import JSONObject
 
-#: The version of the specification, as the TXT record ``dns-version``.
+#: The version of the specification, which the TXT record ``dns-version`` returns.
 SPECIFICATION = "1.1.0"
 _ZONE = tuple(DOMAIN.split("."))
 _REVERSE = (("in-addr", "arpa"), ("ip6", "arpa"))
@@ -24,7 +24,7 @@ NAME_SERVER, MAILBOX = f"ns.dns.{DOMAIN}", f"hostmaster.{DOMAIN}"
 
 @dataclass(frozen=True)
 class ServiceEndpoint:
-    """An endpoint of a service: its address, its host name, and name, protocol and number of its ports."""
+    """An endpoint of a service: its address, its host name, and its ports, each a tuple of name, protocol and number."""
 
     address: str
     hostname: str = ""
@@ -32,30 +32,30 @@ class ServiceEndpoint:
 
     @property
     def label(self) -> str:
-        """The endpoint's name below the name of its service: its host name, or its address with dashes."""
+        """The DNS label of the endpoint below the name of its service: its host name, or its address with dashes."""
         return self.hostname or self.address.replace(".", "-").replace(":", "-")
 
 
-#: The ports of an endpoint without ports: it has addresses, and no SRV records.
+#: The ports of an endpoint without ports: address records exist, SRV records do not.
 NO_PORTS = (("", "TCP", -1),)
 
 
 class ServiceView(Protocol):
-    """Services and endpoints of a cluster."""
+    """The services and endpoints of a cluster that ``ClusterRecords`` reads."""
 
     def service(self, namespace: str, name: str) -> JSONObject | None:
-        """Return a service."""
+        """Return a service, or None if it does not exist."""
 
     def endpoints(self, namespace: str, name: str) -> Iterable[ServiceEndpoint]:
         """Return the ready endpoints of a service."""
 
     def by_address(self, address: str) -> Iterable[tuple[str, str, ServiceEndpoint | None]]:
-        """Return namespace and name of the services with a cluster IP or an endpoint at an address, and that endpoint."""
+        """Return namespace, name and endpoint of each service with a ready endpoint, or a cluster IP (endpoint None), at an address."""
 
 
 @dataclass(frozen=True)
 class DnsRecord:
-    """A record: the name of its owner, its type, and its data as in a zone file."""
+    """A DNS record: the domain name that it belongs to, its type, and its data in the format of a zone file."""
 
     name: str
     kind: str
@@ -64,7 +64,7 @@ class DnsRecord:
 
 @dataclass
 class Lookup:
-    """The result of a query: whether the name exists, its records, and addresses of names in these."""
+    """The result of a DNS query: whether the name exists, its records, and address records of the names in these records."""
 
     exists: bool = True
     records: list[DnsRecord] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Lookup:
 
 @dataclass(frozen=True)
 class _Target:
-    """An address behind a name: the name to which SRV records point, the address and a port."""
+    """An address and port of a service: ``name`` is the target of SRV records; a negative port has no SRV record."""
 
     name: str
     address: str
@@ -233,7 +233,7 @@ def _is_address(text: str) -> bool:
 
 
 def _reversed_address(labels: Sequence[str]) -> str | None:
-    """Return the address of a name below in-addr.arpa or ip6.arpa; None if it is none."""
+    """Return the address of a name below in-addr.arpa or ip6.arpa; None if the name stands for no address."""
     parts = list(reversed(labels[:-2]))
     if labels[-2] == "in-addr":
         text = ".".join(parts)

@@ -1,6 +1,6 @@
-"""A DNS server on loopback: names of the cluster from ``dns_records``, other names from the resolvers of this machine.
+"""A DNS server on loopback: it answers names of the cluster from ``dns_records``, and forwards other names to this machine's resolvers.
 
-Messages are those of dnspython, an extra (``kubeloop[dns]``). Source: RFC 1035, 2308 (negative answers), 6891 (EDNS), 7766 (TCP).
+It needs dnspython, the extra ``kubeloop[dns]``. Source: RFC 1035, 2308 (negative answers), 6891 (EDNS), 7766 (TCP).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     import dns.message
 
 _LOG = logging.getLogger("kubeloop.kubelet")
-#: The port that resolv.conf means; no other can be written there.
+#: The port of all name servers in resolv.conf, which cannot name another one.
 PORT = 53
-#: Seconds for which clients may cache answers, as CoreDNS' default.
+#: Seconds for which clients may cache answers; the default of CoreDNS.
 TTL = 5
-#: Bytes of an answer by UDP without EDNS, and with it (dnsflagday.net/2020).
+#: Maximum bytes of an answer by UDP, without and with EDNS (dnsflagday.net/2020).
 _PLAIN, _EDNS = 512, 1232
-#: Seconds for another resolver's answer, and for the next query of a TCP connection.
+#: Seconds to wait for another resolver's answer, and for the next query of a TCP connection.
 _UPSTREAM, _IDLE = 3.0, 10.0
-#: Queries that are answered by others, and TCP connections, at one time.
+#: Maximum numbers of simultaneous UDP queries and TCP connections.
 _MAX_FORWARDED, _MAX_CONNECTIONS = 200, 100
-#: Names that an answer follows from CNAME to CNAME.
+#: Maximum number of names in a chain of CNAME records.
 _MAX_ALIASES = 8
-#: Addresses of the node's range that are tried, from its end.
+#: Number of addresses to try, from the end of the node's range.
 _CANDIDATES = 32
 
 #: Address and port of another resolver.
@@ -43,14 +43,14 @@ Resolver = tuple[str, int]
 
 
 class DnsUnavailable(ConfigError):
-    """The DNS server cannot run here; the message says why, and what to do."""
+    """The DNS server cannot run on this machine; the message says why, and what to do."""
 
 
 def check_library() -> None:
     """Check that dnspython is installed.
 
     Raises:
-        DnsUnavailable: It is not.
+        DnsUnavailable: The package is not installed.
     """
     try:
         import dns.asyncquery  # noqa: F401
@@ -62,12 +62,12 @@ class DnsServer:
     """Serves names of the cluster by UDP and TCP.
 
     Guarantees:
-        A query that cannot be read or answered by one client does not delay others. After ``close`` nothing of it is left.
+        A malformed or slow query does not delay other queries. After ``close`` no task or socket is left.
 
     Args:
         view: Services and endpoints.
-        resolvers: Where queries for other names go, in order; without any they are refused.
-        clock: For time limits.
+        resolvers: The resolvers to which queries for other names are forwarded, in order; without any, such queries are refused.
+        clock: The clock of time limits and serial numbers.
     """
 
     def __init__(self, view: ServiceView, resolvers: Sequence[Resolver], clock: Clock) -> None:
@@ -84,14 +84,14 @@ class DnsServer:
         self.port = 0
 
     async def start(self, network: IPv4Network, port: int = PORT) -> None:
-        """Listen at the last free address of a range.
+        """Listen at the last usable address of a range; ``address`` and ``port`` then say where.
 
         Args:
             network: The range.
             port: The port; 0: any free one, for tests.
 
         Raises:
-            DnsUnavailable: No address can be had.
+            DnsUnavailable: The server cannot listen at any address of the range.
         """
         error: OSError | None = None
         for number in range(2, 2 + min(_CANDIDATES, network.num_addresses - 2)):
@@ -130,18 +130,18 @@ class DnsServer:
     # ------------------------------------------------------------------------------------------------------------------ transports
 
     def received(self, data: bytes, client: tuple[Any, ...]) -> None:
-        """Answer a datagram.
+        """Answer the query in a datagram.
 
         Args:
             data: The query.
-            client: Where the answer goes.
+            client: The address to which the answer is sent.
         """
         query = self._read(data)
         if isinstance(query, bytes):
             self._send(query, client)
         elif query is not None:
             if len(self._forwards) >= _MAX_FORWARDED:
-                return  # as when the network loses it: the client asks again
+                return  # Drop the query: the client repeats it, as it does when the network loses a packet.
             task = asyncio.ensure_future(self._answer_datagram(query, client))
             self._forwards.add(task)
             task.add_done_callback(self._forwards.discard)
@@ -182,12 +182,12 @@ class DnsServer:
     # --------------------------------------------------------------------------------------------------------------------- answers
 
     def _read(self, data: bytes) -> dns.message.Message | bytes | None:
-        """Return a query; the answer to bytes that are none; or None for data without an answer."""
+        """Return the query in a message; the answer FORMERR, as bytes, to a malformed query; or None for a message that gets no answer."""
         import dns.exception
         import dns.message
         import dns.rcode
 
-        # Answers to answers could go on for ever between two servers.
+        # Two servers could otherwise answer each other's answers forever.
         if len(data) < 12 or data[2] & 0x80:
             return None
         try:
@@ -223,7 +223,7 @@ class DnsServer:
         return response
 
     async def _resolve(self, response: dns.message.Message, name: Any, kind: Any) -> None:
-        """Add the records of a name to a response, and those of the names for which it stands."""
+        """Add the records of a name to a response, and the records of the names to which its CNAME records lead."""
         import dns.flags
         import dns.name
         import dns.rcode
@@ -259,7 +259,7 @@ class DnsServer:
         return DnsRecord(zone, "SOA", f"{NAME_SERVER}. {MAILBOX}. {int(self._clock.wall().timestamp())} 7200 1800 86400 {TTL}")
 
     async def _forward(self, response: dns.message.Message, name: Any, kind: Any) -> None:
-        """Ask this machine's resolvers, one after another, and add what they answer."""
+        """Forward a query to this machine's resolvers in order, and add the first answer to a response."""
         import dns.asyncquery
         import dns.exception
         import dns.flags
@@ -294,7 +294,7 @@ def _add(section: list[Any], owner: Any, records: Sequence[DnsRecord]) -> None:
 
 
 class _Datagrams(asyncio.DatagramProtocol):
-    """Passes datagrams to the server."""
+    """Passes received datagrams to a ``DnsServer``."""
 
     def __init__(self, server: DnsServer) -> None:
         self._server = server

@@ -1,6 +1,6 @@
 """Environment variables of a container: values, references, the downward API, and the variables of services.
 
-Pure functions: what ConfigMaps and Secrets hold is passed in.
+Pure functions: the data of ConfigMaps and Secrets are arguments.
 
 Source: Kubernetes pkg/kubelet/kubelet_pods.go (makeEnvironmentVariables), pkg/kubelet/envvars, third_party/forked/golang/expansion.
 """
@@ -23,9 +23,9 @@ class ConfigurationError(Exception):
 
 @dataclass(frozen=True)
 class PodFields:
-    """Values of the downward API that the kubelet knows before the pod's status does.
+    """Values of the downward API that the kubelet knows before they are in the pod's status.
 
-    ``allocatable`` has the node's resources, which stand for limits that a container does not set.
+    ``allocatable`` has the node's resources, which replace limits that a container does not set.
     """
 
     pod_ip: str = ""
@@ -43,6 +43,8 @@ class ConfigurationSources:
     """
 
     objects: Mapping[tuple[str, str], Mapping[str, bytes] | None] = field(default_factory=dict)
+    #: Resource versions of the objects; empty for an object that does not exist.
+    versions: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def data(self, kind: str, name: str, *, optional: bool = False) -> Mapping[str, bytes] | None:
         """Return the data of an object, or None if it is optional and missing.
@@ -80,7 +82,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def service_variables(services: Iterable[JSONObject], namespace: str) -> dict[str, str]:
-    """Return the variables of services, as WEB_SERVICE_HOST and WEB_PORT_80_TCP_ADDR.
+    """Return the environment variables of services, such as WEB_SERVICE_HOST and WEB_PORT_80_TCP_ADDR.
 
     Args:
         services: The services of all namespaces.
@@ -120,15 +122,15 @@ def container_environment(
     Args:
         pod: The pod.
         container: One of its containers.
-        sources: The ConfigMaps and Secrets that it refers to.
-        fields: Addresses and node resources.
-        services: Variables of services; those of the container take precedence.
+        sources: The ConfigMaps and Secrets that the container refers to.
+        fields: Addresses and node resources for the downward API.
+        services: Variables of services; the container's own variables take precedence.
 
     Returns:
         Values by name.
 
     Raises:
-        ConfigurationError: A reference that is not optional leads nowhere.
+        ConfigurationError: A required object or key does not exist, or a reference is not supported.
     """
     enabled = pod["spec"].get("enableServiceLinks", True)
     links = {name: value for name, value in services.items() if enabled or name.startswith("KUBERNETES_")}
@@ -203,11 +205,11 @@ def resource_value(pod: JSONObject, reference: JSONObject, fields: PodFields, co
     Args:
         pod: The pod.
         reference: ``containerName``, ``resource`` and ``divisor``.
-        fields: The node's resources stand for missing limits.
+        fields: The node's resources, which replace missing limits.
         container_name: The container if the reference names none.
 
     Raises:
-        ConfigurationError: The pod has no such container, or the resource is unknown.
+        ConfigurationError: The pod has no such container, or the reference is neither to limits nor to requests.
     """
     name = reference.get("containerName") or container_name
     spec = pod["spec"]
@@ -228,7 +230,7 @@ def resource_value(pod: JSONObject, reference: JSONObject, fields: PodFields, co
 
 
 def _quoted(text: str) -> str:
-    """Quote a value as Go's %q does for printable text."""
+    """Quote a text like Go's verb %q; correct for printable characters, newlines, carriage returns and tabs."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
     return f'"{escaped}"'
 

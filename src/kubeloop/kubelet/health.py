@@ -10,7 +10,7 @@ from kubeloop.tasks import Supervisor
 
 
 class KubeletHealth:
-    """Reports which tasks of a node work.
+    """Reports which background tasks of a node are healthy.
 
     Args:
         tasks: All tasks of the node; the supervisors of its pods are children of it.
@@ -25,14 +25,14 @@ class KubeletHealth:
 
     @property
     def healthy(self) -> bool:
-        """Whether all tasks work."""
+        """Whether all tasks are healthy."""
         return all(map(self._tasks.healthy, self._tasks.failures))
 
     def report(self, *, verbose: bool = False) -> str:
         """Return the text of ``/readyz``: ``ok``, or the names of all tasks with their state.
 
         Args:
-            verbose: Name the tasks though all of them work.
+            verbose: Name the tasks even if all of them are healthy.
         """
         if self.healthy and not verbose:
             return "ok"
@@ -44,15 +44,15 @@ class KubeletHealth:
 
         Args:
             pods: Number of pods of the node.
-            containers: Number of containers that run.
+            containers: Number of running containers.
         """
         out = Exposition()
         out.gauge("kubelet_running_pods", "Number of pods that have a worker.", [({}, pods)])
         out.gauge("kubelet_running_containers", "Number of containers currently running.", [({"container_state": "running"}, containers)])
         failures = [({"task": name}, count) for name, count in self._tasks.failures.items()]
-        out.counter("kubeloop_background_task_failures_total", "Failures of background tasks, which are tried again.", failures)
+        out.counter("kubeloop_background_task_failures_total", "Failures of background tasks, which are retried.", failures)
         restarts = [({"task": name}, count) for name, count in self._tasks.restarts.items()]
-        out.counter("kubeloop_background_task_restarts_total", "Background tasks that were started again after a failure.", restarts)
+        out.counter("kubeloop_background_task_restarts_total", "Restarts of background tasks after a failure.", restarts)
         states = [({"name": name}, self._tasks.healthy(name)) for name in self._tasks.failures]
         out.gauge("kubernetes_healthcheck", "Whether the tasks of a name work: 1, or 0.", states)
         return out.text()

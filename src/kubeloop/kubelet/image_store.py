@@ -1,4 +1,4 @@
-"""Images of OCI layouts, unpacked once each below the kubelet's folder, and the image map entries that result from them."""
+"""Images of OCI layouts, each unpacked once below the kubelet's folder, and the image map entries that result from them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from kubeloop.kubelet.oci_layout import ImageLayout, LayoutError, LayoutImage
 from kubeloop.kubelet.oci_unpack import LayerUnpacker, UnpackOptions
 from kubeloop.tasks import finish, result_of, wait_all
 
-#: Bytes that are read of /etc/passwd and /etc/group of an image.
+#: Maximum bytes to read from /etc/passwd and /etc/group of an image.
 _MAX_ACCOUNTS = 1 << 20
 _PARTIAL = "partial-"
-#: The largest number of a user or group.
+#: The largest user or group id.
 _MAX_ID = 2**32 - 2
 
 
 class ImageStore:
-    """Unpacks images below ``images`` of the kubelet's folder. An image that was unpacked is used again, and never changed.
+    """Unpacks images into the subfolder ``images`` of the kubelet's folder. An unpacked image is reused and never changed.
 
     Args:
         folder: The kubelet's folder.
@@ -39,11 +39,11 @@ class ImageStore:
             shutil.rmtree(path, ignore_errors=True)
 
     def inspect(self, entry: ImageEntry, image: str) -> LayoutImage:
-        """Return the image of an entry's layout.
+        """Return the image for this machine in the OCI layout of an image map entry.
 
         Args:
-            entry: The entry of the image map.
-            image: The image as the container names it; its tag chooses among several.
+            entry: The entry of the image map, which names a layout.
+            image: The image name in the container's specification; its tag selects an image if the entry has no ``reference``.
 
         Raises:
             LayoutError: The layout is broken, or has no such image.
@@ -54,7 +54,7 @@ class ImageStore:
             return layout.image(entry.reference or tag)
 
     def root(self, entry: ImageEntry, image: LayoutImage) -> Path:
-        """Return where an image is unpacked.
+        """Return the folder of an unpacked image, which may not exist yet.
 
         Args:
             entry: The entry of the image map.
@@ -119,14 +119,14 @@ class ImageStore:
             shutil.rmtree(partial, ignore_errors=True)
 
     def resolve(self, entry: ImageEntry, image: LayoutImage) -> ImageEntry:
-        """Return the entry completed by the image's configuration; what the entry says itself takes precedence.
+        """Return an image map entry completed from the image's configuration; the entry's own settings take precedence.
 
         Args:
             entry: The entry of the image map.
-            image: Its image, which is unpacked.
+            image: The entry's image, which is unpacked.
 
         Raises:
-            LayoutError: The image's user is unknown in it.
+            LayoutError: The image's user or group does not exist in the image, or its environment is malformed.
         """
         root, settings = self.root(entry, image), image.settings
         own_command = bool(entry.command)
@@ -147,7 +147,10 @@ class ImageStore:
 
 
 def _find_user(root: Path, text: str) -> tuple[int | None, int | None, str]:
-    """Return user, group and home of a configuration's ``User``: NAME, UID, and a group behind a colon; None: the kubelet's."""
+    """Return uid, gid and home folder for ``User`` of an image's configuration; None stands for the kubelet's uid or gid.
+
+    The text is the name or id of a user, optionally with a colon and the name or id of a group.
+    """
     name, _, group = text.partition(":")
     accounts = _accounts(root, "passwd")
     account = next(

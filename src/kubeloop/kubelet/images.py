@@ -1,6 +1,6 @@
-"""Image maps: which command of this machine runs for which image; and the pulls that they simulate.
+"""Image maps, which say which command of this machine runs for each image, and the pulls that the kubelet simulates.
 
-A file in YAML, read again when it changes::
+An image map is a YAML file, which is read again when it changes::
 
     images:
       nginx:
@@ -28,12 +28,12 @@ from kubeloop.kubelet.oci_layout import LayoutError, LayoutImage
 from kubeloop.meta.errors import ConfigError, KubeloopError
 from kubeloop.timing import Clock
 
-#: Seconds of the first and the longest wait after a failed pull.
+#: Seconds of the first and the longest back-off after a failed pull.
 _FIRST, _LONGEST = 10.0, 300.0
 
 
 class ImageError(Exception):
-    """An image is not available. ``reason`` is that of the container's state."""
+    """An image is not available. ``reason`` is the reason of the container's waiting state."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -43,10 +43,11 @@ class ImageError(Exception):
 
 @dataclass(frozen=True)
 class ImageEntry:
-    """The program of an image. ``pull_error`` lets pulls fail, ``pull_seconds`` lets them take time; ``present`` images need no pull.
+    """The configured program of an image: an entry of an ``ImageMap``.
 
-    ``layout`` is an OCI image layout, ``reference`` the name of an image in it; ``strip_setuid`` removes set-user-ID bits of files. When it
-    is unpacked, ``root`` has its files, and ``group`` its group.
+    ``pull_error`` makes pulls fail with this message, ``pull_seconds`` is their duration, and ``present`` images need no pull. ``layout``
+    is the path of an OCI image layout, ``reference`` the name of an image in this layout; ``strip_setuid`` removes set-user-ID and
+    set-group-ID bits of files. After the image was unpacked, ``root`` is the folder of its files and ``group`` the group id of its user.
     """
 
     command: tuple[str, ...] = ()
@@ -74,10 +75,10 @@ _REFERENCE = re.compile(
 
 
 def check_name(image: str) -> None:
-    """Check the name of an image.
+    """Check that the name of an image is well-formed.
 
     Raises:
-        ImageError: The name is malformed: InvalidImageName.
+        ImageError: The name is malformed; the reason is InvalidImageName.
     """
     if not _REFERENCE.fullmatch(image):
         lowered = _REFERENCE.fullmatch(image.lower())
@@ -95,11 +96,12 @@ def repository(image: str) -> str:
 class ImageMap:
     """The entries of an image map file, which is read again when it changes.
 
-    An entry's name is an image with its tag, an image without (any tag), or ``*``: any image without another entry.
-    Without a file there are no entries: every pull fails with a message that says how to write them.
+    An entry's name is an image with a tag, an image without a tag (which matches every tag), or ``*`` (which matches every image without
+    another entry). Without a file there are no entries, and every pull fails with a message that says how to write them.
 
     Raises:
-        ConfigError: The file cannot be read, or is no image map. A file that is broken later stays in use as it was, and is reported.
+        ConfigError: The file cannot be read, or is no image map. If a later version is broken, the previous entries stay in use, and
+            ``fault`` has the error.
 
     Example:
         >>> _ = Path("images.yaml").write_text("images: {web: {command: [python3, -m, http.server]}}")
@@ -111,13 +113,13 @@ class ImageMap:
         self.path = path
         self._entries: dict[str, ImageEntry] = {}
         self._mark: tuple[int, int] | None = None
-        #: Why the present file cannot be read; empty: it can.
+        #: Why the present version of the file cannot be read; empty if it can.
         self.fault = ""
         if path is not None:
             self._entries = self._read(path)
 
     def find(self, image: str) -> ImageEntry | None:
-        """Return the entry of an image, or None if there is none."""
+        """Return the entry that matches an image best, or None if no entry matches."""
         self._refresh()
         for name in (image, repository(image), "*"):
             if name in self._entries:
@@ -223,33 +225,33 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def image_id(image: str) -> str:
-    """Return the ``imageID`` of an image: a digest of its name, since there is no content."""
+    """Return the ``imageID`` of an image in container statuses: a digest of its name, since process pods have no image content."""
     name = image if ":" in image.rpartition("/")[2] or "@" in image else f"{image}:latest"
     return f"process://{repository(image)}@sha256:{hashlib.sha256(name.encode()).hexdigest()}"
 
 
-#: Reports what a pull does: whether it is a warning, the reason of the Event, and its message.
+#: Records an Event of a pull: whether it is a warning, its reason, and its message.
 PullReporter = Callable[[bool, str, str], object]
 
 
 class ImageUnpacker(Protocol):
-    """Unpacks images of OCI layouts."""
+    """Unpacks images of OCI layouts. ``ImageStore`` implements it."""
 
     def inspect(self, entry: ImageEntry, image: str) -> LayoutImage:
-        """Return the image of an entry's layout. Raises LayoutError."""
+        """Return the image in the layout of an image map entry. Raises LayoutError."""
 
     def is_unpacked(self, entry: ImageEntry, image: LayoutImage) -> bool:
-        """Return whether it is unpacked."""
+        """Return whether an image is unpacked."""
 
     async def unpack(self, entry: ImageEntry, image: LayoutImage) -> None:
-        """Unpack it. Raises LayoutError."""
+        """Unpack an image. Raises LayoutError."""
 
     def resolve(self, entry: ImageEntry, image: LayoutImage) -> ImageEntry:
-        """Return the entry completed by the image's configuration. Raises LayoutError."""
+        """Return an image map entry completed from the image's configuration. Raises LayoutError."""
 
 
 class ImagePuller:
-    """Makes images available by the pull policy of a container, with kubelet's Events, reasons and back-off."""
+    """Makes images available according to a container's pull policy, with the Events, reasons and back-off of the kubelet."""
 
     def __init__(self, images: ImageMap, clock: Clock, store: ImageUnpacker | None = None) -> None:
         self._images = images
@@ -260,16 +262,16 @@ class ImagePuller:
         self._failures: dict[tuple[str, str], tuple[float, float]] = {}
 
     async def ensure(self, image: str, policy: str, pod_uid: str, report: PullReporter) -> ImageEntry:
-        """Return the entry of an image after it was pulled, if the policy requires that.
+        """Return the image map entry of an image, after a pull if the policy requires one.
 
         Args:
-            image: The image as the container names it.
+            image: The image name in the container's specification.
             policy: ``Always``, ``IfNotPresent`` or ``Never``.
-            pod_uid: Back-off is counted by pod.
+            pod_uid: The uid of the pod, for which back-off is counted.
             report: Records Events.
 
         Returns:
-            What runs for the image.
+            The configured program of the image.
 
         Raises:
             ImageError: The name is malformed, the image is missing, or its pull failed or backs off.
@@ -335,7 +337,6 @@ class ImagePuller:
                 self._refused[key] = (content.digest, error)
         if entry is None or error:
             report(True, "Failed", f'Failed to pull image "{image}": {error}')
-            report(True, "Failed", "Error: ErrImagePull")
             wait = min(seconds * 2, _LONGEST) if seconds else _FIRST
             self._failures[key] = (self._clock.now() + wait, wait)
             raise ImageError("ErrImagePull", error)
@@ -355,7 +356,7 @@ class ImagePuller:
         return f'failed to find image "{image}": {self._images.path} has no entry for it; add {repository(image)}: {{command: [...]}}'
 
     def forget(self, pod_uid: str) -> None:
-        """Drop the back-off of a pod that is gone."""
+        """Forget the back-off of a pod that no longer exists."""
         for key in [key for key in self._failures if key[0] == pod_uid]:
             del self._failures[key]
             self._refused.pop(key, None)

@@ -22,8 +22,7 @@ import warnings  # noqa: F401 - os.execvpe imports it, after the root has change
 from typing import Any
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
-MNT_DETACH = 2
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18, 2
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "s390x": 217, "ppc64le": 203}
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
@@ -50,8 +49,8 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
     Args:
         source: The device, or the file or folder to bind.
-        target: Where it is shown.
-        kind: The type of the file system.
+        target: The mount point.
+        kind: The type of the file system; empty for a bind mount.
         flags: Flags of mount(2).
         data: Options of the file system.
     """
@@ -65,7 +64,7 @@ def die_with_parent() -> None:
 
 
 def report(**values: object) -> None:
-    """Send one report to the kubelet, which may be gone."""
+    """Send one report to the kubelet; do nothing if the kubelet has ended."""
     try:
         os.write(1, json.dumps(values).encode() + b"\n")
     except OSError:
@@ -85,7 +84,7 @@ def enter_user_namespace() -> None:
 
 
 def build_root(spec: dict[str, Any]) -> None:
-    """Make a root that shows this machine's files or an image's, stores writes in memory, and has the container's mounts; then enter it."""
+    """Build and enter the container's root: files of this machine or an image, changes in memory, and the container's mounts."""
     base = spec["scratch"]
     mount("none", "/", flags=MS_REC | MS_PRIVATE)
     mount("tmpfs", base, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
@@ -117,12 +116,12 @@ def build_root(spec: dict[str, Any]) -> None:
 
 
 def overlay(lower: str, target: str, upper: str, work: str, options: str = "") -> None:
-    """Show a folder at another path, and store changes of it elsewhere.
+    """Mount an overlay file system, which shows a folder at another path and stores changes in a third folder.
 
     Args:
-        lower: The folder.
-        target: Where it is shown.
-        upper: Where changes are stored.
+        lower: The folder to show, which does not change.
+        target: The mount point.
+        upper: The folder that stores changes.
         work: An empty folder beside ``upper``.
         options: Further options, each behind a comma.
     """
@@ -130,18 +129,18 @@ def overlay(lower: str, target: str, upper: str, work: str, options: str = "") -
 
 
 def prepare_image(root: str, cwd: str) -> None:
-    """Make the folders that every container has in the root of an image, and its working directory."""
+    """Create the folders proc, sys, dev and etc and the working directory in the root of an image."""
     for name in ("proc", "sys", "dev", "etc"):
         path = os.path.join(root, name)
         # A link would lead to this machine's files until the root is entered.
         if os.path.islink(path) or (os.path.exists(path) and not os.path.isdir(path)):
-            raise LaunchError(f"/{name} of the image is no folder")
+            raise LaunchError(f"/{name} of the image is not a folder")
         os.makedirs(path, exist_ok=True)
     os.makedirs(inside(root, os.path.normpath(cwd)), exist_ok=True)
 
 
 def show_submounts(base: str, root: str) -> None:
-    """Show this machine's other file systems, read-only, and empty ones for temporary files."""
+    """Bind this machine's other file systems read-only below the root, and mount empty ones for temporary files."""
     for point in submounts(base):
         target = root + point
         if point in ("/tmp", "/var/tmp", "/run"):  # noqa: S108 - the container gets its own
@@ -155,9 +154,9 @@ def show_submounts(base: str, root: str) -> None:
 
 
 def show_folders(root: str, upper: str, work: str) -> None:
-    """Show each folder of the root by itself.
+    """Show each top-level folder of this machine by a separate overlay.
 
-    In a user namespace the kernel refuses an overlay of a folder with mounts below it: such a folder is shown as it is.
+    In a user namespace the kernel refuses an overlay of a folder that contains mounts: such a folder is bound without an overlay.
     """
     mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
     for name in os.listdir("/"):
@@ -183,9 +182,9 @@ def show_folders(root: str, upper: str, work: str) -> None:
 
 
 def submounts(base: str) -> list[Any]:
-    """Return this machine's other mount points that a container may see."""
+    """Return the mounted folders that containers may see: not the root, ``base``, /proc, /sys, /dev, and volumes (memory_volumes.py)."""
     with open("/proc/self/mountinfo") as file:
-        points = {line.split()[4].encode().decode("unicode_escape") for line in file}
+        points = {line.split()[4].encode().decode("unicode_escape") for line in file if " kubeloop-volume " not in line}
     hidden = ("/proc", "/sys", "/dev")
     return sorted(
         one
@@ -198,7 +197,7 @@ def submounts(base: str) -> list[Any]:
 
 
 def make_devices(root: str) -> None:
-    """Make a small /dev with the devices that each container gets."""
+    """Create a small /dev with the devices that every container gets."""
     folder = root + "/dev"
     mount("tmpfs", folder, "tmpfs", MS_NOSUID, "mode=0755")
     for name in DEVICES:
@@ -215,7 +214,7 @@ def make_devices(root: str) -> None:
 
 
 def bind(root: str, source: str, target: str, readonly: bool) -> None:
-    """Show a file or folder of this machine at a path of the container.
+    """Bind-mount a file or folder of this machine at a path of the container.
 
     Args:
         root: The root of the container.
@@ -234,7 +233,7 @@ def bind(root: str, source: str, target: str, readonly: bool) -> None:
 
 
 def inside(root: str, path: str) -> str:
-    """Return a path below the root, with symbolic links read as the container reads them."""
+    """Return the path on this machine of a path in the container, resolving symbolic links within the container's root."""
     result = root
     for _ in range(40):
         parts = [one for one in path.split("/") if one not in ("", ".")]
@@ -273,7 +272,7 @@ def join(pid: int) -> None:
 
 
 def run_program(spec: dict[str, Any]) -> int:
-    """Start the program in a child and return its process id. Raise a LaunchError if it cannot be executed."""
+    """Start the program in a child process and return its process id. Raise a LaunchError if the program cannot be executed."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid:
@@ -289,17 +288,17 @@ def run_program(spec: dict[str, Any]) -> int:
         os.close(reader)
         os.set_inheritable(writer, False)
         become_program(spec, writer)
-    except LaunchError as error:
-        os.write(writer, json.dumps({"error": str(error), "missing": error.missing}).encode())
-    except OSError as error:
-        os.write(writer, json.dumps({"error": str(error), "missing": False}).encode())
+    except (LaunchError, OSError) as error:
+        os.write(writer, json.dumps({"error": str(error), "missing": isinstance(error, LaunchError) and error.missing}).encode())
     finally:
         os._exit(127)
 
 
 def become_program(spec: dict[str, Any], writer: int) -> None:
-    """Replace this process by the program."""
+    """Replace this process by the program; ``writer`` is a descriptor that is closed when the program is executed."""
     die_with_parent()
+    for file in spec["cgroup_files"]:
+        os.write(file, b"0")  # moves this process
     os.setsid()
     # Copies first: a stream may have the number that another one gets.
     for number, copy in enumerate([os.dup(stream) for stream in spec["streams"]]):
@@ -346,13 +345,14 @@ def become_program(spec: dict[str, Any], writer: int) -> None:
 
 
 def supervise(spec: dict[str, Any], *, adopts: bool) -> int:
-    """Run the program until it ends; serve commands; return 0 when the end was reported."""
+    """Run the program and carry out the kubelet's commands.
+
+    Return 0 when the program has ended and its end was reported; 1 when the kubelet closed standard input and the program was killed.
+    """
     signal.signal(signal.SIGCHLD, lambda *_: None)
     wake, alarm = os.pipe()
     os.set_blocking(alarm, False)
     signal.set_wakeup_fd(alarm)
-    for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)
     pid = run_program(spec)
     for stream in set(spec["streams"]):
         os.close(stream)
@@ -382,7 +382,7 @@ def supervise(spec: dict[str, Any], *, adopts: bool) -> int:
 
 
 def reap(pid: int) -> int | None:
-    """Collect ended processes; return the status of the program if it is among them."""
+    """Wait for ended child processes without blocking; return the wait status of the program ``pid`` if it ended, else None."""
     result = None
     while True:
         try:
@@ -396,12 +396,9 @@ def reap(pid: int) -> int | None:
 
 
 def obey(command: dict[str, Any], pid: int) -> None:
-    """Carry out a command of the kubelet: a signal for the program, or for its whole group."""
+    """Carry out a command of the kubelet: send a signal to the program."""
     try:
-        if command.get("group"):
-            os.killpg(pid, command["signal"])
-        else:
-            os.kill(pid, command["signal"])
+        os.kill(pid, command["signal"])
     except OSError as error:
         if error.errno != errno.ESRCH:
             report(warning=str(error))
@@ -441,7 +438,7 @@ def descendants(top: int) -> list[Any]:
 
 
 def main() -> int:
-    """Read the specification, isolate the container as it says, and supervise its program."""
+    """Read the specification, isolate the container accordingly, supervise its program, and return the launcher's exit status."""
     line = b""
     while not line.endswith(b"\n"):
         part = os.read(0, 1)
@@ -449,10 +446,13 @@ def main() -> int:
             return 1
         line += part
     spec = json.loads(line)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     if spec.get("tty"):  # before the root changes
         import fcntl  # noqa: F401
         import termios  # noqa: F401
     try:
+        spec["cgroup_files"] = [os.open(path, os.O_WRONLY) for path in spec.get("cgroups", ())]  # before the root changes
         if spec.get("join"):
             join(spec["join"])
         else:
@@ -474,8 +474,6 @@ def main() -> int:
     for stream in set(spec["streams"]):
         os.close(stream)
     die_with_parent()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status):
         report(exited=128 + os.WTERMSIG(status), signal=os.WTERMSIG(status))
@@ -483,7 +481,7 @@ def main() -> int:
 
 
 def run_first_process(spec: dict[str, Any]) -> int:
-    """Run as the first process of the PID namespace, whose end ends all others there."""
+    """Run as the first process of the PID namespace; when it ends, the kernel kills all other processes of the namespace."""
     try:
         die_with_parent()
         if not spec.get("join"):

@@ -1,4 +1,4 @@
-"""Log files of containers in the format of the CRI: written line by line, rotated, and read as kubectl logs asks.
+"""Log files of containers in the format of the CRI: written line by line, rotated, and read with the options of kubectl logs.
 
 A line is ``TIME STREAM TAG TEXT``; the tag is F for a whole line and P for a part of one.
 
@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,20 +19,45 @@ from pathlib import Path
 from typing import IO
 
 _LOG = logging.getLogger("kubeloop.kubelet")
-#: Bytes of a line; a longer one is written in parts.
+#: Maximum bytes of a line; a longer line is written in parts.
 _PART = 16 * 1024
-#: Bytes of a file and number of files of a container, as kubelet's containerLogMaxSize and containerLogMaxFiles.
+#: Maximum bytes of a file and number of files of a container: the defaults of kubelet's containerLogMaxSize and containerLogMaxFiles.
 MAX_SIZE, MAX_FILES = 10 * 1024 * 1024, 5
 
 
+@dataclass(frozen=True, slots=True)
+class PodLogs:
+    """The log files of one pod, in ``folder``.
+
+    Example:
+        >>> PodLogs(Path("logs/shop_web_uid")).path("main", 0)
+        PosixPath('logs/shop_web_uid/main/0.log')
+    """
+
+    folder: Path
+
+    def path(self, container: str, attempt: int) -> Path:
+        """Return the log file of a run of a container."""
+        return self.folder / container / f"{attempt}.log"
+
+    def delete_before(self, container: str, attempt: int) -> None:
+        """Delete the log of the run before the previous run ``attempt - 1``."""
+        for path in (self.folder / container).glob(f"{attempt - 2}.log*"):
+            path.unlink(missing_ok=True)
+
+    def delete(self) -> None:
+        """Delete all logs of the pod."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
 class LogWriter:
-    """Writes the output of one container. ``wait`` returns when more was written or the container has ended.
+    """Writes the output of one container to a log file, and wakes readers that follow the log.
 
     Args:
         path: The file.
         now: Returns the present time.
-        max_size: Bytes after which a new file is begun.
-        max_files: Number of files, the present one included.
+        max_size: Maximum bytes of a file; then a new file begins.
+        max_files: Maximum number of files, including the present one.
 
     Raises:
         OSError: The file cannot be written.
@@ -57,7 +83,7 @@ class LogWriter:
         self._file = path.open("ab", buffering=0)
 
     def write(self, stream: str, data: bytes) -> None:
-        """Append output; a line is written when it is complete."""
+        """Append output of ``stdout`` or ``stderr``; a line is written when it is complete or longer than 16 KiB."""
         data = self._rest.pop(stream, b"") + data
         lines = data.split(b"\n")
         rest = lines.pop()
@@ -71,7 +97,7 @@ class LogWriter:
         self._wake()
 
     def close(self) -> None:
-        """Write the incomplete lines, and end the readers that follow."""
+        """Write the incomplete lines, close the file, and end readers that follow the log."""
         if self.ended:
             return
         for stream, rest in self._rest.items():
@@ -82,7 +108,7 @@ class LogWriter:
         self._wake()
 
     async def wait(self) -> None:
-        """Return when more was written, or the log has ended."""
+        """Wait until more is written or the log ends."""
         if self.ended:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -104,7 +130,7 @@ class LogWriter:
                 self._rotate()
             self._file.write(line)
         except OSError as error:
-            # What cannot be stored is dropped, so that the program does not block (containerd internal/cri/io/logger.go).
+            # Output that cannot be stored is dropped, so that the program does not block (containerd internal/cri/io/logger.go).
             if not self._failing:
                 _LOG.warning("cannot write the log %s: %s; output of the container is lost", self.path, error.strerror or error)
             self._failing = True
@@ -128,7 +154,10 @@ class LogWriter:
 
 @dataclass(frozen=True)
 class LogSelection:
-    """Part of a log, as PodLogOptions. ``since`` is the earliest time, ``tail`` the number of last lines, ``limit`` of bytes."""
+    """The part of a log to read, as in PodLogOptions.
+
+    ``since`` is the earliest time, ``tail`` the number of lines from the end, and ``limit`` the maximum number of bytes.
+    """
 
     follow: bool = False
     timestamps: bool = False
@@ -138,7 +167,7 @@ class LogSelection:
 
     @classmethod
     def of_query(cls, query: dict[str, list[str]], now: datetime) -> LogSelection:
-        """Return the options of a request to the kubelet's endpoint.
+        """Return the selection in the query parameters of a log request to the kubelet's endpoint.
 
         Raises:
             ValueError: A number or time is malformed.
@@ -156,12 +185,12 @@ class LogSelection:
 
 
 async def read_log(path: Path, options: LogSelection, writer: LogWriter | None = None) -> AsyncIterator[bytes]:
-    """Yield a log as the response to a request.
+    """Yield the lines of a log for the response to a request.
 
     Args:
-        path: The file; it is read from its beginning, without the files that were rotated away.
-        options: What to read.
-        writer: The log that is still written; None: it has ended, and following ends with the file.
+        path: The present log file. Older, rotated files are not read.
+        options: The part of the log to read.
+        writer: The writer of a log to which a container still writes; None if the container has ended: following ends with the file.
     """
     left = options.limit
     file = path.open("rb")
@@ -191,7 +220,7 @@ async def read_log(path: Path, options: LogSelection, writer: LogWriter | None =
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the complete lines that are left."""
+    """Yield the remaining complete lines of a file, and leave the position at the start of an incomplete one."""
     while True:
         position = file.tell()
         line = file.readline()
@@ -202,7 +231,7 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _shown(line: bytes, options: LogSelection) -> bytes | None:
-    """Return a line as the client gets it, or None if it is older than requested."""
+    """Return the text of a log line for the client, with its time if requested, or None if the line is older than requested."""
     moment, _, rest = line.partition(b" ")
     _, _, rest = rest.partition(b" ")
     tag, _, text = rest.partition(b" ")
@@ -214,7 +243,7 @@ def _shown(line: bytes, options: LogSelection) -> bytes | None:
 
 
 def _skipped(path: Path, tail: int | None) -> int:
-    """Return the number of lines before the last ``tail`` ones."""
+    """Return the number of lines of a file before its last ``tail`` lines, counting the parts of a split line as one; 0 for None."""
     if tail is None:
         return 0
     with path.open("rb") as file:
@@ -256,7 +285,7 @@ def last_output(path: Path, lines: int, size: int) -> str:
 
 
 def format_moment(moment: datetime) -> str:
-    """Format a time as log files have it: RFC 3339 with nine fractional digits."""
+    """Format a time for log files: RFC 3339 in UTC with nine fractional digits."""
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06}000Z"
 
 

@@ -1,4 +1,4 @@
-"""The Node object of a kubelet: what it says about this machine, its registration, and its heartbeats.
+"""The Node object of a kubelet: its facts about this machine, its registration, and its heartbeats.
 
 Source: Kubernetes pkg/kubelet/kubelet_node_status.go, nodestatus/setters.go; k8s.io/component-helpers apimachinery/lease.
 """
@@ -26,18 +26,18 @@ from kubeloop.types import JSONObject
 from kubeloop.version import VERSION
 
 _LOG = logging.getLogger("kubeloop.kubelet")
-#: Seconds of a lease, between two renewals, and between two writes of an unchanged status.
+#: Seconds for which a Lease is valid, between two renewals, and between two writes of an unchanged status.
 LEASE_SECONDS, HEARTBEAT, REPORT = 40, 10.0, 300.0
 _NAMESPACE = "kube-node-lease"
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 _MAX_PODS = 110
-#: Containers' runtime in ``nodeInfo``: it says that they are processes.
+#: The ``containerRuntimeVersion`` of nodes whose containers are processes.
 RUNTIME = f"process://{VERSION}"
 
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """A node's report about its machine."""
+    """Properties of this machine that the status of a Node reports; ``memory`` and ``storage`` are in bytes."""
 
     cpus: int
     memory: int
@@ -51,12 +51,12 @@ class MachineFacts:
 
     @classmethod
     def read(cls, folder: Path, name: str, address: str) -> MachineFacts:
-        """Read them from /proc and /etc.
+        """Return the properties of this machine, from /proc, /etc and the size of a file system.
 
         Args:
-            folder: On the file system that pods write to.
-            name: The node's name, which is its host name if it can be resolved.
-            address: The node's address, which stands for a name that cannot.
+            folder: A folder on the file system to which pods write; it is created.
+            name: The node's name, which becomes the host name if it can be resolved.
+            address: The node's address, which otherwise becomes the host name.
         """
         memory = next((line.split()[1] for line in _text("/proc/meminfo").splitlines() if line.startswith("MemTotal:")), "0")
         release = dict(line.split("=", 1) for line in _text("/etc/os-release").splitlines() if "=" in line)
@@ -100,12 +100,12 @@ def allocatable(facts: MachineFacts) -> dict[str, str]:
 
 
 def node_labels(name: str, facts: MachineFacts, labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels that a kubelet sets.
+    """Return the labels that a kubelet sets on its Node.
 
     Args:
         name: The node's name.
-        facts: The machine.
-        labels: Further ones (``--node-labels``).
+        facts: The properties of the machine.
+        labels: Additional labels (``--node-labels``), which take precedence.
     """
     own = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": facts.architecture}
     return {**own, "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": facts.architecture, **labels}
@@ -115,10 +115,10 @@ def node_status(stored: JSONObject, facts: MachineFacts, address: str, port: int
     """Return the status to write for a node.
 
     Args:
-        stored: The stored status: transition times stay where nothing changed.
-        facts: The machine.
-        address: Its IP address.
-        port: The port of its endpoint.
+        stored: The stored status, whose transition times stay for conditions that do not change.
+        facts: The properties of the machine.
+        address: The node's IP address.
+        port: The port of the kubelet's endpoint.
         now: The present time.
     """
     room = allocatable(facts)
@@ -171,12 +171,12 @@ class NodeRegistration:
     """Registers a node, writes its status, and renews its Lease.
 
     Args:
-        client: With the node's credentials.
+        client: A client with the node's credentials.
         name: The node's name.
-        facts: The machine.
+        facts: The properties of the machine.
         address: The node's IP address.
-        port: Returns the port of its endpoint.
-        labels: Labels beside the usual ones.
+        port: Returns the port of the kubelet's endpoint.
+        labels: Labels in addition to the usual ones.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class NodeRegistration:
         self._uid = ""
 
     async def register(self) -> Node:
-        """Create the Node, or take over an existing one, and write its status."""
+        """Create the Node, or add the labels to an existing one, and write its status."""
         node = Node.from_dict({"metadata": {"name": self._name, "labels": self._labels}})
         try:
             stored = await self._client.create(node)
@@ -210,7 +210,7 @@ class NodeRegistration:
         await self._client.patch(Node, self._name, {"status": status}, type="strategic", subresource="status")
 
     async def heartbeat(self) -> None:
-        """Renew the Lease and write the status, for ever. A server that does not answer is asked again."""
+        """Renew the Lease and write the status until the call is cancelled, log errors, and register a deleted Node again."""
         clock, reported = self._client.clock, self._client.clock.now()
         while True:
             try:
@@ -223,7 +223,7 @@ class NodeRegistration:
                     if not _is_ready(stored):
                         await self._report(stored)
             except NotFound:
-                _LOG.warning("node %s was deleted; it registers again", self._name)
+                _LOG.warning("node %s was deleted; registering it again", self._name)
                 with contextlib.suppress(KubeloopError):
                     await self.register()
             except KubeloopError as error:

@@ -1,4 +1,4 @@
-"""The files with which a real kubelet and a kube-proxy join a cluster: credentials by CertificateSigningRequest, configuration, commands.
+"""Files with which a real kubelet and kube-proxy join a cluster: credentials by CertificateSigningRequest, configurations and scripts.
 
 Source: kubernetes.io, "Kubelet authentication/authorization" and "KubeletConfiguration"; Kubernetes cmd/kubelet/app/server.go (relative
 paths are those beside the configuration file).
@@ -28,21 +28,21 @@ from kubeloop.types import JSONObject
 
 _PROXY_SIGNER = "kubernetes.io/kube-apiserver-client"
 _PROXY_USER = "system:kube-proxy"
-#: Files without secrets: others may read the authority and the configurations, and run the commands.
+#: Modes of files without secrets: every user may read the CA and the configurations, and run the scripts.
 _MODES = {".crt": 0o644, ".yaml": 0o644, ".sh": 0o755}
 
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """What the files of a node say.
+    """The settings of a node whose files ``write_node_files`` writes.
 
     Args:
         name: The node's name.
         address: IP address of the node, at which the server reaches the kubelet.
-        server: URL at which the node reaches the server; empty: that of the administrator's kubeconfig.
+        server: URL at which the node reaches the server; empty: the URL in the administrator's kubeconfig.
         cluster_dns: Cluster IP of the DNS service; empty: pods use the node's resolver.
         cluster_domain: Domain of services.
-        cluster_cidr: Range of pod IPs, for kube-proxy; empty: it takes all addresses as local.
+        cluster_cidr: Range of pod IPs, for kube-proxy; empty: kube-proxy treats all addresses as local.
         runtime_endpoint: Socket of the container runtime.
 
     Raises:
@@ -59,7 +59,7 @@ class NodeSettings:
 
     def __post_init__(self) -> None:
         if problems := dns1123_subdomain(self.name):
-            raise ConfigError(f"{self.name!r} is no name of a node: {problems[0]}")
+            raise ConfigError(f"{self.name!r} is not a valid name of a node: {problems[0]}")
         if problems := dns1123_subdomain(self.cluster_domain):
             raise ConfigError(f"--cluster-domain {self.cluster_domain!r}: {problems[0]}")
         _check_address("--node-ip", self.address)
@@ -82,15 +82,15 @@ async def write_node_files(config: ClusterConfig, settings: NodeSettings, folder
     """Request the certificates of a node and write its files.
 
     Args:
-        config: Of an administrator, who may create and approve CertificateSigningRequests.
-        settings: What the files say.
-        folder: Is created. Files with keys have mode 0600.
+        config: The configuration of an administrator, who may create and approve CertificateSigningRequests.
+        settings: The settings of the node.
+        folder: The folder of the files, which is created or empty. Files with keys get the mode 0600.
 
     Raises:
-        CertificateDenied: A request was denied, or is not signed.
-        ConfigError: The folder holds files already or cannot be written, the kubeconfig names no authority, or its user may not request
-            or approve certificates.
-        KubeloopError: The server does not answer a request.
+        CertificateDenied: A request was denied, or was not signed.
+        ConfigError: The folder contains files or cannot be written, the kubeconfig names no CA, or its user may not request or approve
+            certificates.
+        KubeloopError: A request to the server failed.
     """
     if config.ca is None:
         raise ConfigError(f"{config.source}: names no certificate-authority, by which a kubelet knows the server; add it")
@@ -133,7 +133,7 @@ def kubelet_command(settings: NodeSettings) -> list[str]:
 
 
 def _create(folder: Path) -> None:
-    """Create the folder, or check that it is empty, before certificates are requested."""
+    """Create a folder, or check that an existing one is empty, before certificates are requested."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         names = sorted(path.name for path in folder.iterdir())
@@ -144,7 +144,7 @@ def _create(folder: Path) -> None:
 
 
 async def _request_certificates(config: ClusterConfig, settings: NodeSettings) -> tuple[KeyPair, KeyPair, KeyPair]:
-    """Return the certificates of the kubelet as a client and as a server, and of kube-proxy."""
+    """Return the client certificate of the kubelet, its serving certificate, and the client certificate of kube-proxy."""
     name = settings.name
     async with Client(Transport(config)) as administrator:
         client = await request_certificate(administrator, name, CLIENT_SIGNER, "client auth", approver=administrator)
@@ -182,7 +182,7 @@ def _kubeconfig(config: ClusterConfig, settings: NodeSettings, user: str, pair: 
 
 
 def _kubelet_configuration(settings: NodeSettings) -> JSONObject:
-    """Return the configuration: the server authenticates by a certificate of the cluster, and the server decides who may do what."""
+    """Return the KubeletConfiguration: clients authenticate by a certificate of the cluster's CA or a token; the API server authorizes."""
     document: JSONObject = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -212,7 +212,7 @@ def _proxy_configuration(settings: NodeSettings) -> JSONObject:
 
 
 def _script(command: list[str]) -> bytes:
-    """Return a script that starts a command in its own folder; its arguments are added."""
+    """Return a shell script that runs a command in the script's folder, with the script's arguments appended."""
     return f'#!/bin/sh\ncd "$(dirname "$0")" && exec {shlex.join(command)} "$@"\n'.encode()
 
 

@@ -1,6 +1,6 @@
 """Reads OCI image layouts, folders or tar archives: index, manifest, configuration and layers, each checked against its digest.
 
-Contents are foreign: sizes are limited, digests are the only names of files, and JSON has the specified types or is refused.
+Contents are untrusted: sizes are limited, digests are the only names of blobs, and JSON with other than the specified types is refused.
 Source: github.com/opencontainers/image-spec 1.1 (image-layout.md, image-index.md, manifest.md, config.md, descriptor.md).
 """
 
@@ -29,17 +29,17 @@ else:
     from backports import zstd
 
 T = TypeVar("T")
-#: Bytes of an index, manifest or configuration; nesting of indexes; layers of an image.
+#: Maximum bytes of an index, manifest or configuration; maximum depth of nested indexes; maximum number of layers of an image.
 _MAX_DOCUMENT, _MAX_DEPTH, _MAX_LAYERS = 4 << 20, 3, 500
 _DIGEST = re.compile(r"(sha256):([0-9a-f]{64})|(sha512):([0-9a-f]{128})")
 _NAMES = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 _CHUNK = 1 << 20
-#: Bytes of an entry's extended header.
+#: Maximum bytes of an archive entry's extended header.
 MAX_HEADER = 1 << 20
 _EXTENDED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
-#: Errors of reading archives and compressed data.
+#: Exceptions that reading archives and compressed data can raise.
 READ_ERRORS = (OSError, EOFError, ValueError, tarfile.TarError, zlib.error, zstd.ZstdError)
 
 
@@ -48,7 +48,7 @@ class LayoutError(Exception):
 
 
 class LimitedTarInfo(tarfile.TarInfo):
-    """An entry of an archive whose extended headers are limited: tarfile reads them into memory."""
+    """An archive entry that refuses extended headers above MAX_HEADER bytes, because tarfile reads them into memory."""
 
     # tarfile's comment on this method says that subclasses may override it; each version of Python calls it before it reads on.
     def _proc_member(self, archive: tarfile.TarFile) -> Self:
@@ -58,14 +58,14 @@ class LimitedTarInfo(tarfile.TarInfo):
 
 
 class ImagePlatform(msgspec.Struct):
-    """The machines for which an image is."""
+    """The operating system and architecture for which an image is built."""
 
     os: str = ""
     architecture: str = ""
 
 
 class Descriptor(msgspec.Struct, rename="camel"):
-    """A reference to a blob."""
+    """A reference to a blob of an OCI layout: its digest, size in bytes and media type."""
 
     digest: str
     size: int
@@ -75,20 +75,20 @@ class Descriptor(msgspec.Struct, rename="camel"):
 
 
 class ImageIndex(msgspec.Struct):
-    """A list of manifests."""
+    """An image index: descriptors of manifests and of further indexes."""
 
     manifests: list[Descriptor]
 
 
 class ImageManifest(msgspec.Struct):
-    """Configuration and layers of an image."""
+    """The manifest of an image: descriptors of its configuration and layers."""
 
     config: Descriptor
     layers: list[Descriptor]
 
 
 class ImageSettings(msgspec.Struct, rename="pascal"):
-    """How containers of an image run."""
+    """Defaults for the containers of an image: the field ``config`` of its configuration."""
 
     user: str | None = None
     env: list[str] | None = None
@@ -107,7 +107,7 @@ class ImageConfiguration(msgspec.Struct):
 
 @dataclass(frozen=True)
 class LayoutImage:
-    """An image of a layout. ``digest`` is that of its manifest, and identifies all of its content."""
+    """An image of an OCI layout. ``digest`` is the digest of its manifest, and identifies all of its content."""
 
     path: Path
     digest: str
@@ -116,13 +116,13 @@ class LayoutImage:
 
 
 class ImageLayout:
-    """A layout that is open for reading.
+    """An OCI image layout that is open for reading; a context manager.
 
     Args:
         path: A folder, or a tar archive.
 
     Raises:
-        LayoutError: It cannot be read, or is no layout.
+        LayoutError: The path cannot be read, or is no layout.
 
     Example:
         >>> with ImageLayout(Path("hello")) as layout:
@@ -167,10 +167,10 @@ class ImageLayout:
         """Return the image for this machine.
 
         Args:
-            reference: Its name in the layout, if the layout has several; usually a tag.
+            reference: The image's name in the layout, usually a tag. If the layout does not have this name, its only image is returned.
 
         Raises:
-            LayoutError: There is none, or a document is broken.
+            LayoutError: The layout has no such image or several, or a document is malformed.
         """
         try:
             data = self._read("index.json", _MAX_DOCUMENT)
@@ -188,7 +188,7 @@ class ImageLayout:
         return LayoutImage(self.path, descriptor.digest, manifest, configuration.config or ImageSettings())
 
     def _select(self, index: ImageIndex, reference: str, depth: int) -> Descriptor:
-        """Return the manifest of an index with a name, or its only one, for this machine."""
+        """Return the descriptor of the manifest for this machine: the one with a name, or the only one of the index."""
         machine = _MACHINES.get(platform.machine(), platform.machine())
         named = [
             one
@@ -219,10 +219,10 @@ class ImageLayout:
 
     @contextlib.contextmanager
     def layer(self, descriptor: Descriptor) -> Iterator[IO[bytes]]:
-        """Open a layer as an uncompressed tar archive, after its digest was checked.
+        """Open a layer as an uncompressed tar archive, after checking its digest; gzip and zstd are decompressed.
 
         Raises:
-            LayoutError: Its digest or its type is wrong.
+            LayoutError: The layer cannot be read, or its content does not have the digest and size of its descriptor.
         """
         with self._blob(descriptor) as file:
             start = file.read(4)
@@ -240,7 +240,7 @@ class ImageLayout:
     def _blob(self, descriptor: Descriptor) -> Iterator[IO[bytes]]:
         match = _DIGEST.fullmatch(descriptor.digest)
         if match is None:
-            raise LayoutError(f'{self.path}: "{descriptor.digest[:100]}" is no digest of sha256 or sha512')
+            raise LayoutError(f'{self.path}: "{descriptor.digest[:100]}" is not a digest of sha256 or sha512')
         algorithm, _, text = descriptor.digest.partition(":")
         try:
             with self._open(f"blobs/{algorithm}/{text}") as file:
@@ -272,14 +272,14 @@ class ImageLayout:
             file = os.fdopen(os.open(self.path / name, os.O_RDONLY | os.O_NONBLOCK), "rb")
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 file.close()
-                raise LayoutError(f"{self.path}: {name} is no file")
+                raise LayoutError(f"{self.path}: {name} is not a file")
             return file
         for spelling in (name, f"./{name}"):
             with contextlib.suppress(KeyError):
                 member = self._archive.getmember(spelling)
                 source = self._archive.extractfile(member) if member.isreg() else None
                 if source is None:
-                    raise LayoutError(f"{self.path}: {name} is no file")
+                    raise LayoutError(f"{self.path}: {name} is not a file")
                 return source
         raise FileNotFoundError(2, f"no file {name}", name)
 

@@ -1,6 +1,6 @@
-"""Unpacks layers of images into a folder. The content is foreign, and the kubelet may be root: nothing is written outside the folder.
+"""Unpacks layers of images into a folder. Layers are untrusted, and the kubelet may be root: nothing is written outside the folder.
 
-Refused are paths and links that lead out of the root, device files, files with set-user-ID or set-group-ID bits, and more than the
+It refuses paths and links that lead out of the root, device files, files with set-user-ID or set-group-ID bits, and images above the
 limits. Source: github.com/opencontainers/image-spec 1.1, layer.md (whiteouts, opaque folders); containerd archive/tar.go.
 """
 
@@ -17,7 +17,7 @@ from typing import IO
 
 from kubeloop.kubelet.oci_layout import READ_ERRORS, LayoutError, LimitedTarInfo
 
-#: Bytes of all files, and number of all entries.
+#: Maximum bytes of all files, and maximum number of entries, of an image.
 MAX_BYTES, MAX_ENTRIES = 16 << 30, 1_000_000
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _CHUNK = 1 << 20
@@ -26,9 +26,10 @@ _MAX_LINKS = 40
 
 @dataclass(frozen=True)
 class UnpackOptions:
-    """``strip_setuid`` removes set-user-ID and set-group-ID bits instead of refusing them. ``max_bytes``, ``max_entries``: limits.
+    """Options and limits of a ``LayerUnpacker``.
 
-    ``check`` is called often, and may raise to end the work.
+    ``strip_setuid`` removes set-user-ID and set-group-ID bits instead of refusing files with them. ``max_bytes`` and ``max_entries`` limit
+    the whole image. ``check`` is called often, and may raise an exception to stop unpacking.
     """
 
     strip_setuid: bool = False
@@ -38,7 +39,7 @@ class UnpackOptions:
 
 
 class LayerUnpacker:
-    """Applies layers, the lowest first, to a folder.
+    """Unpacks the layers of an image, the lowest first, into a folder.
 
     Guarantees:
         No file outside the folder is created, changed or deleted, whatever the layers contain, as long as no other process changes the
@@ -46,21 +47,21 @@ class LayerUnpacker:
 
     Args:
         root: The folder; it exists and is empty.
-        options: Limits.
+        options: Options and limits.
     """
 
     def __init__(self, root: Path, options: UnpackOptions) -> None:
         self._root = root
         self._options = options
         self._bytes = self._entries = 0
-        #: Folders with the mode and owner that they get at the end, since layers may write into read-only ones.
+        #: Folders with the entries whose mode and owner they get at the end, since later layers may write into read-only folders.
         self._folders: dict[Path, tarfile.TarInfo] = {}
 
     def apply(self, layer: IO[bytes]) -> None:
-        """Apply a layer.
+        """Unpack the next layer.
 
         Args:
-            layer: A tar archive, uncompressed.
+            layer: An uncompressed tar archive.
 
         Raises:
             LayoutError: An entry is refused or cannot be written.
@@ -81,7 +82,7 @@ class LayerUnpacker:
             raise LayoutError(f'layer entry "{name}": {reason}') from None
 
     def finish(self) -> None:
-        """Give folders their modes and owners."""
+        """Set the modes and owners of folders, after the last layer."""
         for path, entry in sorted(self._folders.items(), reverse=True):
             self._set_owner(path, entry)
             mode = stat.S_IMODE(entry.mode) & 0o3777
@@ -128,7 +129,7 @@ class LayerUnpacker:
         written.update((target, *target.parents))
 
     def _white_out(self, parent: Path, base: str, written: set[Path]) -> None:
-        """Remove a file of lower layers, or all files of a folder; what the present layer wrote stays."""
+        """Remove a file of lower layers, or all such files of a folder for an opaque whiteout; files of the present layer stay."""
         names = [path.name for path in parent.iterdir()] if base == _OPAQUE else [base.removeprefix(_WHITEOUT)]
         for name in names:
             if name in ("", ".", ".."):
@@ -157,7 +158,7 @@ class LayerUnpacker:
         parts = _parts(name)
         source = self.folder(parts[:-1]) / parts[-1] if parts else self._root
         if not stat.S_ISREG(_mode(source) or 0):
-            raise LayoutError(f'it is a link to "{name}", which is no file of the image')
+            raise LayoutError(f'it is a link to "{name}", which is not a file of the image')
         os.link(source, target, follow_symlinks=False)
 
     def _check_link(self, parent: list[str], target: str) -> None:
@@ -182,11 +183,11 @@ class LayerUnpacker:
     # ---------------------------------------------------------------------------------------------------------------------- paths
 
     def folder(self, parts: list[str], *, create: bool = False) -> Path:
-        """Return the folder of a path in the image, with symbolic links read as a container reads them.
+        """Return the folder on this machine of a path in the image, resolving symbolic links within the image's root.
 
         Args:
-            parts: The components of its path.
-            create: Make the missing ones.
+            parts: The components of the path.
+            create: Create missing components.
 
         Raises:
             LayoutError: A component is missing, is no folder, or leads out of the root.
@@ -214,7 +215,7 @@ class LayerUnpacker:
             if mode is None and create:
                 path.mkdir(mode=0o755)
             elif mode is None or not stat.S_ISDIR(mode):
-                raise LayoutError(f'"{path.relative_to(self._root)}" is no folder of the image')
+                raise LayoutError(f'"{path.relative_to(self._root)}" is not a folder of the image')
             done.append(part)
         return self._root.joinpath(*done)
 

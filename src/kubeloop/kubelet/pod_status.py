@@ -1,4 +1,4 @@
-"""The status that the kubelet writes for a pod: container statuses, phase and conditions, as a function of what its containers did.
+"""The status that the kubelet writes for a pod: container statuses, phase and conditions, computed from records of its containers.
 
 Source: Kubernetes pkg/kubelet/kubelet_pods.go (convertToAPIContainerStatuses, getPhase), pkg/kubelet/status/generate.go.
 """
@@ -16,10 +16,10 @@ from kubeloop.types import JSONObject
 
 @dataclass(frozen=True)
 class StatusFacts:
-    """The values that a status needs besides the containers.
+    """The inputs of a pod's status besides its containers.
 
-    ``sandbox`` says that the pod has its address and volumes, ``terminal`` that no container will run again. ``reason`` and ``message``
-    explain a phase that the kubelet has decided, such as a rejection or an exceeded deadline; the phase is Failed then.
+    ``sandbox`` says that the pod has its address and volumes, and ``terminal`` that no container will run again. ``reason`` and
+    ``message`` explain that the kubelet failed the pod, for example after its deadline; the phase is then Failed.
     """
 
     host_ip: str
@@ -32,12 +32,12 @@ class StatusFacts:
 
 
 def pod_status(pod: JSONObject, records: Records, facts: StatusFacts, now: datetime) -> JSONObject:
-    """Return the status to write; fields that shall be empty are None.
+    """Return the status to write for a pod; a field that the write must remove is None.
 
     Args:
-        pod: The pod as the server stores it.
-        records: Its containers by name.
-        facts: Addresses and decisions.
+        pod: The pod as the server stores it; a stored final phase stays.
+        records: The records of its containers by name.
+        facts: Addresses and decisions of the kubelet.
         now: The present time.
     """
     spec = pod["spec"]
@@ -85,6 +85,8 @@ def _container_status(container: JSONObject, record: ContainerRecord, spec: JSON
     if mounts := container.get("volumeMounts"):
         result["volumeMounts"] = [_mount_status(one) for one in mounts]
     run, last = record.current, record.last
+    # Upstream an init container that is no sidecar is ready when it has succeeded, never while it runs.
+    is_init = any(one is container for one in spec.get("initContainers") or ()) and not is_sidecar(container)
     if run is not None:
         result["imageID"] = image_id(image)
         if run.id:
@@ -94,7 +96,7 @@ def _container_status(container: JSONObject, record: ContainerRecord, spec: JSON
         if resources.get("requests"):
             result["allocatedResources"] = resources["requests"]
     if run is not None and run.running:
-        ready = run.ready and run.started
+        ready = run.ready and run.started and not is_init
         result |= {"ready": ready, "started": run.started, "state": {"running": {"startedAt": format_time(run.started_at)}}}
     elif record.waiting_reason or run is None:
         default = "PodInitializing" if spec.get("initContainers") else "ContainerCreating"
@@ -105,8 +107,7 @@ def _container_status(container: JSONObject, record: ContainerRecord, spec: JSON
         last = run or last
     else:
         result["state"] = {"terminated": termination(run)}
-        is_init = any(one is container for one in spec.get("initContainers") or ())
-        result["ready"] = is_init and run.exit_code == 0 and not is_sidecar(container)
+        result["ready"] = is_init and run.exit_code == 0
     if last is not None:
         result["lastState"] = {"terminated": termination(last)}
     return result
@@ -126,8 +127,8 @@ def phase(pod: JSONObject, init: list[JSONObject], main: list[JSONObject], recor
         pod: The pod.
         init: Statuses of init containers, in the pod's order.
         main: Statuses of the containers, in the pod's order.
-        records: The containers by name.
-        terminal: No container will run again.
+        records: The records of all containers by name.
+        terminal: Whether no container will run again.
     """
     spec = pod["spec"]
     pending_init = pending_sidecars = running = waiting = 0
@@ -224,7 +225,7 @@ def _containers_ready(pod: JSONObject, chosen: str, init: list[JSONObject], main
 
 
 def _gates(pod: JSONObject) -> tuple[str, str, str]:
-    """Return the state of Ready when all containers are ready: readiness gates may still be false."""
+    """Return status, reason and message of the condition Ready of a pod whose containers are ready, according to its readiness gates."""
     states = {one["type"]: one["status"] for one in (pod.get("status") or {}).get("conditions") or ()}
     faults = []
     for gate in pod["spec"].get("readinessGates") or ():
@@ -237,7 +238,7 @@ def _gates(pod: JSONObject) -> tuple[str, str, str]:
 
 
 def differs(pod: JSONObject, status: JSONObject) -> bool:
-    """Return whether a pod's stored status lacks something of ``status``."""
+    """Return whether a field of ``status`` differs from the pod's stored status; empty values equal missing ones."""
     stored = pod.get("status") or {}
     for name, value in status.items():
         if name == "conditions":
@@ -250,13 +251,13 @@ def differs(pod: JSONObject, status: JSONObject) -> bool:
 
 
 def status_patch(pod: JSONObject, status: JSONObject) -> JSONObject:
-    """Return the strategic merge patch that writes a status to a pod's stored one.
+    """Return the strategic merge patch that updates a pod's stored status.
 
     The server merges lists of addresses by address, so the patch deletes each address that the pod no longer has.
 
     Args:
         pod: The pod as the server stores it.
-        status: The status of ``pod_status``.
+        status: The status to write, from ``pod_status``.
     """
     stored, result = pod.get("status") or {}, dict(status)
     for name in ("hostIPs", "podIPs"):

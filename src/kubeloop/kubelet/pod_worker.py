@@ -1,4 +1,4 @@
-"""Runs one pod: starts and stops its containers as decided, and writes its status, until the pod is gone.
+"""Runs one pod: starts and stops its containers, and writes its status, until the pod is deleted.
 
 Source: Kubernetes pkg/kubelet/pod_workers.go, kubelet.go (SyncPod, SyncTerminatingPod, SyncTerminatedPod), kuberuntime_container.go.
 """
@@ -8,18 +8,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import shutil
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from kubeloop.api.core.v1 import Pod
 from kubeloop.client import DeleteOptions
 from kubeloop.codec import to_dict
-from kubeloop.kubelet.container_creation import ContainerFacts, NodeServices, create_container, termination_message
+from kubeloop.kubelet.container_creation import ContainerInputs, NodeServices, create_container, termination_message
 from kubeloop.kubelet.container_process import StartError
 from kubeloop.kubelet.container_spec import CreationError, hosts_file
 from kubeloop.kubelet.containers import (
@@ -38,17 +36,19 @@ from kubeloop.kubelet.containers import (
 )
 from kubeloop.kubelet.environment import ConfigurationError, PodFields
 from kubeloop.kubelet.images import ImageEntry, ImageError
+from kubeloop.kubelet.logs import PodLogs
 from kubeloop.kubelet.pod_status import StatusFacts, differs, pod_status, status_patch
 from kubeloop.kubelet.probes import ProbeFailure, ProbeTarget, execute
 from kubeloop.kubelet.running_container import RunningContainer
-from kubeloop.kubelet.volumes import PodVolumes, VolumeError
+from kubeloop.kubelet.volume_mounter import VolumeMounter
+from kubeloop.kubelet.volumes import PodVolumes
 from kubeloop.meta import Conflict, Invalid, KubeloopError, NotFound
 from kubeloop.tasks import end_tasks, result_of, wait_all
 from kubeloop.types import JSONObject
 
 _LOG = logging.getLogger("kubeloop.kubelet")
 T = TypeVar("T")
-#: Seconds before a container that could not be created, or a volume that could not be mounted, is tried again.
+#: Seconds until the worker retries to create a container.
 _RETRY = 10.0
 _FINAL = ("Succeeded", "Failed")
 
@@ -61,8 +61,7 @@ class PodWorker:
     """Owns the containers, volumes and address of one pod.
 
     Guarantees:
-        A container whose process ended is recorded before another one of its name starts. When ``run`` returns or is cancelled, no process
-        of the pod is left.
+        The end of a container is recorded before it starts again. When ``run`` returns or is cancelled, no process of the pod is left.
     """
 
     def __init__(self, pod: Pod, node: NodeServices) -> None:
@@ -71,21 +70,22 @@ class PodWorker:
         self._tree = to_dict(pod)
         self.records: dict[str, ContainerRecord] = restored_records(self._tree, node.clock.wall())
         self.running: dict[str, RunningContainer] = {}
-        self.volumes = PodVolumes()
         status = pod.status
         self._start_time = status.start_time or node.clock.wall()
         self.ip = node.host_ip if pod.spec.host_network else node.addresses.allocate(pod.metadata.uid, status.pod_ip or "")
+        self.logs = PodLogs(node.folder / "logs" / f"{pod.metadata.namespace}_{pod.metadata.name}_{pod.metadata.uid}")
         self._wake = asyncio.Event()
         self._deletion = asyncio.Event()
         self._tasks = node.tasks.child()
         self._containers: set[asyncio.Task[None]] = set()
+        self._mounter = VolumeMounter(node.volumes, node.clock, node.sync_frequency, self._mount_failed, self._wake.set)
         self._ready_volumes = False
-        self._next_mount = 0.0
+        #: Times of the clock until which the next attempt to create a container waits, by name of the container.
+        self._start_after: dict[str, float] = {}
         self._reason = self._message = ""
         self._retry: float | None = None
         self._back_offs: dict[str, datetime] = {}
         self._deadline = 0.0
-        self._mount_error = ""
         self._hosts = ""
         self.update(pod)
 
@@ -98,12 +98,18 @@ class PodWorker:
         return self._tree
 
     @property
+    def volumes(self) -> PodVolumes:
+        return self._mounter.volumes
+
+    @property
     def uid(self) -> str:
         return self._pod.metadata.uid
 
     def update(self, pod: Pod) -> None:
-        """Take over a newer version of the pod."""
-        self._pod, self._tree = pod, to_dict(pod)
+        """Replace the pod by a newer version; a deletion timestamp starts its termination."""
+        former, self._pod, self._tree = self._tree, pod, to_dict(pod)
+        if former["spec"] != self._tree["spec"]:
+            self._start_after.clear()
         for container in all_containers(self._tree):
             self.records.setdefault(container["name"], ContainerRecord(container["name"]))
         if pod.metadata.deletion_timestamp is not None:
@@ -114,7 +120,7 @@ class PodWorker:
         self._wake.set()
 
     def removed(self) -> None:
-        """Note that the server has the pod no more: it ends now."""
+        """Stop the pod without a further grace period, because the server no longer has it."""
         if not self._deletion.is_set():
             self._deletion.set()
             self._deadline = self._node.clock.now()
@@ -137,7 +143,7 @@ class PodWorker:
     # ----------------------------------------------------------------------------------------------------------------------- sync
 
     async def _wait(self) -> None:
-        """Return when something happened, or a timer is over."""
+        """Wait until the pod changes, a container ends, or the time of the next retry comes."""
         if self._retry is None:
             await self._wake.wait()
             return
@@ -155,7 +161,7 @@ class PodWorker:
         try:
             await self._sync_pod()
         except KubeloopError as error:
-            _LOG.warning("pod %s: %s; it is tried again", pod_subject(self._tree), error)
+            _LOG.warning("pod %s: %s; retrying", pod_subject(self._tree), error)
             self._again(_RETRY / 5)
 
     async def _sync_pod(self) -> None:
@@ -184,39 +190,32 @@ class PodWorker:
         if actions.start and not self._pod.status.start_time:
             await self.write_status()
         for container in actions.start:
+            left = self._start_after.get(container["name"], 0.0) - self._node.clock.now()
+            if left > 0:
+                self._again(left)
+                continue
             await self._start(container)
             await self.write_status()
         await self.write_status()
 
     async def _mount(self) -> bool:
-        """Make or update the volumes; return whether all of them are there."""
-        now = self._node.clock.now()
-        due = self._next_mount - now
-        if due > 0 and self._ready_volumes:
-            if self._tree["spec"].get("volumes"):
-                self._again(due)
-            return True
+        """Create or update the volumes; return whether all of them were created, even if an update failed."""
         try:
             if not self._ready_volumes:
                 self._make_folders()
-            await self._node.volumes.mount(self._pod, self._tree, self.volumes, self._fields())
-        except VolumeError as error:
-            if str(error) != self._mount_error or not self._ready_volumes:
-                self._node.events.warning(self._pod, "FailedMount", str(error))
-            self._mount_error = str(error)
-            self._next_mount = now + self._node.sync_frequency
-            self._again(_RETRY if self._ready_volumes else min(_RETRY, 2.0))
-            return self._ready_volumes
         except OSError as error:
             text = f"error making pod data directories: {error.filename or ''}: {(error.strerror or str(error)).lower()}"
             self._node.events.warning(self._pod, "FailedToMakePodDataDirectories", text)
             self._again(_RETRY)
             return False
-        self._ready_volumes, self._mount_error = True, ""
-        self._next_mount = now + self._node.sync_frequency
-        if self._tree["spec"].get("volumes"):
-            self._again(self._node.sync_frequency)
-        return True
+        seconds = await self._mounter.mount(self._pod, self._tree, self._fields())
+        if seconds is not None:
+            self._again(seconds)
+        self._ready_volumes = self._mounter.mounted(self._tree)
+        return self._ready_volumes
+
+    def _mount_failed(self, message: str) -> None:
+        self._node.events.warning(self._pod, "FailedMount", message)
 
     def _make_folders(self) -> None:
         folder = self._node.volumes.pod_folder(self.uid)
@@ -229,7 +228,7 @@ class PodWorker:
             self._event("DNSConfigForming", warning, "", warning=True)
 
     def write_hosts(self) -> None:
-        """Write the pod's hosts file if it changed: in place, because containers have it mounted."""
+        """Write the pod's hosts file if its content changed. The file is overwritten in place, because containers have it mounted."""
         path, follows = self._node.volumes.pod_folder(self.uid) / "etc-hosts", self._pod.spec.dns_policy in (None, "", "ClusterFirst")
         text = hosts_file(self._tree, self.ip, self._node.hosts(self._pod.metadata.namespace) if follows else ())
         if text != self._hosts and path.parent.is_dir():
@@ -256,8 +255,7 @@ class PodWorker:
         try:
             entry = await self._unless_deleted(self._ensure_image(container))
         except ImageError as error:
-            record.waiting_reason, record.waiting_message = error.reason, error.message
-            self._again(_RETRY)
+            self._start_failed(record, error.reason, error.message, error.reason)
             return
         again = record.current is not None
         run = ContainerRun(f"{self._node.prefix}{uuid.uuid4().hex}", record.restarts + again)
@@ -265,10 +263,7 @@ class PodWorker:
             started = await self._unless_deleted(self._create(container, entry, run))
         except (ConfigurationError, CreationError) as error:
             reason = "CreateContainerConfigError" if isinstance(error, ConfigurationError) else "CreateContainerError"
-            if record.waiting_message != str(error):
-                self._event("Failed", f"Error: {error}", record.name, warning=True)
-            record.waiting_reason, record.waiting_message = reason, str(error)
-            self._again(_RETRY)
+            self._start_failed(record, reason, str(error), str(error))
             return
         except StartError as error:
             self._record_start_error(record, run, str(error))
@@ -276,7 +271,7 @@ class PodWorker:
         self._event("Started", "Container started", record.name)
         run.started_at = self._node.clock.wall().replace(microsecond=0)
         record.begin(run)
-        self._delete_old_logs(record.name, run.attempt)
+        self.logs.delete_before(record.name, run.attempt)
         self.running[record.name] = started
         target = self._target(started)
         task = asyncio.create_task(self._watch(started, record), name=f"container {record.name}")
@@ -293,6 +288,15 @@ class PodWorker:
             lambda probe: self._restart_unhealthy(started, target, probe),
         )
 
+    def _start_failed(self, record: ContainerRecord, reason: str, message: str, fault: str) -> None:
+        """Record why a container could not be created, and retry later. As upstream, each attempt records an Event."""
+        self._event("Failed", f"Error: {fault}", record.name, warning=True)
+        record.waiting_reason, record.waiting_message = reason, message
+        # After a failed pull the next sync, which the written status starts, shows ImagePullBackOff.
+        if reason != "ErrImagePull":
+            self._start_after[record.name] = self._node.clock.now() + _RETRY
+        self._again(_RETRY)
+
     async def _ensure_image(self, container: JSONObject) -> ImageEntry:
         def report(warning: bool, reason: str, message: str) -> None:
             self._event(reason, message, container["name"], warning=warning)
@@ -301,7 +305,7 @@ class PodWorker:
         return await self._node.puller.ensure(container.get("image") or "", policy, self.uid, report)
 
     async def _create(self, container: JSONObject, entry: ImageEntry, run: ContainerRun) -> RunningContainer:
-        facts = ContainerFacts(self._tree, container, entry, self.volumes, self._fields(), self.log_path(container["name"], run.attempt))
+        facts = ContainerInputs(self._tree, container, entry, self.volumes, self._fields(), self.logs.path(container["name"], run.attempt))
         return await create_container(self._node, facts, run, partial(self._event, "Created", "Container created", container["name"]))
 
     def _record_start_error(self, record: ContainerRecord, run: ContainerRun, fault: str) -> None:
@@ -319,7 +323,7 @@ class PodWorker:
         self._wake.set()
 
     async def _after_start(self, container: JSONObject, started: RunningContainer, target: ProbeTarget) -> bool:
-        """Run the hook postStart; kill the container if it fails."""
+        """Run the postStart hook of a container, if any; if it fails, kill the container and return False."""
         hook = (container.get("lifecycle") or {}).get("postStart")
         if not hook:
             return True
@@ -333,7 +337,7 @@ class PodWorker:
         return True
 
     async def _unless_deleted(self, work: Awaitable[T]) -> T:
-        """Return the result of ``work``, or cancel it and raise _Deleted when the pod's deletion is requested."""
+        """Return the result of ``work``, or cancel ``work`` and raise _Deleted when the pod's deletion is requested."""
         task = asyncio.ensure_future(work)
         deletion = asyncio.ensure_future(self._deletion.wait())
         try:
@@ -349,18 +353,18 @@ class PodWorker:
 
     def _target(self, started: RunningContainer) -> ProbeTarget:
         run = partial(started.collect, self._node.runtime)
-        return ProbeTarget.of(started.container, self.ip, run, self._node.clock)
+        return ProbeTarget.from_container(started.container, self.ip, run, self._node.clock)
 
     # ------------------------------------------------------------------------------------------------------------------------ end
 
     async def _watch(self, started: RunningContainer, record: ContainerRecord) -> None:
-        """Record the end of a container."""
+        """Wait until a container ends, and record how it ended."""
         run = started.run
         try:
             run.exit_code = code = await started.watch(self._node.clock)
             run.reason = "OOMKilled" if started.out_of_memory else "Error" if code else "Completed"
             run.message = termination_message(self._node, self.uid, started)
-        except Exception as error:  # noqa: BLE001  # else the container would seem to run for ever
+        except Exception as error:  # noqa: BLE001  # otherwise the container would seem to run forever
             _LOG.exception("pod %s: the end of %s could not be read", pod_subject(self._tree), record.name)
             run.exit_code, run.reason, run.message = 137, "ContainerStatusUnknown", str(error)
             await started.kill()
@@ -388,7 +392,10 @@ class PodWorker:
         return float(seconds if seconds is not None else 30)
 
     async def _stop_all(self, grace: Callable[[], float]) -> None:
-        """Stop the containers together, then sidecars in reverse order."""
+        """Stop the main containers at the same time, and then the sidecars one by one in reverse order.
+
+        ``grace`` returns the remaining seconds of the grace period.
+        """
         sidecars = [one["name"] for one in self._tree["spec"].get("initContainers") or () if is_sidecar(one)]
         first = [one for name, one in self.running.items() if name not in sidecars]
         await asyncio.gather(*(self._stop(one, grace) for one in first))
@@ -405,7 +412,7 @@ class PodWorker:
         await started.stop(self._node.clock, self._target(started), grace, failed)
 
     async def _finish(self) -> None:
-        """End what still runs, and write the final phase."""
+        """Stop the containers that still run, and write the final status."""
         deadline = self._node.clock.now() + self._grace_of(None)
 
         def grace() -> float:
@@ -416,28 +423,29 @@ class PodWorker:
         await self.write_status(terminal=True)
 
     async def _terminate(self) -> None:
-        """End the pod, write its last status, free what it used, and confirm the deletion."""
+        """Stop the containers, write the last status, delete volumes and logs, and delete the pod from the server."""
         await self._stop_all(lambda: self._deadline - self._node.clock.now())
         await self._end_all()
         with contextlib.suppress(KubeloopError):
             await self.write_status(terminal=True)
         await asyncio.to_thread(self._node.volumes.unmount, self.uid)
-        await asyncio.to_thread(shutil.rmtree, self.log_folder, True)
+        await asyncio.to_thread(self.logs.delete)
         options = DeleteOptions(uid=self.uid)
         while True:
             try:
                 await self._node.client.delete(self._pod, grace_period_seconds=0, options=options)
             except (NotFound, Conflict):
-                return  # gone, or a namesake has replaced it
+                return  # The pod is deleted, or another pod of the same name has replaced it.
             except KubeloopError as error:
-                _LOG.warning("pod %s: the deletion cannot be confirmed: %s; it is tried again", pod_subject(self._tree), error)
+                _LOG.warning("pod %s: the deletion cannot be confirmed: %s; retrying", pod_subject(self._tree), error)
                 await self._node.clock.sleep(1.0)
                 continue
             return
 
     async def _end_all(self) -> None:
-        """Kill the remaining processes. Nothing of the pod runs afterwards."""
+        """Stop the probes and kill the remaining containers, so that no process of the pod is left."""
         await self._tasks.stop()
+        await self._mounter.close()
         for started in list(self.running.values()):
             await started.kill()
         await wait_all(*self._containers)
@@ -448,7 +456,7 @@ class PodWorker:
         """Write the pod's status if it changed.
 
         Args:
-            terminal: No container will run again.
+            terminal: Whether no container will run again.
         """
         sandbox = self._ready_volumes and not terminal
         facts = StatusFacts(self._node.host_ip, self.ip if self._ready_volumes else "", self._start_time, sandbox, terminal)
@@ -467,31 +475,22 @@ class PodWorker:
         except (Conflict, Invalid) as error:
             if isinstance(error, Invalid) and "metadata.uid" not in str(error):
                 raise
-            # The uid is a precondition: a namesake may have replaced the pod, which the pod's own event says.
+            # The uid is a precondition: another pod of the same name may have replaced the pod, which a watch event will report.
             _LOG.debug("pod %s: %s", pod_subject(self._tree), error)
             return
         self._tree["status"] = to_dict(stored).get("status") or {}
 
     def evict(self, reason: str, message: str) -> None:
-        """Fail the pod for a reason of the node."""
+        """Fail the pod, with the reason and message for its status; the first reason stays."""
         if not self._reason:
             self._reason, self._message = reason, message
             self._event(reason, message, "", warning=True)
             self._wake.set()
 
-    def log_path(self, container: str, attempt: int) -> Path:
-        """Return the log file of a run of a container."""
-        return self.log_folder / container / f"{attempt}.log"
-
-    @property
-    def log_folder(self) -> Path:
-        metadata = self._pod.metadata
-        return self._node.folder / "logs" / f"{metadata.namespace}_{metadata.name}_{metadata.uid}"
-
-    def _delete_old_logs(self, container: str, attempt: int) -> None:
-        """Delete the logs of the runs before the previous one."""
-        for path in self.log_path(container, attempt - 2).parent.glob(f"{attempt - 2}.log*"):
-            path.unlink(missing_ok=True)
+    def reject(self, reason: str, message: str) -> None:
+        """Fail the pod before it starts, because the node does not admit it."""
+        self.evict(reason, message)
+        self._message = f"Pod was rejected: {message}"
 
     def _event(self, reason: str, message: str, container: str, *, warning: bool = False) -> None:
         record = self._node.events.warning if warning else self._node.events.normal

@@ -1,4 +1,4 @@
-"""Probes and lifecycle hooks of containers: how one is executed, and when its result counts.
+"""Probes and lifecycle hooks of containers: how they are executed, and when the results of a probe take effect.
 
 Source: Kubernetes pkg/kubelet/prober, pkg/probe (http, tcp, exec, grpc), pkg/kubelet/lifecycle/handlers.go.
 """
@@ -20,11 +20,11 @@ from kubeloop.meta.tls import client_tls
 from kubeloop.timing import Clock, within
 from kubeloop.types import JSONObject
 
-#: Runs a command in the container: exit code and output. An error of the start is raised as OSError.
+#: Runs a command in the container and returns its exit code and output; the code is 126 or 127 if the command cannot be started.
 CommandRunner = Callable[[list[str]], Awaitable[tuple[int, str]]]
 _USER_AGENT = "kube-probe/1.36"
 _REDIRECTS = 10
-#: Characters of a command's output and of a response's body in an Event.
+#: Maximum size of a command's output or a response's body in an Event.
 _OUTPUT = 10 * 1024
 
 
@@ -34,7 +34,7 @@ class ProbeFailure(Exception):
 
 @dataclass(frozen=True)
 class ProbeTarget:
-    """Where the probes of a container go: its pod's address, its named ports, and a way to run commands in it."""
+    """The container that probes and hooks address: its pod's IP address, its named ports, and a function that runs commands in it."""
 
     host: str
     ports: dict[str, int]
@@ -42,20 +42,20 @@ class ProbeTarget:
     clock: Clock
 
     @classmethod
-    def of(cls, container: JSONObject, host: str, run: CommandRunner, clock: Clock) -> ProbeTarget:
-        """Return the target of a container.
+    def from_container(cls, container: JSONObject, host: str, run: CommandRunner, clock: Clock) -> ProbeTarget:
+        """Return the target for the probes and hooks of a container.
 
         Args:
-            container: The container.
+            container: The container's specification.
             host: The pod's address.
             run: Runs a command in the container.
-            clock: For time limits.
+            clock: The clock of time limits.
         """
         ports = {one["name"]: one["containerPort"] for one in container.get("ports") or () if one.get("name")}
         return cls(host, ports, run, clock)
 
     def port(self, value: Any) -> int:
-        """Return the number of a port that is given by number or name.
+        """Return the number of a port from its number or name.
 
         Raises:
             ProbeFailure: The container has no port of that name.
@@ -74,12 +74,12 @@ async def execute(action: JSONObject, target: ProbeTarget, timeout: float, user_
 
     Args:
         action: ``exec``, ``httpGet``, ``tcpSocket``, ``grpc`` or ``sleep``.
-        target: Where it goes.
-        timeout: Seconds; zero or less: no limit.
+        target: The container that the action addresses.
+        timeout: Maximum seconds; zero or less: no limit.
         user_agent: The header User-Agent of HTTP requests.
 
     Raises:
-        ProbeFailure: It failed or took too long.
+        ProbeFailure: The action failed or took too long.
     """
     limit = timeout if timeout > 0 else None
     try:
@@ -190,7 +190,7 @@ def _timeout_text(action: JSONObject, target: ProbeTarget, timeout: float) -> st
 
 @dataclass
 class ProbeCounter:
-    """Counts results of a probe in a row, and says when they count: at ``successThreshold`` or ``failureThreshold``."""
+    """Counts equal results of a probe in a row, which take effect from ``success_threshold`` or ``failure_threshold`` on."""
 
     success_threshold: int = 1
     failure_threshold: int = 3
@@ -198,7 +198,7 @@ class ProbeCounter:
     run: int = 0
 
     def add(self, success: bool) -> bool:
-        """Count a result; return whether the container's state takes it over."""
+        """Count a result; return whether enough equal results in a row exist for it to take effect."""
         self.run = self.run + 1 if self.last == success else 1
         self.last = success
         return self.run >= (self.success_threshold if success else self.failure_threshold)
@@ -211,8 +211,8 @@ async def probe_repeatedly(
 
     Args:
         probe: The probe: its action, delays and thresholds.
-        target: Where it goes.
-        on_result: Called with each result that counts; returns whether to go on.
+        target: The container that is probed.
+        on_result: Called with each result that takes effect; returns whether to continue.
         on_failure: Called with the output of each failure.
     """
     clock = target.clock
@@ -245,11 +245,11 @@ _STATUSES = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 
 
 async def check_health(host: str, port: int, service: str) -> None:
-    """Ask a server whether a service is healthy.
+    """Check the health of a service of a gRPC server; an empty name stands for the whole server.
 
     Raises:
-        ValueError: It is not, or the server does not serve health checks.
-        OSError, EOFError: There is no connection.
+        ValueError: The service is not healthy, or the server does not implement health checks.
+        OSError, EOFError: The connection failed or ended.
     """
     reader, writer = await asyncio.open_connection(host, port)
     try:
@@ -267,7 +267,7 @@ async def check_health(host: str, port: int, service: str) -> None:
 
 
 async def _read_response(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-    """Return the body of stream 1."""
+    """Read HTTP/2 frames and acknowledge settings and pings until the response on stream 1 ends; return its body."""
     body = b""
     while True:
         head = await reader.readexactly(9)

@@ -1,4 +1,4 @@
-"""The resolv.conf of a pod's containers: from its dnsPolicy, its dnsConfig, and the file of this machine.
+"""The resolv.conf of a pod's containers, from the pod's dnsPolicy and dnsConfig and from the file of this machine.
 
 Source: Kubernetes pkg/kubelet/network/dns/dns.go; pkg/apis/core/validation (limits).
 """
@@ -14,13 +14,13 @@ from kubeloop.kubelet.container_spec import DOMAIN
 from kubeloop.types import JSONObject
 
 _OPTIONS = ("ndots:5",)
-#: Name servers, search domains, characters of all search domains and of one.
+#: Maximum numbers of name servers and search domains, and of characters of all search domains and of one.
 _MAX_SERVERS, _MAX_SEARCHES, _MAX_SEARCH_LENGTH, _MAX_DOMAIN = 3, 32, 2048, 253
 
 
 @dataclass(frozen=True)
 class ResolverConfig:
-    """The content of a resolv.conf."""
+    """The name servers, search domains and options of a resolv.conf."""
 
     servers: tuple[str, ...] = ()
     searches: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class ResolverConfig:
 
     @property
     def text(self) -> str:
-        """The file, as a container runtime writes it.
+        """The content of the file in the order of a container runtime: search, nameserver, options.
 
         Example:
             >>> ResolverConfig(("127.64.255.254",), ("svc.cluster.local",), ("ndots:5",)).text
@@ -40,7 +40,7 @@ class ResolverConfig:
         return "".join(f"{line}\n" for line in lines)
 
     def resolvers(self) -> list[tuple[str, int]]:
-        """Return address and port of the name servers whose addresses are valid."""
+        """Return address and port (53) of the name servers with valid IP addresses."""
         result = []
         for server in self.servers:
             try:
@@ -51,7 +51,7 @@ class ResolverConfig:
 
 
 def parse_resolver_config(text: str) -> ResolverConfig:
-    """Return the content of a resolv.conf; lines that make no sense are left out."""
+    """Parse a resolv.conf; lines other than nameserver, search and options are ignored."""
     servers: list[str] = []
     searches: tuple[str, ...] = ()
     options: dict[str, str] = {}
@@ -74,7 +74,7 @@ def pod_resolver_config(pod: JSONObject, machine: ResolverConfig, cluster_server
     Args:
         pod: The pod.
         machine: The configuration of this machine.
-        cluster_server: The address of the cluster's DNS server; empty: there is none, and this machine's configuration stands for it.
+        cluster_server: The address of the cluster's DNS server; empty: there is none, and pods use this machine's configuration.
     """
     spec, namespace = pod["spec"], pod["metadata"].get("namespace") or ""
     policy = spec.get("dnsPolicy") or "ClusterFirst"
@@ -120,10 +120,11 @@ def _fitting(searches: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_machine_config(paths: Iterable[str] = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")) -> ResolverConfig:
-    """Return the configuration of this machine.
+    """Return the resolver configuration of this machine; an empty one if no file can be read.
 
     Args:
-        paths: The files; the first that exists is read. systemd-resolved's own has the addresses behind its stub (kubeadm's setting).
+        paths: The files, of which the first readable one counts. The file of systemd-resolved, which kubeadm uses too, has the addresses of
+            the servers behind the stub resolver.
     """
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""A running container: its process, its log, its probes, clients that are attached, and the way it stops."""
+"""A running container: its process, log, probes and attached clients, and how it stops."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from kubeloop.kubelet.cgroups import ContainerCgroup
 from kubeloop.kubelet.container_process import ContainerProcess, StartError
 from kubeloop.kubelet.containers import ContainerRun
 from kubeloop.kubelet.logs import LogWriter
@@ -17,37 +18,47 @@ from kubeloop.kubelet.probes import ProbeFailure, ProbeTarget, execute, probe_re
 from kubeloop.kubelet.runtime import ProcessRuntime, ProcessSpec, follow_sizes
 from kubeloop.kubelet.streaming import Terminal
 from kubeloop.meta.errors import KubeloopError
-from kubeloop.tasks import Supervisor, end_tasks, result_of, wait_all, wait_within
+from kubeloop.tasks import Supervisor, end_tasks, finish, result_of, wait_all, wait_within
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
 _LOG = logging.getLogger("kubeloop.kubelet")
 _ENDS = (OSError, KubeloopError)
-#: Seconds that a container has at least between the request to stop and its end by force.
+#: Minimum seconds between a container's stop signal and SIGKILL.
 MINIMUM_GRACE = 2.0
-#: Seconds that attached clients have for the rest of a container's output after its end. Then only the log gets it.
+#: Seconds for which attached clients may read the rest of an ended container's output. Afterwards only the log gets output.
 _SLOW_CLIENT = 10.0
 _OUTPUT = 64 * 1024
 
 
 class RunningContainer:
-    """A container whose process runs. Its owner calls ``watch`` once, and ``close`` at its end.
+    """A container whose process runs. The owner must call ``watch`` once, which ends when the process does.
 
     Args:
         container: The container's specification.
-        run: Its record, whose ``ready`` and ``started`` the probes set.
-        process: Its process.
-        spec: What the process was started with; commands in it get the same environment and user.
-        log: Where its output goes.
+        run: The record of this run, whose ``ready`` and ``started`` the probes set.
+        process: The container's process.
+        spec: The specification of the process; commands in the container get the same environment and user.
+        log: The log for the container's output.
+        cgroup: The container's cgroup, which is removed when the process has ended; None: the kubelet may not create any.
     """
 
-    def __init__(self, container: JSONObject, run: ContainerRun, process: ContainerProcess, spec: ProcessSpec, log: LogWriter) -> None:
+    def __init__(
+        self,
+        container: JSONObject,
+        run: ContainerRun,
+        process: ContainerProcess,
+        spec: ProcessSpec,
+        log: LogWriter,
+        cgroup: ContainerCgroup | None = None,
+    ) -> None:
         self.container = container
         self.run = run
         self.process = process
         self.spec = spec
         self.log = log
-        #: The container uses more memory than its limit, and is killed for it.
+        self.cgroup = cgroup
+        #: Whether the container was killed because it used more memory than its limit.
         self.out_of_memory = False
         self._attached: set[Terminal] = set()
         self._stopping: asyncio.Future[None] | None = None
@@ -66,6 +77,9 @@ class RunningContainer:
             await end_tasks(copying, expected=_ENDS, logger=_LOG)
             await self.process.close()
             self.log.close()
+            if self.cgroup is not None:
+                self.out_of_memory = self.cgroup.oom_kills() > 0
+                await finish(asyncio.to_thread(self.cgroup.remove))
 
     async def _write_output(self, name: str, data: bytes) -> None:
         self.log.write(name, data)
@@ -81,13 +95,13 @@ class RunningContainer:
     # -------------------------------------------------------------------------------------------------------------------- commands
 
     async def execute(self, runtime: ProcessRuntime, command: list[str], terminal: Terminal, *, tty: bool = False) -> int:
-        """Run a command in the container with a client's streams; return its exit code, 126 or 127 if it cannot be started.
+        """Run a command in the container with a client's streams; return its exit code, 126 or 127 if the command cannot be started.
 
         Args:
-            runtime: Starts it.
-            command: Its words.
+            runtime: The runtime that starts the command.
+            command: The program and its arguments.
             terminal: The client's streams.
-            tty: The command gets a terminal.
+            tty: Whether the command gets a terminal.
         """
         environment = {**self.spec.environment, "TERM": "xterm"} if tty else self.spec.environment
         spec = dataclasses.replace(self.spec, command=command, environment=environment, tty=tty, stdin=True)
@@ -99,7 +113,7 @@ class RunningContainer:
             return 127 if error.missing else 126
 
     async def collect(self, runtime: ProcessRuntime, command: list[str]) -> tuple[int, str]:
-        """Run a command in the container without input; return its exit code and output."""
+        """Run a command in the container without input; return its exit code and the beginning of its output, about 64 KiB."""
         output: list[bytes] = []
 
         async def write(_: str, data: bytes) -> None:
@@ -113,7 +127,7 @@ class RunningContainer:
         return code, b"".join(output).decode("utf-8", "replace")
 
     async def attach(self, terminal: Terminal) -> int:
-        """Connect a client to the container's process until it ends or the client's input does; return the exit code."""
+        """Connect a client's streams to the container's process until its output ends; return 0, which is no exit code of the process."""
         self._attached.add(terminal)
         tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(follow_sizes(self.process, terminal))]
         tasks.append(asyncio.ensure_future(self._feed(terminal)))
@@ -141,15 +155,15 @@ class RunningContainer:
         unhealthy: Callable[[str, str], object],
         failed: Callable[[str], object],
     ) -> None:
-        """Start the probes of the container; readiness and liveness begin after startup.
+        """Start the probes of the container; the readiness and liveness probes begin when the startup probe has succeeded.
 
         Args:
-            tasks: Owns them.
-            subject: The container, for the log.
-            target: Where they go.
-            changed: Called when readiness or startup changes.
-            unhealthy: Called with the name of a probe and the output of its failure.
-            failed: Called with the name of a probe that says that the container must be restarted.
+            tasks: The supervisor of the probes.
+            subject: The name of the container in log messages.
+            target: The container that is probed.
+            changed: Called when the container's readiness or startup changes.
+            unhealthy: Called with the name of a probe and its output after each failure.
+            failed: Called with ``startup`` or ``liveness`` when that probe reaches its failure threshold.
         """
         container, run = self.container, self.run
         run.ready = not container.get("readinessProbe")
@@ -190,13 +204,13 @@ class RunningContainer:
     # ------------------------------------------------------------------------------------------------------------------------ stop
 
     async def stop(self, clock: Clock, target: ProbeTarget, grace: Callable[[], float], hook_failed: Callable[[], object]) -> None:
-        """Stop the container: preStop, its stop signal, and SIGKILL when the grace period is over.
+        """Stop the container: run its preStop hook, send its stop signal, and kill it when the grace period is over.
 
         Args:
-            clock: For the grace period.
-            target: Where the hook goes.
-            grace: Returns the seconds that remain of the grace period; it may become less.
-            hook_failed: Called when preStop fails.
+            clock: The clock of the grace period.
+            target: The container that the hook addresses.
+            grace: Returns the remaining seconds of the grace period, which may be shortened meanwhile.
+            hook_failed: Called when the preStop hook fails.
         """
         if self._stopping is not None:
             await result_of(self._stopping)
@@ -227,7 +241,7 @@ class RunningContainer:
             self._stopping.set_result(None)
 
     async def kill(self) -> None:
-        """Kill the container and return when its processes are gone."""
+        """Kill the container, wait until its processes have ended, and close its log."""
         await self.process.close()
         self._output_ended.set()
         self.log.close()

@@ -1,7 +1,7 @@
-"""Runs containers as processes of this machine, through the launcher, and reports their ends.
+"""Runs containers as processes of this machine, through the launcher.
 
-Where the kernel allows, a container has mount, PID, UTS and IPC namespaces: it sees this machine's files with its volumes at their mount
-paths, writes into memory, and its processes end together. Elsewhere it shares all of it with this machine.
+Where the kernel allows it, a container has mount, PID, UTS and IPC namespaces: it sees this machine's files with its volumes at their
+mount paths, stores changes of files in memory, and its processes end together. Otherwise it shares this machine's files and processes.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _ENDS = (OSError, KubeloopError)
 class Isolation(Enum):
     """The isolation of containers from each other and from this machine."""
 
-    #: Mount, PID, UTS and IPC namespaces, by the rights of root.
+    #: Mount, PID, UTS and IPC namespaces, which only root can create.
     NAMESPACES = "namespaces"
-    #: The same, in a user namespace of the present user.
+    #: Mount, PID, UTS and IPC namespaces inside a user namespace of the kubelet's user.
     USER_NAMESPACES = "user-namespaces"
-    #: Nothing: processes of the same user that see the same files.
+    #: No namespaces: containers see the files and processes of the kubelet's user.
     NONE = "none"
 
 
 @dataclass(frozen=True)
 class BindMount:
-    """A file or folder of this machine at a path of the container."""
+    """A file or folder of this machine that is mounted at a path of the container."""
 
     source: Path
     target: str
@@ -58,9 +58,11 @@ class BindMount:
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """A program to run. ``scratch`` is a folder for the mounts of this run; ``tty`` gives the program a terminal.
+    """The specification of a program to run.
 
-    ``root`` has the files of an unpacked image, which are not changed; None: the container sees this machine's files.
+    ``id`` is the id of the container's run. ``scratch`` is a folder for the mounts of this run. ``tty`` gives the program a terminal.
+    ``user``, ``group`` and ``groups`` None are those of the kubelet. ``root`` is the folder of an unpacked image, which stays unchanged;
+    None: the container sees this machine's files. ``cgroups`` are files to which the program writes to join its cgroup.
     """
 
     id: str
@@ -77,6 +79,7 @@ class ProcessSpec:
     tty: bool = False
     stdin: bool = False
     root: Path | None = None
+    cgroups: Sequence[Path] = ()
 
 
 class ProcessRuntime:
@@ -89,14 +92,14 @@ class ProcessRuntime:
         """Start a program.
 
         Args:
-            spec: What to run.
-            join: A running container whose namespaces and files the program shares; None: it gets its own.
+            spec: The specification of the program.
+            join: A running container whose namespaces and files the program shares; None: the program gets its own.
 
         Returns:
-            The program; it runs.
+            The running program.
 
         Raises:
-            StartError: It cannot be started.
+            StartError: The program or the launcher cannot be started.
         """
         streams = _open_streams(spec)
         namespaces = self.isolation is not Isolation.NONE
@@ -115,6 +118,7 @@ class ProcessRuntime:
             "groups": list(spec.groups) if spec.groups is not None else None,
             "scratch": str(spec.scratch),
             "root": str(spec.root) if spec.root is not None else "",
+            "cgroups": [str(path) for path in spec.cgroups],
             "mounts": [{"source": str(one.source), "target": one.target, "readonly": one.readonly} for one in spec.mounts],
         }
         if join is not None and namespaces:
@@ -194,14 +198,14 @@ def _open_streams(spec: ProcessSpec) -> ProgramStreams:
 
 
 async def feed(process: ContainerProcess, terminal: Terminal) -> None:
-    """Copy a client's input to a program until the client ends it."""
+    """Copy a client's standard input to a program until it ends, and then close the program's standard input."""
     while data := await terminal.input():
         await process.write(data)
     process.close_stdin()
 
 
 async def follow_sizes(process: ContainerProcess, terminal: Terminal) -> None:
-    """Give a program's terminal each size that a client sends."""
+    """Resize a program's terminal whenever a client sends a new size, until the client sends no more; malformed sizes are ignored."""
     while True:
         message = await terminal.sizes.get()
         if not message:
@@ -212,9 +216,9 @@ async def follow_sizes(process: ContainerProcess, terminal: Terminal) -> None:
 
 
 def detect_isolation(folder: Path) -> Isolation:
-    """Return the strongest isolation that the kernel grants to this process; ``folder`` is writable.
+    """Return the strongest isolation that the kernel grants to this process.
 
-    It is tried: a launcher runs ``true`` with each kind.
+    The function tries each kind by running the program ``true``, with a subfolder of ``folder`` for mounts.
     """
     for isolation in (Isolation.NAMESPACES, Isolation.USER_NAMESPACES):
         if isolation is Isolation.NAMESPACES and os.geteuid() != 0:
@@ -240,10 +244,10 @@ def detect_isolation(folder: Path) -> Isolation:
 
 
 def end_leftovers(prefix: str) -> int:
-    """Kill the processes that containers of a former kubelet left, and return their number.
+    """Kill the processes that containers of an earlier kubelet left behind, and return their number.
 
     Args:
-        prefix: Beginning of the containers' ids, which belongs to one kubelet's folder.
+        prefix: The prefix of the containers' ids, which is unique to one node name and kubelet folder.
     """
     mark = f"{MARK}={prefix}".encode()
     killed: set[int] = set()

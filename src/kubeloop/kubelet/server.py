@@ -1,4 +1,4 @@
-"""The endpoint of a kubelet: logs, exec, attach, port-forward, the pods of the node, and the use of resources, over TLS.
+"""The HTTPS endpoint of a kubelet: logs, exec, attach, port-forward, the pods of the node, and resource usage.
 
 Source: Kubernetes pkg/kubelet/server/server.go, pkg/kubelet/kuberuntime/kuberuntime_logs.go.
 """
@@ -28,10 +28,10 @@ from kubeloop.types import JSONObject
 
 
 class EndpointSource(Protocol):
-    """The data that the endpoint shows."""
+    """The pods and resource usage of a node that a ``KubeletEndpoint`` serves."""
 
     def worker(self, namespace: str, name: str) -> PodWorker | None:
-        """Return the worker of a pod."""
+        """Return the worker of a pod, or None if the node does not have the pod."""
 
     def workers(self) -> Iterable[PodWorker]:
         """Return the workers of all pods."""
@@ -50,14 +50,14 @@ class _Refused(Exception):
 
 
 class KubeletEndpoint:
-    """Serves the endpoint until ``close``.
+    """Serves a kubelet's endpoint from ``start`` until ``close``.
 
     Args:
-        source: What it shows.
-        runtime: Runs commands in containers.
-        clock: For times of logs.
-        access: Decides about requests; None: every client may do everything.
-        health: The state of the node's tasks.
+        source: The pods and resource usage of the node.
+        runtime: The runtime that runs commands in containers.
+        clock: The clock for options of logs that are relative to the present.
+        access: Authenticates and authorizes requests; None: every client may do everything.
+        health: The health of the node's tasks.
     """
 
     def __init__(
@@ -80,16 +80,16 @@ class KubeletEndpoint:
         return self._listener.port if self._listener is not None else 0
 
     async def start(self, pair: KeyPair, client_authority: bytes, host: str, port: int) -> None:
-        """Serve.
+        """Listen and start to serve requests.
 
         Args:
-            pair: The endpoint's certificate.
-            client_authority: PEM that signs clients' certificates.
+            pair: The endpoint's certificate and key.
+            client_authority: The CA of client certificates in PEM; empty: the endpoint's own certificate.
             host: The address to listen on.
-            port: The port; 0: any.
+            port: The port; 0: any free port.
 
         Raises:
-            ConfigError: The port is taken.
+            ConfigError: The port is in use.
         """
         context = server_context(pair.certificate, pair.key, client_authority or pair.certificate)
         self._listener = Listener(self._serve, context, host=host, port=port)
@@ -97,9 +97,9 @@ class KubeletEndpoint:
         await self._listener.serve()
 
     async def close(self) -> None:
-        """End all connections."""
+        """Stop listening and abort all connections."""
         if self._listener is not None:
-            # kube-apiserver leaves connections open, and would not respond to a graceful end.
+            # kube-apiserver keeps connections open, and would not respond to a graceful end.
             self._listener.abort()
             await self._listener.close()
 
@@ -174,7 +174,7 @@ class KubeletEndpoint:
             if previous:
                 raise _Refused(400, f"previous terminated {subject} not found")
             raise _Refused(400, f"{subject} is waiting to start: {record.waiting_reason or 'ContainerCreating'}")
-        path = worker.log_path(container, run.attempt)
+        path = worker.logs.path(container, run.attempt)
         if not path.exists():
             raise _Refused(400, f"{subject} has no log: {run.reason or 'it never ran'}" + (f": {run.message}" if run.message else ""))
         try:
@@ -206,7 +206,7 @@ class KubeletEndpoint:
         return serve_ports(request, partial(_connect, worker.ip))
 
     async def _run(self, request: Request, namespace: str, name: str, container: str) -> Reply:
-        """Run a command without streams and return its output, as /run does."""
+        """Run the command of a request to /run without streams, and return its output with status 200, or 500 if it failed."""
         running = self._running(namespace, name, container)
         words = request.query.get("cmd", [""])[0].split()
         if not words:
@@ -216,10 +216,10 @@ class KubeletEndpoint:
 
 
 async def _connect(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to a port of a pod: at its address, or at localhost, where programs listen that know no other.
+    """Connect to a port of a pod at the pod's address or, for programs that listen on localhost only, at 127.0.0.1.
 
     Raises:
-        OSError: Nothing listens at either.
+        OSError: No connection to either address is possible.
     """
     try:
         return await asyncio.open_connection(host, port)

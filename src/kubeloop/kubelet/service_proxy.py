@@ -1,7 +1,7 @@
-"""Services of process pods: listens on their cluster IPs, which are loopback addresses, and forwards to pods that are ready.
+"""Service proxy for process pods: listens on cluster IPs, which are loopback addresses, and on host ports, and forwards to pods.
 
-The proxy selects the pods of this node itself, since it learns first that one of them ends. The pods of other nodes come from
-EndpointSlices, which an embedded server with process pods lets name loopback addresses; other servers refuse these.
+The proxy selects the pods of this node itself, because it learns first when one of them ends. The pods of other nodes come from
+EndpointSlices, which may contain loopback addresses on an embedded server with process pods; other servers refuse such addresses.
 
 Source: Kubernetes pkg/proxy (the behaviour that is replaced), pkg/api/v1/endpoints (FindPort).
 """
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("kubeloop.kubelet")
 
-#: Seconds after which a place where listening failed is tried again.
+#: Seconds until the proxy retries an address and port at which it could not listen.
 _RETRY = 5.0
 
 #: Address and port.
-Place = tuple[str, int]
+SocketAddress = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,55 @@ class ServicePort:
     port: str
 
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}" + (f":{self.port}" if self.port else "")
+        return f"service {self.namespace}/{self.name}" + (f":{self.port}" if self.port else "")
 
 
-def listening_places(services: Iterable[JSONObject], node_ip: str) -> dict[Place, ServicePort]:
-    """Return where to listen for which port of a service: cluster IPs that are loopback addresses, and node ports.
+@dataclass(frozen=True)
+class PodHostPort:
+    """A port of this machine that leads to a pod (``hostPort``): the pod's uid and name, where to listen, and the pod's own port."""
+
+    uid: str
+    pod: str
+    listen: SocketAddress
+    target: SocketAddress
+    protocol: str = "TCP"
+
+    def __str__(self) -> str:
+        return f"pod {self.pod}"
+
+
+def host_ports(pods: Iterable[tuple[JSONObject, str]], node_ip: str) -> list[PodHostPort]:
+    """Return the host ports of pods that have not ended. Pods with ``hostNetwork`` have none: their programs listen themselves.
+
+    Args:
+        pods: Pods with their addresses.
+        node_ip: The address at which to listen for ports without ``hostIP``.
+    """
+    result = []
+    for pod, address in pods:
+        metadata, spec = pod["metadata"], pod["spec"]
+        if spec.get("hostNetwork") or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            continue
+        for container in [*(spec.get("initContainers") or ()), *spec["containers"]]:
+            for port in container.get("ports") or ():
+                if port.get("hostPort"):
+                    host = port.get("hostIP") or ""
+                    listen = (node_ip if host in ("", "0.0.0.0", "::") else host, port["hostPort"])  # noqa: S104 - not listened on
+                    name, protocol = f"{metadata['namespace']}/{metadata['name']}", port.get("protocol") or "TCP"
+                    result.append(PodHostPort(metadata["uid"], name, listen, (address, port["containerPort"]), protocol))
+    return result
+
+
+def listening_places(services: Iterable[JSONObject], node_ip: str) -> dict[SocketAddress, ServicePort]:
+    """Return the addresses and TCP ports at which to listen, with the service port of each.
+
+    The addresses are cluster IPs that are loopback addresses, and the node's address for node ports.
 
     Args:
         services: All services.
-        node_ip: The address of node ports.
+        node_ip: The node's address.
     """
-    result: dict[Place, ServicePort] = {}
+    result: dict[SocketAddress, ServicePort] = {}
     for service in services:
         spec, metadata = service.get("spec") or {}, service["metadata"]
         for port in spec.get("ports") or ():
@@ -69,11 +107,11 @@ def listening_places(services: Iterable[JSONObject], node_ip: str) -> dict[Place
     return result
 
 
-def backends(service: JSONObject, port_name: str, pods: Iterable[tuple[JSONObject, str]]) -> list[Place]:
-    """Return the places behind a port of a service: pods that its selector matches, that are ready and not being deleted.
+def backends(service: JSONObject, port_name: str, pods: Iterable[tuple[JSONObject, str]]) -> list[SocketAddress]:
+    """Return the addresses and ports behind a port of a service: pods that its selector matches and that are ready and not being deleted.
 
     Args:
-        service: The service.
+        service: The service; with ``publishNotReadyAddresses`` pods need not be ready.
         port_name: The port's name.
         pods: Pods with their addresses.
     """
@@ -97,8 +135,8 @@ def backends(service: JSONObject, port_name: str, pods: Iterable[tuple[JSONObjec
     return result
 
 
-def endpoint_places(slices: Iterable[JSONObject], port_name: str) -> list[Place]:
-    """Return the places that EndpointSlices of a service name for a port: those of ready endpoints.
+def endpoint_places(slices: Iterable[JSONObject], port_name: str) -> list[SocketAddress]:
+    """Return the addresses and ports of the ready endpoints for a port of a service, from its EndpointSlices.
 
     Args:
         slices: The slices of the service.
@@ -129,14 +167,14 @@ def _port_number(target: Any, pod: JSONObject) -> int | None:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether a text is a loopback address."""
+    """Return whether a text is a loopback address; False if it is no IP address."""
     try:
         return ip_address(address).is_loopback
     except ValueError:
         return False
 
 
-# Names of services and their pods for /etc/hosts of containers, which stand for the cluster DNS that process pods do not have.
+# Names of services and their pods for /etc/hosts of containers, which replace cluster DNS where the kubelet does not serve it.
 #
 # Source: Kubernetes DNS-based service discovery specification (the names).
 
@@ -147,10 +185,10 @@ def service_hosts(services: Iterable[JSONObject], pods: Iterable[tuple[JSONObjec
     Args:
         services: The services of all namespaces.
         pods: Pods with their addresses.
-        namespace: The namespace whose services have short names.
+        namespace: The namespace of the containers, whose services also get their short names.
 
     Returns:
-        Lines of address and names, longest name first.
+        Lines with an address and its names, longest name first.
     """
     known, lines = list(pods), []
     for service in sorted(services, key=lambda tree: (tree["metadata"]["namespace"], tree["metadata"]["name"])):
@@ -177,15 +215,15 @@ def _names(name: str, owner: str, namespace: str) -> list[str]:
 
 
 class ServiceProxy:
-    """Listens for services and forwards connections, in turn, to the pods behind them.
+    """Listens at the addresses of services and forwards connections to their pods in round-robin order; serves host ports of pods.
 
     Args:
         services: Returns all services.
         workers: Returns the workers of the node's pods.
         slices: Returns the EndpointSlices of a service, by its namespace and name.
-        node_ip: Where node ports are opened.
-        api_server: Where the service ``default/kubernetes`` leads.
-        failed: Called with a service and the reason why one of its ports is not served.
+        node_ip: The address at which node ports are opened.
+        api_server: The address and port to which the service ``default/kubernetes`` forwards.
+        failed: Called with a port of a service or pod and the reason why it is not served.
     """
 
     def __init__(
@@ -194,8 +232,8 @@ class ServiceProxy:
         workers: Callable[[], Iterable[PodWorker]],
         slices: Callable[[str, str], Iterable[JSONObject]],
         node_ip: str,
-        api_server: Place,
-        failed: Callable[[ServicePort, str], object],
+        api_server: SocketAddress,
+        failed: Callable[[ServicePort | PodHostPort, str], object],
     ) -> None:
         self._services = services
         self._workers = workers
@@ -203,22 +241,23 @@ class ServiceProxy:
         self._node_ip = node_ip
         self._api_server = api_server
         self._failed = failed
-        self._servers: dict[Place, tuple[ServicePort, asyncio.Server]] = {}
-        self._faults: dict[Place, ServicePort] = {}
+        self._servers: dict[SocketAddress, tuple[ServicePort | PodHostPort, asyncio.Server]] = {}
+        self._faults: dict[SocketAddress, ServicePort | PodHostPort] = {}
+        self._unserved: set[PodHostPort] = set()
         self._changed = asyncio.Event()
         self._turn = 0
         self._connections: set[asyncio.Task[None]] = set()
 
     def notify(self) -> None:
-        """Note that services changed."""
+        """Schedule an update of the listeners, because services or host ports changed."""
         self._changed.set()
 
-    def serves(self, place: Place) -> bool:
-        """Return whether the proxy listens at a place."""
+    def serves(self, place: SocketAddress) -> bool:
+        """Return whether the proxy listens at an address and port."""
         return place in self._servers
 
     def start(self, tasks: Supervisor) -> None:
-        """Follow changes of services, and try again to listen where that failed."""
+        """Start the task that updates the listeners after changes of services, and retries failed listeners."""
         tasks.start(partial(self._follow, tasks), name="service-proxy")
 
     async def _follow(self, tasks: Supervisor) -> None:
@@ -232,8 +271,9 @@ class ServiceProxy:
                 await end_tasks(changed)
 
     async def synchronise(self) -> None:
-        """Open and close listeners so that they fit the services."""
-        wanted = listening_places(self._services(), self._node_ip)
+        """Open and close listeners so that they match the services and the host ports of pods."""
+        wanted: dict[SocketAddress, ServicePort | PodHostPort] = {**listening_places(self._services(), self._node_ip)}
+        self._add_host_ports(wanted)
         for place in [place for place, (key, _) in self._servers.items() if wanted.get(place) != key]:
             _, server = self._servers.pop(place)
             server.close()
@@ -251,13 +291,26 @@ class ServiceProxy:
             self._servers[place] = (key, server)
         self._faults = {place: key for place, key in self._faults.items() if wanted.get(place) == key}
 
-    def _report(self, key: ServicePort, place: Place, error: OSError) -> None:
-        if error.errno == errno.EADDRINUSE and place[0] != self._node_ip:
-            _LOG.info("service %s: another kubelet of this machine serves %s:%d", key, *place)
+    def _add_host_ports(self, places: dict[SocketAddress, ServicePort | PodHostPort]) -> None:
+        """Add the host ports of pods that no service or earlier pod uses, and report each of the others once."""
+        unserved = {}
+        for port in host_ports(((worker.tree, worker.ip) for worker in self._workers()), self._node_ip):
+            if port.protocol != "TCP":
+                unserved[port] = f"process pods have no host ports of {port.protocol}"
+            elif (owner := places.setdefault(port.listen, port)) != port:
+                unserved[port] = f"{owner} uses it"
+        for port, reason in unserved.items():
+            if port not in self._unserved:
+                self._failed(port, f"cannot listen on {port.listen[0]}:{port.listen[1]}: {reason}")
+        self._unserved = set(unserved)
+
+    def _report(self, key: ServicePort | PodHostPort, place: SocketAddress, error: OSError) -> None:
+        if error.errno == errno.EADDRINUSE and place[0] != self._node_ip and isinstance(key, ServicePort):
+            _LOG.info("%s: another kubelet of this machine serves %s:%d", key, *place)
             return
         self._failed(key, f"cannot listen on {place[0]}:{place[1]}: {os.strerror(error.errno or 0).lower()}")
 
-    async def _accept(self, key: ServicePort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, key: ServicePort | PodHostPort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
@@ -267,12 +320,12 @@ class ServiceProxy:
             self._connections.discard(task)
             writer.close()
 
-    async def _forward(self, key: ServicePort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, key: ServicePort | PodHostPort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for host, port in self._places(key):
             try:
                 upstream = await asyncio.open_connection(host, port)
             except OSError:
-                continue  # the pod ends, or is not ready any more: the next one serves
+                continue  # This pod may be ending or no longer ready: try the next one.
             break
         else:
             writer.transport.abort()
@@ -284,7 +337,9 @@ class ServiceProxy:
             await end_tasks(*tasks, expected=(OSError,), logger=_LOG)
             upstream[1].close()
 
-    def _places(self, key: ServicePort) -> list[Place]:
+    def _places(self, key: ServicePort | PodHostPort) -> list[SocketAddress]:
+        if isinstance(key, PodHostPort):
+            return [key.target]
         if (key.namespace, key.name) == ("default", "kubernetes"):
             return [self._api_server]
         service = next(

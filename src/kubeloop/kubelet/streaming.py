@@ -21,12 +21,14 @@ from kubeloop.serving.spdy import PROTOCOL, STREAM_PROTOCOL, SpdyConnection, Spd
 from kubeloop.tasks import end_tasks
 
 _LOG = logging.getLogger("kubeloop.kubelet")
-#: Exceptions of connections that the other side closes.
+#: Exceptions that are expected when the other side closes a connection.
 _ENDS = (OSError, KubeloopError)
-#: Messages of standard input that wait for a command; more stay in the connection.
+#: Maximum number of messages of standard input that are buffered for a command; more stay in the connection.
 _WAITING = 64
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+#: The WebSocket protocol before version 4: the error channel carries the text of a failure, and nothing after a success.
+V1 = "channel.k8s.io"
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
 #: The feature that a node declares if its kubelet supports WebSocket.
 WEBSOCKETS = "ExtendWebSocketsToKubelet"
@@ -34,9 +36,9 @@ WEBSOCKETS = "ExtendWebSocketsToKubelet"
 
 @dataclass(eq=False)
 class Terminal:
-    """The streams of one exec or attach: standard input, output and error, and the sizes of the window.
+    """The streams of one exec or attach: standard input, output and error, and the sizes of the client's terminal.
 
-    ``sizes`` has ``{"Width": 80, "Height": 24}`` as JSON for each size that the client sends.
+    ``sizes`` receives JSON such as ``{"Width": 80, "Height": 24}`` for each size that the client sends.
 
     Example:
         >>> async def greet(terminal: Terminal) -> int:
@@ -49,7 +51,7 @@ class Terminal:
     write: Callable[[str, bytes], Awaitable[None]] = field(init=False)
 
     async def print(self, text: str | bytes, stream: Literal["stdout", "stderr"] = "stdout") -> None:
-        """Write to the client. Output that the client does not read is lost."""
+        """Write to the client. Output for a stream that the client did not request is dropped."""
         await self.write(stream, text.encode() if isinstance(text, str) else text)
 
     async def input(self) -> bytes:
@@ -60,7 +62,7 @@ class Terminal:
         return data or b""
 
 
-#: Runs one command (its words, its streams) and returns its exit code.
+#: Runs a command, from the list of its program and arguments and its streams, and returns its exit code.
 CommandHandler = Callable[[list[str], Terminal], Awaitable[int]]
 #: Opens a connection to a port of a pod; an OSError is reported to the client.
 Connector = Callable[[int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
@@ -70,10 +72,10 @@ StreamListener = Callable[[dict[str, str]], object]
 
 @dataclass(frozen=True)
 class CommandProtocol:
-    """How commands are served over SPDY.
+    """Settings for serving commands over SPDY.
 
-    ``version`` is the protocol that is agreed on. ``resets`` says whether the streams are reset at the command's end, as some kubelets do,
-    instead of closed.
+    ``version`` is the negotiated protocol. If ``resets`` is true, streams are reset at the command's end instead of closed, as some
+    kubelets do. ``on_stream`` receives the headers of each stream.
     """
 
     version: str = V4
@@ -85,12 +87,12 @@ DEFAULT_PROTOCOL = CommandProtocol()
 
 
 def serve_command(request: Request, run: CommandHandler, protocol: CommandProtocol = DEFAULT_PROTOCOL) -> Reply:
-    """Return the reply to an exec or attach, which runs ``run`` with the client's streams."""
+    """Return the reply to an exec or attach request, which calls ``run`` with the request's command and the client's streams."""
     query = request.query
     command = query.get("command", [])
     run = partial(_run_logged, run)
     if request.header("Upgrade").lower() == "websocket":
-        return SocketTakeover(lambda socket: _over_socket(socket, command, run), (V5, V4))
+        return SocketTakeover(lambda socket: _over_socket(socket, command, run), (V5, V4, V1))
     wanted = {"error", *(to for name, to in (("input", "stdin"), ("output", "stdout"), ("error", "stderr")) if name in query)}
     if "tty" in query:
         wanted = (wanted - {"stderr"}) | {"resize"}
@@ -99,7 +101,7 @@ def serve_command(request: Request, run: CommandHandler, protocol: CommandProtoc
 
 
 def serve_ports(request: Request, connect: Connector, on_stream: StreamListener | None = None) -> Reply:
-    """Return the reply to a port-forward, which connects each stream of the client to a port."""
+    """Return the reply to a port-forward request, which connects each stream of the client to the port that its headers name."""
     if request.header("Upgrade").lower() == "websocket":
         return SocketTakeover(lambda socket: _forward_ports(_Messages(socket), connect, on_stream), (TUNNEL,))
     headers = [("Connection", "Upgrade"), ("Upgrade", PROTOCOL), (STREAM_PROTOCOL, "portforward.k8s.io")]
@@ -107,7 +109,7 @@ def serve_ports(request: Request, connect: Connector, on_stream: StreamListener 
 
 
 async def _run_logged(run: CommandHandler, command: list[str], terminal: Terminal) -> int:
-    """Run a command. A defect is logged here, because the connection ends without a record."""
+    """Run a command, and log unexpected exceptions, because the connection then ends without reporting them."""
     try:
         return await run(command, terminal)
     except _ENDS:
@@ -166,7 +168,7 @@ async def _over_spdy(
 
 
 async def _forward_ports(duplex: Duplex, connect: Connector, on_stream: StreamListener | None) -> None:
-    """Connect each data stream to its port; write a failure to the error stream."""
+    """Connect each data stream to its port; report a failure on the error stream of the same request."""
     errors: dict[str, SpdyStream] = {}
     tasks: set[asyncio.Task[None]] = set()
 
@@ -249,7 +251,10 @@ async def _over_socket(socket: Socket, command: list[str], run: CommandHandler) 
     reading = asyncio.ensure_future(read())
     try:
         code = await run(command, terminal)
-        await socket.send(b"\x03" + exit_status(code))
+        if socket.protocol in (V5, V4):
+            await socket.send(b"\x03" + exit_status(code))
+        elif code:
+            await socket.send(b"\x03" + _exit_message(code).encode())
     finally:
         await end_tasks(reading, expected=_ENDS, logger=_LOG)
 
@@ -259,13 +264,16 @@ def exit_status(code: int) -> bytes:
     if code == 0:
         return b'{"metadata":{},"status":"Success"}'
     causes = [{"reason": "ExitCode", "message": str(code)}]
-    message = f"command terminated with non-zero exit code: exit status {code}"
-    tree = {"metadata": {}, "status": "Failure", "message": message, "reason": "NonZeroExitCode", "details": {"causes": causes}}
+    tree = {"metadata": {}, "status": "Failure", "message": _exit_message(code), "reason": "NonZeroExitCode", "details": {"causes": causes}}
     return json.dumps(tree).encode()
 
 
+def _exit_message(code: int) -> str:
+    return f"command terminated with non-zero exit code: exit status {code}"
+
+
 class _Messages:
-    """The binary messages of a WebSocket as a stream of bytes."""
+    """Presents the binary messages of a WebSocket as a duplex stream of bytes."""
 
     def __init__(self, socket: Socket) -> None:
         self._socket = socket

@@ -1,4 +1,4 @@
-"""Use of processor and memory by containers, from /proc, and the documents that the kubelet serves about it.
+"""CPU and memory usage of containers, from /proc, and the documents in which the kubelet serves it.
 
 Source: Kubernetes k8s.io/kubelet pkg/apis/stats/v1alpha1, pkg/kubelet/metrics/collectors/resource_metrics.go; proc(5).
 """
@@ -21,7 +21,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class ProcessUsage:
-    """Processor time in seconds and resident memory in bytes."""
+    """CPU time in seconds since the start, and memory in use in bytes."""
 
     cpu_seconds: float = 0.0
     memory_bytes: int = 0
@@ -29,7 +29,7 @@ class ProcessUsage:
 
 @dataclass(frozen=True)
 class ContainerUsage:
-    """The use of one container."""
+    """The CPU and memory usage of one container, with the name and uid of its pod."""
 
     namespace: str
     pod: str
@@ -40,7 +40,7 @@ class ContainerUsage:
 
 
 class ProcessTable:
-    """All processes of this machine at a moment: their parents and their use.
+    """A snapshot of all processes of this machine: by process id, the parent's id and the CPU and memory usage.
 
     Example:
         >>> ProcessTable({2: (1, ProcessUsage(1.0, 100)), 3: (2, ProcessUsage(0.5, 50))}).tree(2)
@@ -55,7 +55,7 @@ class ProcessTable:
 
     @classmethod
     def read(cls) -> ProcessTable:
-        """Read /proc."""
+        """Return the processes in /proc; memory is the resident set size, CPU time includes ended children."""
         result = {}
         for name in os.listdir("/proc"):  # noqa: PTH208 - thousands of paths would be made for their names
             if not name.isdigit():
@@ -70,7 +70,7 @@ class ProcessTable:
         return cls(result)
 
     def tree(self, top: int) -> ProcessUsage:
-        """Return the use of a process and its descendants."""
+        """Return the total CPU and memory usage of a process and its descendants; zero if the process does not exist."""
         seconds, memory, front = 0.0, 0, [top]
         while front:
             pid = front.pop()
@@ -82,7 +82,7 @@ class ProcessTable:
 
 
 def machine_usage() -> ProcessUsage:
-    """Return the use of the whole machine."""
+    """Return the CPU time since the boot, and the memory in use, of the whole machine."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     busy = sum(map(int, fields[:3])) + sum(map(int, fields[5:8]))
     values = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
@@ -97,9 +97,9 @@ def stats_summary(
 
     Args:
         node: The node's name.
-        machine: The use of the whole machine.
-        containers: The use of the containers.
-        rates: Processors in use, by ``UID/CONTAINER``, and the machine's by an empty name.
+        machine: The usage of the whole machine.
+        containers: The usage of the containers.
+        rates: The number of CPUs in use, by ``UID/CONTAINER``; the empty key is the whole machine.
         now: The time of the measurement.
     """
     pods: dict[str, JSONObject] = {}
@@ -142,11 +142,11 @@ def _stats(usage: ProcessUsage, rate: float, now: datetime) -> JSONObject:
 
 
 def resource_metrics(machine: ProcessUsage, containers: Iterable[ContainerUsage], now: datetime) -> str:
-    """Return the text of ``/metrics/resource``, from which metrics-server reads.
+    """Return the text of ``/metrics/resource``, which metrics-server reads.
 
     Args:
-        machine: The use of the whole machine.
-        containers: The use of the containers.
+        machine: The usage of the whole machine.
+        containers: The usage of the containers.
         now: The time of the measurement.
     """
     millis = int(now.timestamp() * 1000)

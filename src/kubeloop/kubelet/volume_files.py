@@ -1,4 +1,4 @@
-"""Files of volumes that the API server fills: which files a ConfigMap, Secret, token or the downward API becomes, and their atomic update.
+"""Files of volumes whose contents come from ConfigMaps, Secrets, tokens and the downward API, and the atomic update of such volumes.
 
 Source: Kubernetes pkg/volume (configmap, secret, downwardapi, projected), pkg/volume/util/atomic_writer.go.
 """
@@ -22,7 +22,7 @@ _DATA, _NEW_DATA = "..data", "..data_tmp"
 
 @dataclass(frozen=True)
 class VolumeFile:
-    """The content of a file of a volume, and its mode."""
+    """The content and mode of one file of a volume."""
 
     data: bytes
     mode: int = DEFAULT_MODE
@@ -32,13 +32,13 @@ Payload = dict[str, VolumeFile]
 
 
 def object_files(kind: str, source: JSONObject, data: Mapping[str, bytes] | None, default_mode: int) -> Payload:
-    """Return the files of a ConfigMap or Secret, by path.
+    """Return the files that a volume gets from a ConfigMap or Secret, by path.
 
     Args:
         kind: ``ConfigMap`` or ``Secret``.
-        source: The volume's source: ``items`` chooses keys, ``optional`` allows missing ones.
-        data: The object's data; None if it does not exist and may be missing.
-        default_mode: The mode of files that name none.
+        source: The volume's source: ``items`` selects keys, ``optional`` allows missing keys.
+        data: The object's data; None if the object is optional and does not exist.
+        default_mode: The mode of files for which ``items`` has no mode.
 
     Raises:
         ConfigurationError: A key does not exist.
@@ -64,7 +64,10 @@ def downward_files(pod: JSONObject, items: list[JSONObject], fields: PodFields, 
         pod: The pod.
         items: ``path`` with ``fieldRef`` or ``resourceFieldRef``.
         fields: Addresses and node resources.
-        default_mode: The mode of files that name none.
+        default_mode: The mode of files for which ``items`` has no mode.
+
+    Raises:
+        ConfigurationError: A field, container or resource does not exist.
     """
     result: Payload = {}
     for item in items:
@@ -77,7 +80,7 @@ def downward_files(pod: JSONObject, items: list[JSONObject], fields: PodFields, 
 
 
 def volume_references(volume: JSONObject) -> list[tuple[str, JSONObject]]:
-    """Return the kinds and sources of the ConfigMaps and Secrets that fill a volume."""
+    """Return the ConfigMaps and Secrets whose data a volume contains, each as its kind and its source with a ``name``."""
     result: list[tuple[str, JSONObject]] = []
     if volume.get("configMap"):
         result.append(("ConfigMap", volume["configMap"]))
@@ -99,9 +102,9 @@ def volume_payload(
     Args:
         pod: The pod.
         volume: The volume.
-        sources: The objects that it refers to.
-        fields: Addresses and node resources.
-        tokens: Tokens of service account sources, by their path.
+        sources: The ConfigMaps and Secrets that the volume refers to.
+        fields: Addresses and node resources for the downward API.
+        tokens: Tokens of ``serviceAccountToken`` sources, by their path.
 
     Raises:
         ConfigurationError: An object or key does not exist, or a source is not implemented.
@@ -127,15 +130,15 @@ def volume_payload(
 
 
 def write_payload(folder: Path, payload: Payload, now: datetime, *, group: int | None = None) -> bool:
-    """Write the files of a volume so that a reader sees the old or the new ones, never a mixture; return whether anything changed.
+    """Replace the files of a volume atomically, so that a reader never sees a mixture; return whether contents or paths changed.
 
-    Files stand in a folder named after the time, to which ``..data`` links; each visible name links through ``..data``.
+    The files are in a folder named after the time, to which ``..data`` links; each visible name links through ``..data``.
 
     Args:
-        folder: The volume's folder; it exists.
-        payload: Files by their path below it.
-        now: Names the new folder.
-        group: Group that owns the files (fsGroup).
+        folder: The volume's folder, which exists.
+        payload: Files by their path below the folder.
+        now: The time in the name of the new folder.
+        group: The group that owns the files (fsGroup); None leaves the group unchanged.
 
     Raises:
         OSError: The folder cannot be written.

@@ -1,4 +1,4 @@
-"""Volumes of pods as folders of this machine: made, filled, updated, and bound to the mount paths of containers.
+"""Volumes of pods as folders of this machine: their creation, contents, updates, and bind mounts in containers.
 
 Source: Kubernetes pkg/volume, pkg/kubelet/volumemanager, pkg/kubelet/token (renewal), pkg/volume/util/subpath.
 """
@@ -6,10 +6,11 @@ Source: Kubernetes pkg/volume, pkg/kubelet/volumemanager, pkg/kubelet/token (ren
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,12 +19,13 @@ from kubeloop.api.core.v1 import ConfigMap, PersistentVolume, PersistentVolumeCl
 from kubeloop.client import Client
 from kubeloop.codec import to_dict
 from kubeloop.kubelet.environment import ConfigurationError, ConfigurationSources, PodFields, expand
+from kubeloop.kubelet.memory_volumes import mount_memory, unmount_memory
 from kubeloop.kubelet.runtime import BindMount
 from kubeloop.kubelet.volume_files import volume_payload, volume_references, write_payload
-from kubeloop.meta import ApiError, Forbidden, NotFound
+from kubeloop.meta import ApiError, DeadlineError, Forbidden, NotFound, Quantity
 from kubeloop.types import JSONObject
 
-#: Plug-in names of the folders below ``volumes``, as kubelet's.
+#: Names of the folders below ``volumes`` for each type of volume: the kubelet's plug-in names.
 _PLUGINS = {
     "emptyDir": "kubernetes.io~empty-dir",
     "configMap": "kubernetes.io~configmap",
@@ -31,13 +33,25 @@ _PLUGINS = {
     "projected": "kubernetes.io~projected",
     "downwardAPI": "kubernetes.io~downward-api",
 }
-_FILLED = ("configMap", "secret", "projected", "downwardAPI")
-#: Tokens are renewed after this part of their lifetime, and at the latest after a day.
+#: Types of volumes whose files come from the API server; they are updated while the pod runs.
+FILLED_KINDS = ("configMap", "secret", "projected", "downwardAPI")
+#: Kind and name of an object in the pod's namespace: a ConfigMap, Secret or PersistentVolumeClaim.
+ObjectReference = tuple[str, str]
+#: Seconds between two reads of a claim, and of one watch of another object: the Node authorizer allows no watch of claims.
+_CLAIM_POLL, _WATCH = 1.0, 3600.0
+#: Tokens are renewed after this fraction of their lifetime, and after a day at the latest.
 _RENEWAL, _LONGEST = 0.8, timedelta(hours=24)
 
 
 class VolumeError(Exception):
-    """A volume cannot be mounted; the text is that of the Event FailedMount."""
+    """A volume cannot be mounted; the text is the message of the Event FailedMount.
+
+    ``versions`` are the resource versions of the objects that the volume needs; empty for an object that does not exist.
+    """
+
+    def __init__(self, message: str, versions: Mapping[ObjectReference, str] | None = None) -> None:
+        super().__init__(message)
+        self.versions = dict(versions or {})
 
 
 @dataclass
@@ -48,54 +62,63 @@ class _Token:
 
 @dataclass
 class PodVolumes:
-    """The volumes of one pod: the path of each on this machine."""
+    """The volumes of one pod: their paths on this machine by name, and their service account tokens by volume and path."""
 
     paths: dict[str, Path] = field(default_factory=dict)
     tokens: dict[tuple[str, str], _Token] = field(default_factory=dict)
 
 
 class ObjectReader:
-    """Reads what pods refer to, with the node's own rights."""
+    """Reads the objects that pods refer to (ConfigMaps, Secrets, claims) and requests tokens, with the node's credentials."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def sources(self, namespace: str, references: Iterable[tuple[str, str]]) -> ConfigurationSources:
-        """Return the data of ConfigMaps and Secrets; missing ones are None.
+        """Return the data of ConfigMaps and Secrets of a namespace, from references by kind and name; None for a missing object.
 
         Raises:
-            ApiError: The server does not answer the request.
+            VolumeError: The node may not read an object.
+            ApiError: Another error of the server.
         """
         wanted = sorted(set(references))
         found = await asyncio.gather(*(self._data(kind, name, namespace) for kind, name in wanted))
-        return ConfigurationSources(dict(zip(wanted, found, strict=True)))
+        data = dict(zip(wanted, (data for data, _ in found), strict=True))
+        return ConfigurationSources(data, dict(zip(wanted, (version for _, version in found), strict=True)))
 
-    async def _data(self, kind: str, name: str, namespace: str) -> dict[str, bytes] | None:
+    async def _data(self, kind: str, name: str, namespace: str) -> tuple[dict[str, bytes] | None, str]:
         try:
             if kind == "ConfigMap":
                 config_map = await self._client.get(ConfigMap, name, namespace=namespace)
-                return {**{key: value.encode() for key, value in config_map.data.items()}, **config_map.binary_data}
+                texts = {key: value.encode() for key, value in config_map.data.items()}
+                return {**texts, **config_map.binary_data}, config_map.metadata.resource_version
             secret = await self._client.get(Secret, name, namespace=namespace)
-            return dict(secret.data)
+            return dict(secret.data), secret.metadata.resource_version
         except NotFound:
-            return None
+            return None, ""
         except Forbidden as error:
-            # The authorizer learns the references of a pod from its own watch, which may be a moment behind.
+            # The node authorizer learns the references of a pod from its own watch, which may lag behind.
             raise VolumeError(str(error)) from None
 
     async def host_path(self, claim: str, namespace: str) -> JSONObject:
-        """Return the ``hostPath`` source of a claim's volume.
+        """Return the path and type of the hostPath or local volume to which a claim is bound.
 
         Raises:
-            VolumeError: The claim is not bound, or its volume is of another type.
+            VolumeError: The claim does not exist, is not bound, or its volume is of another type.
         """
+        reference = ("PersistentVolumeClaim", claim)
         try:
             bound = await self._client.get(PersistentVolumeClaim, claim, namespace=namespace)
         except (NotFound, Forbidden):
-            raise VolumeError(f'persistentvolumeclaim "{claim}" not found') from None
+            raise VolumeError(f'persistentvolumeclaim "{claim}" not found', {reference: ""}) from None
+        versions = {reference: bound.metadata.resource_version}
         if bound.status.phase != "Bound" or not bound.spec.volume_name:
-            raise VolumeError(f"PVC {namespace}/{claim} has non-bound phase ({bound.status.phase}) or empty pvc.Spec.VolumeName")
-        volume = to_dict(await self._client.get(PersistentVolume, bound.spec.volume_name))
+            text = f"PVC {namespace}/{claim} has non-bound phase ({bound.status.phase}) or empty pvc.Spec.VolumeName"
+            raise VolumeError(text, versions)
+        try:
+            volume = to_dict(await self._client.get(PersistentVolume, bound.spec.volume_name))
+        except (NotFound, Forbidden):
+            raise VolumeError(f'persistentvolume "{bound.spec.volume_name}" not found', versions) from None
         spec = volume["spec"]
         if spec.get("hostPath"):
             return dict(spec["hostPath"])
@@ -104,8 +127,35 @@ class ObjectReader:
         kind = next((name for name in spec if name not in _COMMON), "unknown")
         raise VolumeError(f"volume {volume['metadata']['name']} is of type {kind}; process pods mount hostPath and local volumes")
 
+    async def wait_changed(self, namespace: str, reference: ObjectReference, version: str) -> None:
+        """Wait until an object exists with another resource version.
+
+        Args:
+            namespace: The object's namespace.
+            reference: The object's kind and name.
+            version: The known resource version; empty if the object did not exist.
+
+        Raises:
+            KubeloopError: The node may not watch the object, or the client is closed.
+        """
+        kind, name = reference
+        if kind != "PersistentVolumeClaim":
+            watched: type[ConfigMap | Secret] = ConfigMap if kind == "ConfigMap" else Secret
+            while True:
+                with contextlib.suppress(DeadlineError):
+                    await self._client.wait_for(
+                        watched, name, lambda stored: stored.metadata.resource_version != version, timeout=_WATCH, namespace=namespace
+                    )
+                    return
+        while True:
+            await self._client.clock.sleep(_CLAIM_POLL)
+            with contextlib.suppress(NotFound, Forbidden):
+                claim = await self._client.get(PersistentVolumeClaim, name, namespace=namespace)
+                if claim.metadata.resource_version != version:
+                    return
+
     async def token(self, pod: Pod, source: JSONObject) -> tuple[str, datetime]:
-        """Return a new token of the pod's service account, and when it expires."""
+        """Request a token of the pod's service account for a projected source; return the token and its expiration time."""
         audience = source.get("audience")
         request = await self._client.service_accounts.create_token(
             pod.spec.service_account_name or "default",
@@ -134,7 +184,7 @@ _COMMON = frozenset(
 
 
 class VolumeManager:
-    """Makes the volumes of pods below ``pods/UID/volumes`` of the kubelet's folder, and writes changes of their sources into them."""
+    """Creates the volumes of pods in ``pods/UID/volumes`` of the kubelet's folder, and updates their files when the sources change."""
 
     def __init__(self, folder: Path, reader: ObjectReader, now: Callable[[], datetime]) -> None:
         self._folder = folder
@@ -144,45 +194,53 @@ class VolumeManager:
     def pod_folder(self, uid: str) -> Path:
         return self._folder / "pods" / uid
 
-    async def mount(self, pod: Pod, tree: JSONObject, volumes: PodVolumes, fields: PodFields) -> None:
-        """Make the volumes of a pod, or update the volumes whose contents come from the API server.
+    async def mount(self, pod: Pod, tree: JSONObject, volume: JSONObject, volumes: PodVolumes, fields: PodFields) -> Path:
+        """Create a volume of a pod, or update it if its contents come from the API server; return its path on this machine.
 
         Args:
             pod: The pod.
-            tree: The pod as a tree.
-            volumes: Its volumes so far; completed.
+            tree: The pod as a JSON object.
+            volume: The volume.
+            volumes: The pod's volumes so far, whose tokens are used and renewed.
             fields: Addresses and node resources for the downward API.
 
         Raises:
-            VolumeError: A volume cannot be made; the others may be.
-            ApiError: The server does not answer a request.
+            VolumeError: The volume cannot be created or updated.
+            ApiError: A request to the server failed.
         """
-        spec = tree["spec"]
-        group = (spec.get("securityContext") or {}).get("fsGroup")
-        for volume in spec.get("volumes") or ():
-            try:
-                volumes.paths[volume["name"]] = await self._mount(pod, tree, volume, volumes, fields, group)
-            except ConfigurationError as error:
-                raise VolumeError(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}') from None
-            except VolumeError as error:
-                raise VolumeError(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}') from None
-            except OSError as error:
-                text = f"{error.filename or self._folder}: {(error.strerror or str(error)).lower()}"
-                raise VolumeError(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {text}') from None
+        group, versions = (tree["spec"].get("securityContext") or {}).get("fsGroup"), {}
+        try:
+            return await self._mount(pod, tree, volume, volumes, fields, group)
+        except VolumeError as error:
+            text, versions = str(error), error.versions
+        except ConfigurationError as error:
+            text = str(error)
+        except OSError as error:
+            text = f"{error.filename or self._folder}: {(error.strerror or str(error)).lower()}"
+        raise VolumeError(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {text}', versions)
+
+    async def wait_changed(self, namespace: str, reference: ObjectReference, version: str) -> None:
+        """Wait until an object exists with another resource version; see ``ObjectReader.wait_changed``."""
+        await self._reader.wait_changed(namespace, reference, version)
 
     async def _mount(
         self, pod: Pod, tree: JSONObject, volume: JSONObject, volumes: PodVolumes, fields: PodFields, group: int | None
     ) -> Path:
         name = volume["name"]
-        kind = next((one for one in volume if one != "name"), "emptyDir")
+        kind = volume_kind(volume)
         if kind in _PLUGINS:
             folder: Path = self.pod_folder(pod.metadata.uid) / "volumes" / _PLUGINS[kind] / name
             _make_folder(folder, kind, group)
-            if kind in _FILLED:
+            if (volume.get("emptyDir") or {}).get("medium") == "Memory":
+                mount_memory(folder, Quantity(volume["emptyDir"].get("sizeLimit") or 0).value())
+            if kind in FILLED_KINDS:
                 references = [(kind, source["name"]) for kind, source in volume_references(volume)]
                 sources = await self._reader.sources(pod.metadata.namespace, references)
                 tokens = await self._tokens(pod, volume, volumes)
-                payload = volume_payload(tree, volume, sources, fields, tokens)
+                try:
+                    payload = volume_payload(tree, volume, sources, fields, tokens)
+                except ConfigurationError as error:
+                    raise VolumeError(str(error), sources.versions) from None
                 write_payload(folder, payload, self._now(), group=group if os.geteuid() == 0 else None)
             return folder
         if kind == "hostPath":
@@ -208,7 +266,7 @@ class VolumeManager:
                     value, expires = await self._reader.token(pod, token)
                 except ApiError as error:
                     if known is not None:
-                        result[token["path"]] = known.value  # the former token is valid for a while
+                        result[token["path"]] = known.value  # the previous token is still valid for a while
                         continue
                     raise VolumeError(f"failed to fetch token: {error}") from None
                 known = volumes.tokens[key] = _Token(value, now + min((expires - now) * _RENEWAL, _LONGEST))
@@ -216,13 +274,19 @@ class VolumeManager:
         return result
 
     def unmount(self, uid: str) -> None:
-        """Delete the folder of a pod that is gone, with its volumes; what other volumes refer to stays."""
+        """Delete the folder of a pod, with its volumes. Paths of hostPath volumes and claims stay."""
+        unmount_memory(self.pod_folder(uid))
         shutil.rmtree(self.pod_folder(uid), ignore_errors=True)
 
     def known_pods(self) -> list[str]:
         """Return the uids of the pods that have a folder."""
         folder = self._folder / "pods"
         return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+
+
+def volume_kind(volume: JSONObject) -> str:
+    """Return the type of a volume: the name of its source, such as ``configMap``."""
+    return next((one for one in volume if one != "name"), "emptyDir")
 
 
 def _make_folder(folder: Path, kind: str, group: int | None) -> None:
@@ -236,10 +300,11 @@ def _make_folder(folder: Path, kind: str, group: int | None) -> None:
 
 
 def checked_host_path(source: JSONObject) -> Path:
-    """Return the path of a hostPath volume, made or checked as its type says.
+    """Return the path of a hostPath volume, after creating or checking it according to its type.
 
     Raises:
-        VolumeError: The path does not have the type.
+        VolumeError: The path does not exist or is not of the type.
+        OSError: The path cannot be created.
     """
     path, kind = Path(source["path"]), source.get("type") or ""
     if kind == "DirectoryOrCreate":
@@ -260,7 +325,7 @@ def checked_host_path(source: JSONObject) -> Path:
         if not path.exists() or not matches(path.stat().st_mode):
             raise VolumeError(f"hostPath type check failed: {path} is not {description}")
     elif not path.exists():
-        # A container runtime makes the missing source of a bind mount.
+        # As a container runtime does for the missing source of a bind mount.
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
     return path
 
@@ -271,10 +336,10 @@ def container_mounts(container: JSONObject, volumes: PodVolumes, environment: di
     Args:
         container: The container.
         volumes: The volumes of its pod.
-        environment: Its variables, for ``subPathExpr``.
+        environment: The container's variables, which ``subPathExpr`` may use.
 
     Raises:
-        ConfigurationError: A volume is not mounted, or a subPath leaves its volume.
+        ConfigurationError: The pod has no such volume, or a subPath leads out of its volume or cannot be created.
     """
     result = []
     for mount in container.get("volumeMounts") or ():

@@ -8,9 +8,8 @@ from kubeloop.meta.errors import KubeloopError
 class PatchError(KubeloopError):
     """A patch is malformed or does not fit the document; the document is unchanged.
 
-    ``str()`` gives the reason, in the words of Kubernetes' patch libraries. ``code`` is the HTTP status that an API server gives: 400
-    malformed,
-    413 too many operations, 422 does not apply, 500 where upstream does not map the error.
+    ``str()`` gives the reason, with the message of Kubernetes' patch libraries. ``code`` is the HTTP status of an API server's response:
+    400 malformed, 413 too many operations, 422 does not apply, 500 where upstream does not map the error.
     """
 
     def __init__(self, message: str, code: int) -> None:
@@ -24,5 +23,5 @@ class PatchError(KubeloopError):
 
     @property
     def answer(self) -> str:
-        """The message of the Status. An API server does not publish the reason why a patch is inapplicable."""
+        """The message of the Status. It is generic for 422, because an API server does not publish why a patch does not apply."""
         return "the server rejected our request due to an error in our request" if self.code == 422 else str(self)

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def go_text(value: Any) -> str:
-    """Format as Go's %v: ``map[a:1 b:[x y]]``, ``<nil>``, ``true``."""
+    """Format a JSON value as Go's %v does: ``map[a:1 b:[x y]]``, ``<nil>``, ``true``."""
     match value:
         case None:
             return "<nil>"
@@ -26,7 +26,7 @@ def go_text(value: Any) -> str:
 
 
 def go_string(value: Any) -> str:
-    """Format as fmt's %s, which fits only texts: ``%!s(int64=5)``."""
+    """Format a JSON value as Go's %s does: only strings fit, other scalars become ``%!s(int64=5)``."""
     match value:
         case str():
             return value
@@ -72,7 +72,7 @@ def go_type(value: Any) -> str:
 
 
 def json_type(value: Any) -> str:
-    """Return encoding/json's word for a value: object, array, string, number, bool."""
+    """Return the name of a value's type in encoding/json's messages: object, array, string, number, bool."""
     match value:
         case None:
             return "null"
@@ -89,7 +89,7 @@ def json_type(value: Any) -> str:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Compare as Go compares JSON trees: 1, 1.0 and true are three values."""
+    """Return whether two JSON trees are equal as in Go, where 1, 1.0 and true are three values."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):

@@ -8,8 +8,7 @@ from typing import Any
 
 from kubeloop.merge.errors import PatchError
 from kubeloop.merge.go_text import copy_tree, json_type, same
-
-JSON = Any
+from kubeloop.types import JSONValue
 
 #: An API server refuses longer patches (k8s.io/apiserver pkg/endpoints/handlers/patch.go).
 MAX_OPERATIONS = 10_000
@@ -20,19 +19,19 @@ _MISSING = object()
 
 @dataclass(slots=True)
 class _Root:
-    tree: JSON
+    tree: JSONValue
     copied: int = 0
 
 
-def json_patch(doc: JSON, patch: JSON, *, lenient: bool = False) -> JSON:
+def json_patch(doc: JSONValue, patch: JSONValue, *, lenient: bool = False) -> JSONValue:
     """Return ``doc`` with the operations of ``patch`` applied in order; neither is changed, and the result shares nothing with them.
 
-    ``lenient``: members of wrong types are found when the operation is applied, as by the patch library of an API server;
-    else before the first operation, as by the server's own check.
+    With ``lenient``, a member of a wrong type counts as missing when its operation is applied, as in the patch library of an API server;
+    else it is reported before the first operation, as by the server's own check.
 
     Raises:
         PatchError: 400 if ``patch`` is not a list of operations, 413 if it has more than 10,000, 422 if an operation does not apply or all
-        copies together add more than 3 MiB.
+            copies together add more than 3 MiB.
     """
     operations = _loose(patch) if lenient else _operations(patch)
     if len(operations) > MAX_OPERATIONS:
@@ -46,7 +45,7 @@ def json_patch(doc: JSON, patch: JSON, *, lenient: bool = False) -> JSON:
     return root.tree
 
 
-def _operations(patch: JSON) -> list[dict[str, Any]]:
+def _operations(patch: JSONValue) -> list[dict[str, Any]]:
     if not isinstance(patch, list):
         raise _undecodable(patch, "value of type []handlers.jsonPatchOp")
     for operation in patch:
@@ -58,8 +57,8 @@ def _operations(patch: JSON) -> list[dict[str, Any]]:
     return patch
 
 
-def _loose(patch: JSON) -> list[dict[str, Any]]:
-    """Drop members that should be texts and are not."""
+def _loose(patch: JSONValue) -> list[dict[str, Any]]:
+    """Return the operations of a patch without the members that should be strings and are not."""
     if not isinstance(patch, list):
         raise _undecodable(patch, "value of type jsonpatch.Patch", "")
     for operation in patch:
@@ -68,7 +67,7 @@ def _loose(patch: JSON) -> list[dict[str, Any]]:
     return [{name: value for name, value in (operation or {}).items() if name == "value" or isinstance(value, str)} for operation in patch]
 
 
-def _undecodable(value: JSON, go_type: str, doing: str = "error decoding patch: ") -> PatchError:
+def _undecodable(value: JSONValue, go_type: str, doing: str = "error decoding patch: ") -> PatchError:
     return PatchError(f"{doing}json: cannot unmarshal {json_type(value)} into Go {go_type}", 400)
 
 
@@ -152,7 +151,7 @@ def _pointer(operation: dict[str, Any], name: str, message: str) -> str:
     return value
 
 
-def _holder(root: _Root, path: str, message: str) -> tuple[dict[str, JSON] | list[JSON], str]:
+def _holder(root: _Root, path: str, message: str) -> tuple[dict[str, JSONValue] | list[JSONValue], str]:
     """Return the container of a path's last token, and the token."""
     tokens = [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
     if not tokens:
@@ -185,8 +184,8 @@ def _no_number(token: str) -> int:
     raise ValueError(f'strconv.Atoi: parsing "{token}": invalid syntax')
 
 
-def _read(holder: dict[str, JSON] | list[JSON], key: str, context: str) -> JSON:
-    """Return the value, ``_MISSING`` for a member that an object does not have."""
+def _read(holder: dict[str, JSONValue] | list[JSONValue], key: str, context: str) -> JSONValue:
+    """Return a member or item of a container; ``_MISSING`` for a member that an object does not have."""
     if isinstance(holder, dict):
         return holder.get(key, _MISSING)
     try:
@@ -195,7 +194,7 @@ def _read(holder: dict[str, JSON] | list[JSON], key: str, context: str) -> JSON:
         raise _refuse(f"{context}: {error}") from None
 
 
-def _delete(holder: dict[str, JSON] | list[JSON], key: str, context: str) -> None:
+def _delete(holder: dict[str, JSONValue] | list[JSONValue], key: str, context: str) -> None:
     if isinstance(holder, dict):
         if key not in holder:
             raise _refuse(f"{context}: Unable to remove nonexistent key: {key}: missing value")
@@ -207,7 +206,7 @@ def _delete(holder: dict[str, JSON] | list[JSON], key: str, context: str) -> Non
         raise _refuse(f"{context}: {error}") from None
 
 
-def _insert(holder: dict[str, JSON] | list[JSON], key: str, value: JSON, context: str) -> None:
+def _insert(holder: dict[str, JSONValue] | list[JSONValue], key: str, value: JSONValue, context: str) -> None:
     if isinstance(holder, dict):
         holder[key] = value
     elif key == "-":
@@ -224,19 +223,18 @@ def _insert(holder: dict[str, JSON] | list[JSON], key: str, value: JSON, context
 Operation = dict[str, Any]
 
 
-def json_diff(before: dict[str, JSON], after: dict[str, JSON]) -> list[Operation]:
-    """Return a patch of ``add``, ``remove`` and ``replace`` (RFC 6902) with ``json_patch(before, patch) == after``; empty if they are the
-    same.
+def json_diff(before: dict[str, JSONValue], after: dict[str, JSONValue]) -> list[Operation]:
+    """Return a patch of ``add``, ``remove`` and ``replace`` (RFC 6902) with which ``json_patch(before, patch)`` equals ``after``.
+
+    The patch is empty if the trees are equal.
 
     Guarantees
-        The patch names only differing values, at the deepest possible place, so that others' changes beside them survive; 1, 1.0 and true
-        are
-        three values. Members are in the order of ``before``, then of ``after``. The patch shares nothing with the trees.
+        The patch names only differing values, at the deepest possible place, so that concurrent changes beside them survive; 1, 1.0 and
+        true are three values. Members are in the order of ``before``, then of ``after``. The patch shares nothing with the trees.
 
     Not guaranteed
         The patch may not be the shortest. Items of a list are paired from both its ends; an item that moved is rewritten. Where that would
-        need
-        more operations than an API server accepts (10,000), whole members of the root are replaced.
+        need more operations than an API server accepts (10,000), whole members of the root are replaced.
     """
     result: list[Operation] = []
     _members("", before, after, result)
@@ -252,7 +250,7 @@ def json_diff(before: dict[str, JSON], after: dict[str, JSON]) -> list[Operation
     return coarse
 
 
-def _values(path: str, before: JSON, after: JSON, operations: list[Operation]) -> None:
+def _values(path: str, before: JSONValue, after: JSONValue, operations: list[Operation]) -> None:
     if isinstance(before, dict) and isinstance(after, dict):
         _members(path, before, after, operations)
     elif isinstance(before, list) and isinstance(after, list):
@@ -261,7 +259,7 @@ def _values(path: str, before: JSON, after: JSON, operations: list[Operation]) -
         operations.append({"op": "replace", "path": path, "value": copy_tree(after)})
 
 
-def _members(path: str, before: dict[str, JSON], after: dict[str, JSON], operations: list[Operation]) -> None:
+def _members(path: str, before: dict[str, JSONValue], after: dict[str, JSONValue], operations: list[Operation]) -> None:
     for name, value in before.items():
         if name in after:
             _values(_below(path, name), value, after[name], operations)
@@ -272,7 +270,7 @@ def _members(path: str, before: dict[str, JSON], after: dict[str, JSON], operati
             operations.append({"op": "add", "path": _below(path, name), "value": copy_tree(value)})
 
 
-def _items(path: str, before: list[JSON], after: list[JSON], operations: list[Operation]) -> None:
+def _items(path: str, before: list[JSONValue], after: list[JSONValue], operations: list[Operation]) -> None:
     shorter = min(len(before), len(after))
     start = 0
     while start < shorter and same(before[start], after[start]):

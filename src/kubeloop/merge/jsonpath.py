@@ -22,10 +22,9 @@ from kubeloop.merge.jsonpath_parser import (
     parse,
 )
 from kubeloop.meta.field_error import go_json, go_number
+from kubeloop.types import JSONValue
 
 __all__ = ["JSONPath", "JSONPathError"]
-
-JSON = Any
 
 
 class JSONPath:
@@ -35,8 +34,8 @@ class JSONPath:
     >>> JSONPath('{.status.conditions[?(@.type=="Ready")].status}').values(pod)
     ['True']
 
-    Without braces the whole text is one expression, and a missing first dot is added, as kubectl does. ``allow_missing``: a member or
-    index that a document lacks gives no value instead of an error.
+    Without braces the whole text is one expression, and a missing first dot is added, as kubectl does. With ``allow_missing``, a member or
+    index that a document lacks yields no value instead of an error.
 
     Raises:
         JSONPathError: the template is malformed, or uses a feature that this dialect lacks (``range``, functions).
@@ -49,7 +48,7 @@ class JSONPath:
         self._allow_missing = allow_missing
         self._parts = parse(_braced(template))
 
-    def find(self, doc: JSON) -> list[list[JSON]]:
+    def find(self, doc: JSONValue) -> list[list[JSONValue]]:
         """Return the values that each part (an expression in braces, or the text between) selects, in order.
 
         Raises:
@@ -57,7 +56,7 @@ class JSONPath:
         """
         return [_Search(self._allow_missing).follow([doc], part) for part in self._parts]
 
-    def values(self, doc: JSON) -> list[JSON]:
+    def values(self, doc: JSONValue) -> list[JSONValue]:
         """Return all selected values in one list.
 
         Raises:
@@ -65,7 +64,7 @@ class JSONPath:
         """
         return [value for part in self.find(doc) for value in part]
 
-    def first(self, doc: JSON) -> JSON:
+    def first(self, doc: JSONValue) -> JSONValue:
         """Return the first selected value, or None if there is none.
 
         Raises:
@@ -73,7 +72,7 @@ class JSONPath:
         """
         return next(iter(self.values(doc)), None)
 
-    def render(self, doc: JSON) -> str:
+    def render(self, doc: JSONValue) -> str:
         """Format the selected values as ``kubectl -o jsonpath``: the values of an expression are separated by spaces.
 
         Raises:
@@ -82,7 +81,7 @@ class JSONPath:
         return "".join(" ".join(map(self.text, part)) for part in self.find(doc))
 
     @staticmethod
-    def text(value: JSON) -> str:
+    def text(value: JSONValue) -> str:
         """Format one value as kubectl prints it: strings bare, objects and lists as Go's JSON with sorted keys."""
         if isinstance(value, str):
             return value
@@ -105,12 +104,12 @@ class _Search:
     def __init__(self, allow_missing: bool) -> None:
         self._allow_missing = allow_missing
 
-    def follow(self, values: list[JSON], nodes: Iterable[Node]) -> list[JSON]:
+    def follow(self, values: list[JSONValue], nodes: Iterable[Node]) -> list[JSONValue]:
         for node in nodes:
             values = list(self._step(values, node))
         return values
 
-    def _step(self, values: list[JSON], node: Node) -> Iterator[JSON]:
+    def _step(self, values: list[JSONValue], node: Node) -> Iterator[JSONValue]:
         match node:
             case LiteralNode(value=value):
                 yield value
@@ -132,13 +131,13 @@ class _Search:
                 for value in values:
                     yield from self._filter(value, node)
 
-    def _fields(self, values: list[JSON], name: str) -> Iterator[JSON]:
+    def _fields(self, values: list[JSONValue], name: str) -> Iterator[JSONValue]:
         result = [value[name] for value in values if isinstance(value, dict) and name in value]
         if not result and not self._allow_missing:
             raise JSONPathError(f"{name} is not found")
         return iter(result)
 
-    def _slice(self, value: JSON, node: Slice) -> Iterator[JSON]:
+    def _slice(self, value: JSONValue, node: Slice) -> Iterator[JSONValue]:
         if value is None:
             return
         if not isinstance(value, list):
@@ -168,7 +167,7 @@ class _Search:
             raise JSONPathError("step must be > 0")
         yield from value[start : stop : node.step]
 
-    def _filter(self, value: JSON, node: FilterNode) -> Iterator[JSON]:
+    def _filter(self, value: JSONValue, node: FilterNode) -> Iterator[JSONValue]:
         if not isinstance(value, list):
             raise JSONPathError(f"{JSONPath.text(value)} is not array or slice and cannot be filtered")
         lenient = _Search(True)
@@ -185,13 +184,13 @@ class _Search:
                 yield element
 
 
-def _children(value: JSON) -> Iterable[JSON]:
+def _children(value: JSONValue) -> Iterable[JSONValue]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()
 
 
-def _descend(value: JSON) -> Iterator[JSON]:
+def _descend(value: JSONValue) -> Iterator[JSONValue]:
     """Yield the value and every container below it."""
     children = list(_children(value))
     if children:
@@ -200,7 +199,7 @@ def _descend(value: JSON) -> Iterator[JSON]:
             yield from _descend(child)
 
 
-def _type_name(value: JSON) -> str:
+def _type_name(value: JSONValue) -> str:
     return {dict: "map[string]interface {}", str: "string", bool: "bool", int: "int64", float: "float64"}[type(value)]
 
 
@@ -214,7 +213,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _compare(left: JSON, operator: str, right: JSON) -> bool:
+def _compare(left: JSONValue, operator: str, right: JSONValue) -> bool:
     if _comparable(left) != _comparable(right):
         raise JSONPathError("incompatible types for comparison")
     if operator not in ("==", "!=") and _comparable(left) is bool:
@@ -222,7 +221,7 @@ def _compare(left: JSON, operator: str, right: JSON) -> bool:
     return _COMPARISONS[operator](left, right)
 
 
-def _comparable(value: JSON) -> type:
+def _comparable(value: JSONValue) -> type:
     if isinstance(value, bool):
         return bool
     if isinstance(value, int | float):

@@ -73,7 +73,7 @@ _TERMINATORS = " \t\r\n.,[]$@{}"
 
 
 def parse(template: str, *, any_word: bool = False) -> tuple[tuple[Node, ...], ...]:
-    """Return the parts of a template: texts and expressions. With ``any_word`` a bare word is a text, whether or not it could be evaluated.
+    """Return the parts of a template: literal texts and expressions. With ``any_word``, any bare word is a literal instead of an error.
 
     Raises:
         JSONPathError: The template is malformed.

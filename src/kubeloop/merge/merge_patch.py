@@ -6,16 +6,12 @@ list that replaces a value other than an object.
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubeloop.merge.errors import PatchError
 from kubeloop.merge.go_text import copy_tree, json_type, same
-from kubeloop.types import JSONObject
-
-JSON = Any
+from kubeloop.types import JSONObject, JSONValue
 
 
-def merge_patch(doc: JSON, patch: JSON) -> JSONObject:
+def merge_patch(doc: JSONValue, patch: JSONValue) -> JSONObject:
     """Return ``doc`` with ``patch`` merged in; neither is changed, and the result shares nothing with them.
 
     Raises:
@@ -42,7 +38,7 @@ def _merge(doc: JSONObject, patch: JSONObject) -> JSONObject:
     return result
 
 
-def _without_nulls(value: JSON) -> JSON:
+def _without_nulls(value: JSONValue) -> JSONValue:
     if isinstance(value, dict):
         return {key: _without_nulls(child) for key, child in value.items() if child is not None}
     if isinstance(value, list):

@@ -1,21 +1,18 @@
-"""Strategic merge patch: a merge patch that takes from the schema which lists merge, and by which key.
+"""Strategic merge patch: a merge patch in which the schema decides which lists are merged, and by which key.
 
 Source: k8s.io/apimachinery pkg/util/strategicpatch; Kubernetes' "Update API Objects in Place Using kubectl patch"; the design
-proposals "preserve-order" ($setElementOrder) and "add-new-patchStrategy" ($retainKeys). Comments below give the single rules.
+proposals "preserve-order" ($setElementOrder) and "add-new-patchStrategy" ($retainKeys). Comments beside the code give the rules.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
 from kubeloop.merge.errors import PatchError
 from kubeloop.merge.go_text import copy_tree, go_string, go_text, go_type, same
 from kubeloop.merge.strategic_lists import FieldMerge, PatchSchema, element_kind, in_order, items_equal, require_objects, split_by_presence
 from kubeloop.schema import Schemas, TypeSchema
-from kubeloop.types import JSONObject
-
-JSON = Any
+from kubeloop.types import JSONObject, JSONValue
 
 DIRECTIVE = "$patch"
 RETAIN_KEYS = "$retainKeys"
@@ -23,12 +20,11 @@ DELETE_FROM = "$deleteFromPrimitiveList"
 ELEMENT_ORDER = "$setElementOrder"
 
 
-def strategic_merge(doc: JSONObject, patch: JSON, schema: TypeSchema | None, schemas: Schemas) -> JSONObject:
+def strategic_merge(doc: JSONObject, patch: JSONValue, schema: TypeSchema | None, schemas: Schemas) -> JSONObject:
     """Return ``doc`` with a strategic merge patch applied. ``doc`` and ``patch`` stay unchanged, and the result shares nothing with them.
 
-        Directives
-            ``$patch: replace | delete`` in an object or list element, ``$retainKeys``, ``$deleteFromPrimitiveList/FIELD``,
-            ``$setElementOrder/FIELD``.
+    The directives are ``$patch: replace | delete`` in an object or list element, ``$retainKeys``, ``$deleteFromPrimitiveList/FIELD`` and
+    ``$setElementOrder/FIELD``.
 
     Args:
         doc: The object.
@@ -36,15 +32,15 @@ def strategic_merge(doc: JSONObject, patch: JSON, schema: TypeSchema | None, sch
         schema: The schema of the whole object. None: there is none.
         schemas: The document of that schema, for references.
 
-        Raises:
-            PatchError: 400 for a malformed patch or directive, and for kinds without a schema (custom resources); 422 for lists of lists;
-                500, as upstream, for an element without its merge key, an unknown directive, elements of mixed types, an order that
-                leaves out an element.
+    Raises:
+        PatchError: 400 for a malformed patch or directive, and for kinds without a schema (custom resources); 422 for lists of lists; 500,
+            as upstream, for an element without its merge key, an unknown directive, elements of mixed types, an order that leaves out an
+            element.
     """
     return merge_in(doc, copy_tree(patch), schema, schemas)
 
 
-def merge_in(doc: JSONObject, patch: JSON, schema: TypeSchema | None, schemas: Schemas) -> JSONObject:
+def merge_in(doc: JSONObject, patch: JSONValue, schema: TypeSchema | None, schemas: Schemas) -> JSONObject:
     """Return ``doc`` with ``patch`` applied like ``strategic_merge``, but consume ``patch``.
 
     After an error, ``patch`` holds the part that was not applied, which an API server quotes in its message.
@@ -99,12 +95,12 @@ def _directed(patch: JSONObject) -> JSONObject:
     raise _unknown_directive(directive, patch)
 
 
-def _unknown_directive(directive: JSON, patch: JSONObject) -> PatchError:
+def _unknown_directive(directive: JSONValue, patch: JSONObject) -> PatchError:
     return PatchError(f"unknown patch type: {go_string(directive)} in map: {go_text(patch)}", 500)
 
 
-def _take(original: JSONObject, key: str, value: JSON) -> None:
-    """Set a value that the original lacks, or has in another type: without nulls, and without the elements that a directive marks."""
+def _take(original: JSONObject, key: str, value: JSONValue) -> None:
+    """Set a field that the original lacks or has with another type. Nulls and elements with a directive are removed from the value."""
     _drop_nulls(value)
     if isinstance(value, dict) and DIRECTIVE in value:
         original.pop(key, None)
@@ -112,7 +108,7 @@ def _take(original: JSONObject, key: str, value: JSON) -> None:
         original[key] = _without_directives(value)
 
 
-def _drop_nulls(value: JSON) -> None:
+def _drop_nulls(value: JSONValue) -> None:
     if isinstance(value, dict):
         for key in [key for key, child in value.items() if child is None]:
             del value[key]
@@ -123,7 +119,7 @@ def _drop_nulls(value: JSON) -> None:
             _drop_nulls(child)
 
 
-def _without_directives(value: JSON) -> JSON:
+def _without_directives(value: JSONValue) -> JSONValue:
     if isinstance(value, dict):
         return {key: _without_directives(child) for key, child in value.items() if not (isinstance(child, dict) and DIRECTIVE in child)}
     if isinstance(value, list):
@@ -132,7 +128,7 @@ def _without_directives(value: JSON) -> JSON:
 
 
 def _retain_keys(original: JSONObject, patch: JSONObject) -> None:
-    """Apply ``$retainKeys``, which lists all fields that may stay: for unions, where a new member must remove the old one."""
+    """Apply ``$retainKeys``, which lists all fields that may stay. Unions use it, where a new member must remove the old one."""
     if RETAIN_KEYS not in patch:
         return
     retained = patch.pop(RETAIN_KEYS)
@@ -155,9 +151,8 @@ def _field_of(name: str, prefix: str, description: str) -> str:
 def _merge_ordered_lists(original: JSONObject, patch: JSONObject, schema: PatchSchema) -> None:
     """Merge the lists for which the patch gives an order, and take them out of the patch.
 
-    The order takes precedence over that of the patch's own list, which takes precedence over the original's; elements that only the
-    original
-    has stay beside their neighbours.
+    That order takes precedence over the order of the patch's own list, which takes precedence over the original's. Elements that only the
+    original has stay beside their neighbours.
     """
     for name in [name for name in patch if name.startswith(ELEMENT_ORDER)]:
         order = _list(patch.pop(name))
@@ -183,8 +178,8 @@ def _merge_ordered_lists(original: JSONObject, patch: JSONObject, schema: PatchS
         patch.pop(key, None)
 
 
-def _places_left(old: list[JSON], merged: list[JSON], field: FieldMerge) -> list[JSON]:
-    """Return the old order that upstream still sees after merging: where it deleted elements, it has put as many new ones.
+def _places_left(old: list[JSONValue], merged: list[JSONValue], field: FieldMerge) -> list[JSONValue]:
+    """Return the old list as upstream sees it after merging: the remaining elements, then new ones in place of the deleted ones.
 
     Upstream reuses the old list's memory, so those count as elements that the server had. Clients depend on this order.
     """
@@ -195,13 +190,13 @@ def _places_left(old: list[JSON], merged: list[JSON], field: FieldMerge) -> list
     return kept + new[: len(old) - len(kept)]
 
 
-def _list(value: JSON) -> list[JSON]:
+def _list(value: JSONValue) -> list[JSONValue]:
     if not isinstance(value, list):
         raise PatchError(f"expected a []interface {{}}, but received a {go_type(value)}", 500)
     return value
 
 
-def _check_order(new: list[JSON], order: list[JSON], key: str) -> None:
+def _check_order(new: list[JSONValue], order: list[JSONValue], key: str) -> None:
     """Check that the patch's elements appear in the order, as a subsequence; deleted elements need not."""
     if not new or not order:
         return
@@ -217,7 +212,7 @@ def _check_order(new: list[JSON], order: list[JSON], key: str) -> None:
         raise PatchError(f"The order in patch list:\n{go_text(new)}\n doesn't match {ELEMENT_ORDER} list:\n{go_text(order)}\n", 500)
 
 
-def _merge_list_field(old: list[JSON], new: list[JSON], field: FieldMerge, *, deletes: bool = False) -> list[JSON]:
+def _merge_list_field(old: list[JSONValue], new: list[JSONValue], field: FieldMerge, *, deletes: bool = False) -> list[JSONValue]:
     if field.strategy != "merge" and not deletes:
         return new
     if not old and not new:
@@ -236,17 +231,17 @@ def _merge_list_field(old: list[JSON], new: list[JSON], field: FieldMerge, *, de
     return in_order(named, others, new, old, field.key, kind)
 
 
-def _distinct(values: list[JSON]) -> list[JSON]:
-    result: list[JSON] = []
+def _distinct(values: list[JSONValue]) -> list[JSONValue]:
+    result: list[JSONValue] = []
     for value in values:
         if not any(same(value, known) for known in result):
             result.append(value)
     return result
 
 
-def _apply_element_directives(old: list[JSON], new: list[JSON], key: str) -> tuple[list[JSON], list[JSON]]:
+def _apply_element_directives(old: list[JSONValue], new: list[JSONValue], key: str) -> tuple[list[JSONValue], list[JSONValue]]:
     """Apply ``$patch`` directives of elements; return the remaining elements of both lists."""
-    plain: list[JSON] = []
+    plain: list[JSONValue] = []
     replace = False
     for element in new:
         if DIRECTIVE not in element:
@@ -267,7 +262,7 @@ def _apply_element_directives(old: list[JSON], new: list[JSON], key: str) -> tup
     return (plain, []) if replace else (old, plain)
 
 
-def _merge_elements(old: list[JSON], new: list[JSON], field: FieldMerge) -> list[JSON]:
+def _merge_elements(old: list[JSONValue], new: list[JSONValue], field: FieldMerge) -> list[JSONValue]:
     merged = list(old)
     for element in new:
         if field.key not in element:

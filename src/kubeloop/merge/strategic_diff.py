@@ -1,37 +1,34 @@
 """Computes the strategic merge patch between two states of an object: the reverse of ``strategic_merge``.
 
 Source: k8s.io/apimachinery pkg/util/strategicpatch (CreateTwoWayMergePatch with SetElementOrder). Where merge keys do not identify the
-items
-of a list, which upstream leaves to chance, the list is replaced by directive.
+items of a list, which upstream leaves to chance, the list is replaced by directive.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kubeloop.merge.errors import PatchError
 from kubeloop.merge.go_text import copy_tree, same
 from kubeloop.merge.strategic import DELETE_FROM, DIRECTIVE, ELEMENT_ORDER, RETAIN_KEYS
 from kubeloop.merge.strategic_lists import FieldMerge, PatchSchema
 from kubeloop.schema import Schemas, TypeSchema
-from kubeloop.types import JSONObject
-
-JSON = Any
+from kubeloop.types import JSONObject, JSONValue
 
 
 class StrategicDiff(NamedTuple):
-    """A patch. ``replaces``: some list is replaced as a whole, which overwrites concurrent changes by others."""
+    """A patch. ``replaces`` says that a list is replaced as a whole, which overwrites concurrent changes by other clients."""
 
     patch: JSONObject
     replaces: bool
 
 
 def create_strategic_patch(old: JSONObject, new: JSONObject, schema: TypeSchema, schemas: Schemas) -> StrategicDiff:
-    """Return the patch that turns ``old`` into ``new``, or an empty object if they are equal.
+    """Return the patch that turns ``old`` into ``new``; it is empty if they are equal.
 
-        Guarantees
-            ``strategic_merge(old, patch)`` equals ``new`` if no object in ``new`` has a null member that ``old`` has not.
-            Items of a list with a merge key are patched one by one; items that only others added stay.
+    Guarantees
+        ``strategic_merge(old, patch)`` equals ``new`` if no object in ``new`` has a null member that ``old`` lacks. Items of a list with a
+        merge key are patched one by one; items that only other clients added stay.
 
     Args:
         old: The object before.
@@ -39,8 +36,8 @@ def create_strategic_patch(old: JSONObject, new: JSONObject, schema: TypeSchema,
         schema: The schema of the whole object.
         schemas: The document of that schema, for references.
 
-        Raises:
-            PatchError: A change lies in a field that the schema does not know.
+    Raises:
+        PatchError: A change lies in a field that the schema does not know, or inside a map of objects or lists.
     """
     diff = _Diff()
     patch = diff.of_maps(old, new, PatchSchema(schema, schemas))
@@ -64,7 +61,7 @@ class _Diff:
             elif isinstance(value, list) and isinstance(before, list):
                 self._list_field(patch, before, value, schema.list_field(key), key, retains=schema.retains(key))
             else:
-                # Where the schema merges lists, a list that others started meanwhile is merged too.
+                # Where the schema merges lists, a list that other clients created meanwhile is merged too.
                 self.replaces |= isinstance(value, list) and schema.list_field(key).strategy != "merge"
                 patch[key] = copy_tree(value)
         return patch
@@ -78,14 +75,16 @@ class _Diff:
 
     @staticmethod
     def _free(old: JSONObject, new: JSONObject) -> JSONObject:
-        """Diff maps with free keys: labels, data, quantities."""
+        """Return the patch between two maps with arbitrary keys: labels, data, quantities."""
         changed = {name: copy_tree(value) for name, value in new.items() if not same(old.get(name), value)}
         if any(isinstance(value, dict | list) and name in old for name, value in changed.items()):
             raise PatchError("a map of objects or lists cannot be merged into by a strategic merge patch", 500)
         gone: JSONObject = {name: None for name in old if name not in new}
         return gone | changed
 
-    def _list_field(self, patch: JSONObject, old: list[JSON], new: list[JSON], field: FieldMerge, key: str, *, retains: bool) -> None:
+    def _list_field(
+        self, patch: JSONObject, old: list[JSONValue], new: list[JSONValue], field: FieldMerge, key: str, *, retains: bool
+    ) -> None:
         if field.strategy != "merge":
             self.replaces = True
             patch[key] = copy_tree(new)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kubeloop.merge.errors import PatchError
 from kubeloop.merge.go_text import go_text, go_type, same
 from kubeloop.schema import Schemas, TypeSchema
+from kubeloop.types import JSONValue
 
 # The order of a merged list: elements of the patch in its order, the others at their old positions among them.
 #
@@ -14,10 +15,7 @@ from kubeloop.schema import Schemas, TypeSchema
 # merge key identifies.
 
 
-JSON = Any
-
-
-def element_kind(*lists: list[JSON]) -> type:
+def element_kind(*lists: list[JSONValue]) -> type:
     """Return the one type of all elements.
 
     Raises:
@@ -37,7 +35,7 @@ def element_kind(*lists: list[JSON]) -> type:
     return kind
 
 
-def items_equal(left: JSON, right: JSON, key: str) -> bool:
+def items_equal(left: JSONValue, right: JSONValue, key: str) -> bool:
     """Return whether two scalars are equal, or two objects have the same merge key.
 
     Raises:
@@ -48,7 +46,7 @@ def items_equal(left: JSON, right: JSON, key: str) -> bool:
     return same(_key_of(left, key), _key_of(right, key))
 
 
-def require_objects(elements: list[JSON]) -> None:
+def require_objects(elements: list[JSONValue]) -> None:
     """Check that all elements are objects.
 
     Raises:
@@ -59,31 +57,33 @@ def require_objects(elements: list[JSON]) -> None:
             raise PatchError(f"expected a map[string]interface {{}}, but received a {go_type(element)}", 500)
 
 
-def _key_of(element: JSON, key: str) -> JSON:
+def _key_of(element: JSONValue, key: str) -> JSONValue:
     require_objects([element])
     if key not in element:
         raise PatchError(f"map: {go_text(element)} does not contain declared merge key: {key}", 500)
     return element[key]
 
 
-def split_by_presence(elements: list[JSON], listed: list[JSON], key: str) -> tuple[list[JSON], list[JSON]]:
+def split_by_presence(elements: list[JSONValue], listed: list[JSONValue], key: str) -> tuple[list[JSONValue], list[JSONValue]]:
     """Split elements into those present in ``listed`` and the others."""
-    places = _Places(listed, key)
-    named: list[JSON] = []
-    rest: list[JSON] = []
+    places = _Positions(listed, key)
+    named: list[JSONValue] = []
+    rest: list[JSONValue] = []
     for element in elements:
         (named if places.of(_key_of(element, key) if key else element) >= 0 else rest).append(element)
     return named, rest
 
 
-def in_order(named: list[JSON], rest: list[JSON], order: list[JSON], old: list[JSON], key: str, kind: type) -> list[JSON]:
+def in_order(
+    named: list[JSONValue], rest: list[JSONValue], order: list[JSONValue], old: list[JSONValue], key: str, kind: type
+) -> list[JSONValue]:
     """Return ``named``, ordered as ``order``, merged with ``rest``, ordered as ``old``.
 
     An element of ``rest`` comes before the first named element that it preceded in ``old``.
 
     Args:
         named: The elements that the patch orders.
-        others: The other elements.
+        rest: The other elements.
         order: The order of the patch.
         old: The order before the patch.
         key: The merge key of objects.
@@ -96,8 +96,8 @@ def in_order(named: list[JSON], rest: list[JSON], order: list[JSON], old: list[J
         key = ""
     named = _sorted(named, order, key)
     rest = _sorted(rest, old, key)
-    places = _Places(old, key)
-    result: list[JSON] = []
+    places = _Positions(old, key)
+    result: list[JSONValue] = []
     left = 0
     for element in named:
         place = places.of_element(element)
@@ -108,11 +108,11 @@ def in_order(named: list[JSON], rest: list[JSON], order: list[JSON], old: list[J
     return result + rest[left:]
 
 
-def _sorted(elements: list[JSON], order: list[JSON], key: str) -> list[JSON]:
+def _sorted(elements: list[JSONValue], order: list[JSONValue], key: str) -> list[JSONValue]:
     if key:
         for element in (*elements, *order):
             _key_of(element, key)
-    places = _Places(order, key)
+    places = _Positions(order, key)
     ranked = [(places.of_element(element), element) for element in elements]
     # Insertion instead of sorting, because upstream's order is undefined for an element that the order lacks: it goes before all elements
     # that it precedes, which is also the result of upstream's sort for up to twenty elements.
@@ -124,27 +124,27 @@ def _sorted(elements: list[JSON], order: list[JSON], key: str) -> list[JSON]:
     return [element for _, element in ranked]
 
 
-class _Places:
-    """First positions in a list, by scalar or by merge key; 1, 1.0 and true are three keys."""
+class _Positions:
+    """Maps the scalars or merge keys of a list to their first positions; 1, 1.0 and true are three keys."""
 
-    def __init__(self, elements: list[JSON], key: str) -> None:
+    def __init__(self, elements: list[JSONValue], key: str) -> None:
         self._key = key
-        self._positions: dict[tuple[type, JSON], int] = {}
+        self._positions: dict[tuple[type, JSONValue], int] = {}
         for position, element in enumerate(elements):
             self._positions.setdefault(self._name(self._identity(element)), position)
 
-    def of_element(self, element: JSON) -> int:
+    def of_element(self, element: JSONValue) -> int:
         return self.of(self._identity(element))
 
-    def of(self, identity: JSON) -> int:
-        """Return the position, -1 if it is absent."""
+    def of(self, identity: JSONValue) -> int:
+        """Return the position of the element with this identity, or -1 if there is none."""
         return self._positions.get(self._name(identity), -1)
 
-    def _identity(self, element: JSON) -> JSON:
+    def _identity(self, element: JSONValue) -> JSONValue:
         return element.get(self._key) if self._key and isinstance(element, dict) else element
 
     @staticmethod
-    def _name(identity: JSON) -> tuple[type, JSON]:
+    def _name(identity: JSONValue) -> tuple[type, JSONValue]:
         return type(identity), go_text(identity) if isinstance(identity, dict | list) else identity
 
 

@@ -37,7 +37,7 @@ def aligned(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Co
         width: Characters of a line.
 
     Returns:
-        The lines of the headings and of each row, mostly one.
+        A list of lines for the headings and for each row: usually one line, several if the first cell has lines to itself.
     """
     every = [headings, *rows]
     widths = [max(len(row[at]) for row in every) for at in range(len(headings))]

@@ -26,9 +26,7 @@ _LISTED = 12
 
 
 class ConstructionError(TypeError):
-    """A model was constructed with wrong arguments. Catch ``TypeError``: this class only distinguishes these errors from those of other
-    calls.
-    """
+    """A model was constructed with wrong arguments. Callers catch ``TypeError``; the class only marks errors that are explained already."""
 
 
 def construction_error(cls: type[msgspec.Struct], arguments: Mapping[str, Any], error: TypeError) -> TypeError:
@@ -90,7 +88,7 @@ def _unknown(cls: type[msgspec.Struct], name: str) -> str:
 
 
 def _default_that_fails(cls: type[msgspec.Struct], arguments: Mapping[str, Any]) -> tuple[str, type[msgspec.Struct]] | None:
-    """Return the first field that was not passed and whose default is a class with required fields."""
+    """Return the name and the default class of the first omitted field whose default cannot be constructed, or None if there is none."""
     for info in msgspec.structs.fields(cls):
         factory = info.default_factory
         if info.name not in arguments and isinstance(factory, type) and issubclass(factory, msgspec.Struct):

@@ -43,7 +43,7 @@ class ConnectionRefused(TransportError, ConnectionRefusedError):
 
 
 class DecodeError(KubeloopError):
-    """Data cannot be decoded: it is not JSON, has another kind, or a field of another type."""
+    """Data cannot be decoded: it is not JSON, or it has another kind or a field of another type than expected."""
 
 
 class NestedTooDeeply(DecodeError):
@@ -121,8 +121,8 @@ class ApiError(KubeloopError):
         return resource in (("Secret", ""), ("secrets", "")) or _OF_SECRETS.match(self.request) is not None
 
     @staticmethod
-    def of(status: Status, request: str = "") -> ApiError:
-        """Return the fitting subclass: by reason, and by code if the reason is empty or unknown (as upstream's IsNotFound and others)."""
+    def from_status(status: Status, request: str = "") -> ApiError:
+        """Return the error for a failed response. Its subclass is chosen by reason, or by code if the reason is empty or unknown."""
         kind = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code, ApiError)
         return kind(status, request)
 
@@ -204,7 +204,7 @@ class ServiceUnavailable(ApiError):
 
 
 class ServerTimeout(ApiError):
-    """The server did not finish in time (504); try again."""
+    """The server could not complete the request in time (500); try again."""
 
     reason, code = "ServerTimeout", 500
 
@@ -230,7 +230,7 @@ _PATH = re.compile(r'cannot (?P<verb>\S+) path "(?P<path>[^"]+)"')
 
 
 def hint_for(error: ApiError) -> str:
-    """Return a short hint, or an empty text if there is none, or if the message contains it."""
+    """Return a short hint on how to resolve an error; empty if there is none, or if the server's message contains it."""
     status = error.status
     match status.reason:
         case "Unauthorized":
@@ -240,7 +240,7 @@ def hint_for(error: ApiError) -> str:
         case "Conflict" if error.has_cause("FieldManagerConflict"):
             return "leave these fields out, or take them over with force=True"
         case "Conflict" if "the object has been modified" in status.message:
-            return "client.change reads, changes and repeats"
+            return "client.update_with_retry reads, changes and retries"
         case "" | "InternalError" if "resourceVersion should not be set on objects to be created" in status.message:
             return "it was read from a server: give a copy new metadata, ObjectMeta(name=...)"
         case "AlreadyExists":
@@ -262,7 +262,7 @@ def refused_access(error: ApiError) -> tuple[str, str] | None:
 
 
 def _grant(message: str) -> str:
-    """Return the command that grants the permission, for an administrator."""
+    """Return a hint with the kubectl command that grants the permission; empty if the message does not name the permission."""
     match = _FORBIDDEN.search(message)
     if match is not None:
         resource, _, subresource = match["resource"].partition("/")

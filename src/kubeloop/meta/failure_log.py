@@ -26,7 +26,7 @@ def is_internal(trace: TracebackType) -> bool:
 
 
 def from_user_code(trace: TracebackType | None) -> TracebackType | None:
-    """Remove the internal frames above the first frame of the user's code; unchanged without such frames."""
+    """Return the traceback from the first frame of the user's code on, or the whole traceback if it has no such frame."""
     found = trace
     while found is not None and is_internal(found):
         found = found.tb_next
@@ -46,7 +46,7 @@ def user_frame(error: BaseException) -> TracebackType | None:
 def shortened(error: KubeloopError) -> KubeloopError:
     """Return the error with only user frames in its traceback, so that callers of a long-running method see their own line.
 
-    An error that did not pass through a user frame below has no traceback; its message describes the failure.
+    If the error passed through no user frame, its traceback is removed; its message describes the failure.
     """
     frames = []
     trace = error.__traceback__
@@ -131,14 +131,16 @@ class FailureLog(Generic[K]):
 
 
 def user_traceback(log: logging.Logger, error: BaseException) -> ExcInfo:
-    """Return the ``exc_info`` to log: the traceback from the first frame of the user's code on; the whole one at level DEBUG, and for an
-    error that passed through no code of the user."""
+    """Return the ``exc_info`` to log for an error: its traceback starts at the first frame of the user's code.
+
+    The whole traceback is returned if ``log`` has level DEBUG, or if the error passed through no code of the user.
+    """
     trace = error.__traceback__
     return type(error), error, trace if log.isEnabledFor(logging.DEBUG) else from_user_code(trace)
 
 
 def times(failures: int, *, in_a_row: bool = True) -> str:
-    """Return ``" (failed 3 times in a row)"``; empty for the first failure."""
+    """Return a suffix for log messages, such as ``" (failed 3 times in a row)"``; empty for the first failure."""
     return f" (failed {failures} times{' in a row' if in_a_row else ''})" if failures > 1 else ""
 
 

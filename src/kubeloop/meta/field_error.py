@@ -61,7 +61,7 @@ OMITTED: Any = object()
 
 
 class Printed(msgspec.Struct, frozen=True):
-    """A ``value`` with a special format in Go, as this text."""
+    """The ``value`` of a ``FieldError`` that Go prints in a special format: ``text``, without quotes."""
 
     text: str
 
@@ -135,7 +135,7 @@ def _show(value: Any) -> str:
 
 
 def go_json(value: Any, indent: int | None = None, *, sort_keys: bool = False) -> str:
-    """Encode as Go's json.Marshal, which makes its output safe for HTML and JavaScript.
+    """Return a value as JSON in the form of Go's json.Marshal, which is safe in HTML and JavaScript.
 
     ``indent``: spaces for each level. ``sort_keys``: ``value`` is a map in Go, and no struct.
     """

@@ -46,7 +46,7 @@ class GroupVersion(NamedTuple):
 
 
 class GroupKind(NamedTuple):
-    """A kind in any version.
+    """A kind of an API group, in any version.
 
     >>> str(GroupVersionKind("apps", "v1", "Deployment").group_kind)
     'Deployment.apps'
@@ -85,8 +85,8 @@ class GroupVersionKind(NamedTuple):
     kind: str
 
     @classmethod
-    def of(cls, api_version: str, kind: str) -> GroupVersionKind:
-        """Build it from the two fields of an object.
+    def from_api_version(cls, api_version: str, kind: str) -> GroupVersionKind:
+        """Return the type for the fields ``apiVersion`` and ``kind`` of an object.
 
         Raises:
             ValueError: ``api_version`` is malformed.
@@ -176,7 +176,7 @@ _EXAMPLE = 'such as "example.com/v1"'
 
 
 def require_group_version(api_version: object) -> GroupVersion:
-    """Return group and version of an ``api_version``.
+    """Return the group and version of a custom kind's ``api_version``.
 
     Raises:
         TypeError: The value is not a text, as after a decorator without arguments.
@@ -207,11 +207,11 @@ def require_group_version(api_version: object) -> GroupVersion:
 
 
 def require_labels(description: str, names: Sequence[str]) -> None:
-    """Refuse names that cannot be part of a URL.
+    """Check that names are DNS labels that begin with a letter, as the plural and short names of a resource must be.
 
     Raises:
         TypeError: ``names`` is a text or not a sequence of texts.
-        ValueError: A name contains other characters than lower case letters, digits and hyphens.
+        ValueError: A name is no such label; the message begins with ``description``, such as ``plural``.
     """
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         wanted = f'a tuple of names, such as ("{names}",)' if isinstance(names, str) else "text"

@@ -15,7 +15,7 @@ _INTEGER = re.compile(r"[-+]?[0-9]+", re.ASCII)
 
 
 class Operator(enum.Enum):
-    """An operator; the value is its text between key and values."""
+    """The operator of a requirement; the enum value is its text in a selector."""
 
     EQUALS = "="
     DOUBLE_EQUALS = "=="

@@ -61,12 +61,12 @@ def _nearest(package: str, name: str) -> str:
 
 
 def homes_of(name: str) -> list[str]:
-    """Return the modules from which a name can be imported: of built-in models and of the package that exports it, else the class's own."""
+    """Return the modules that a name can be imported from: those of built-in models, then a package that exports it, else its class's."""
     return _models().get(name, []) + _promised().get(name, [])[:1] or _classes().get(name, [])[:1]
 
 
 def _lack(home: str, name: str) -> str:
-    """Return the extra that ``home`` needs and that is not installed."""
+    """Return a text that names the extra that ``home`` needs and that is not installed, or an empty text."""
     try:
         getattr(importlib.import_module(home), name)
     except ModuleNotFoundError as error:
@@ -113,7 +113,7 @@ def _classes() -> dict[str, list[str]]:
 
 
 def _sources(pattern: str) -> Iterator[tuple[str, Path]]:
-    """Yield modules and their files; those of ``kubeloop.api`` first among classes, then outer ones."""
+    """Yield the name and the file of each module: modules of ``kubeloop.api`` first, and outer modules before nested ones."""
     root = Path(__file__).parents[1]
     paths = sorted(root.rglob(pattern), key=lambda path: (path.parts[len(root.parts)] != "api", len(path.parts), path))
     for path in paths:

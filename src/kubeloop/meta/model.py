@@ -36,13 +36,12 @@ class _KeywordOnly(msgspec.StructMeta):
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **config: Any) -> _KeywordOnly:
         config.setdefault("kw_only", True)
-        # Not mcls: a subclass of a frequently called class is called for the first time.
+        # Not mcls: a new subclass of a frequently called class has not been called yet, so its errors are explained.
         return super().__new__(ModelMeta, name, bases, namespace, **config)
 
 
 _construct = msgspec.StructMeta.__call__
-#: Number of calls per class whose errors are explained. Explaining doubles the cost of a call (0.3 us), which is nothing for that many
-#: calls.
+#: Number of calls per class whose errors are explained. Explaining doubles the cost of a call (0.3 us), which is little for so few calls.
 _EXPLAINED = 10_000
 _calls: WeakKeyDictionary[type, int] = WeakKeyDictionary()
 
@@ -100,7 +99,7 @@ class Model(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, repr_omit_d
 
     def to_dict(self) -> dict[str, Any]:
         """Return a new tree with wire names (``{"nodeName": ...}``), without fields at their defaults."""
-        from kubeloop.codec.texts import tree_of
+        from kubeloop.codec.conversion import tree_of
 
         return tree_of(self)
 
@@ -109,15 +108,18 @@ class Model(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, repr_omit_d
         """Build an instance from a tree with wire names.
 
         Raises:
-            DecodeError: The tree has another kind, or a field of another type; the message names it.
+            DecodeError: The tree has another kind, or a field of another type; the message names the kind or the field.
         """
-        from kubeloop.codec.texts import from_tree
+        from kubeloop.codec.conversion import from_tree
 
         return from_tree(cls, content)
 
     def to_yaml(self, *, managed_fields: bool = False) -> str:
-        """Format as ``kubectl get -o yaml``; ``managed_fields`` as its ``--show-managed-fields``. Shows everything, secrets too."""
-        from kubeloop.codec.texts import yaml_of
+        """Return the object as ``kubectl get -o yaml`` prints it, with all values of Secrets.
+
+        ``managed_fields`` includes ``metadata.managedFields``, as kubectl's ``--show-managed-fields`` does.
+        """
+        from kubeloop.codec.conversion import yaml_of
 
         return yaml_of(self, managed_fields=managed_fields)
 
@@ -126,9 +128,9 @@ class Model(msgspec.Struct, metaclass=ModelMeta, omit_defaults=True, repr_omit_d
         """Build an instance from one YAML (or JSON) document.
 
         Raises:
-            DecodeError: The text is not YAML, has several documents, or as ``from_dict``.
+            DecodeError: The text is not YAML, has several documents, or does not fit the class (see ``from_dict``).
         """
-        from kubeloop.codec.texts import from_yaml
+        from kubeloop.codec.conversion import from_yaml
 
         return from_yaml(cls, text)
 

@@ -100,7 +100,7 @@ def qualified_name(name: str) -> list[str]:
 
 @lru_cache(maxsize=2048)
 def _remembered_key(name: str) -> tuple[str, ...]:
-    """Cached, because most objects contain the same few keys."""
+    """Return the faults of a short key; cached, because most objects contain the same few keys."""
     return tuple(_qualified_name(name))
 
 
@@ -135,7 +135,7 @@ def label_value(value: str) -> list[str]:
 
 
 def annotation_key(key: str) -> list[str]:
-    """Validate like a label key, in any case."""
+    """Validate an annotation key: a label key in which upper and lower case count the same."""
     return qualified_name(key.lower())
 
 
@@ -151,7 +151,7 @@ def config_key(key: str) -> list[str]:
 
 
 def environment_name(name: str) -> list[str]:
-    """Validate in the strict form, for names taken from ConfigMaps and Secrets."""
+    """Validate the name of an environment variable by the strict rule, which applies to keys of ConfigMaps and Secrets (``envFrom``)."""
     rule = (
         "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not start with a digit"
     )
@@ -207,7 +207,7 @@ def c_identifier(name: str) -> list[str]:
 
 
 def _masked(name: str) -> str:
-    """Replace the last two characters, as upstream; visible in the length of the checked name."""
+    """Replace a dash at the end, and the character before it, by one ``a``, as upstream does. The length of the name shrinks by one."""
     return f"{name[:-2]}a" if len(name) > 1 and name.endswith("-") else name
 
 

@@ -124,7 +124,7 @@ class ObjectMeta(Documented, Model):
 
 
 class ShardInfo(Model):
-    """Which part of the objects a list holds.
+    """Describes the shard that a list contains: the selector that chose its objects.
 
     >>> ShardInfo(selector="shard=1").selector
     'shard=1'

@@ -40,14 +40,13 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
     Args:
         main: The coroutine to run, in a new event loop.
         debug: asyncio's debug mode; None: as ``PYTHONASYNCIODEBUG`` and ``-X dev`` set it. In debug mode, with ``KUBELOOP_TRACEBACK=1``,
-        and
-            with the logger ``kubeloop`` at DEBUG the whole traceback of a ``KubeloopError`` is printed too.
+            and with the logger ``kubeloop`` at DEBUG the whole traceback of a ``KubeloopError`` is printed too.
 
     Returns:
         The return value of ``main``.
 
     Raises:
-        SystemExit: As above.
+        SystemExit: ``main`` raised a ``KubeloopError`` (status 1), or Ctrl-C (130) or SIGTERM (143) ended the program.
         RuntimeError: An event loop runs already, as in a notebook; there, await ``main()``.
     """
     if _has_loop():

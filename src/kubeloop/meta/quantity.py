@@ -75,11 +75,11 @@ class Quantity:
         return self._format
 
     def value(self) -> int:
-        """Return whole units, rounded away from zero (``Quantity("1500m").value() == 2``)."""
+        """Return the amount in whole units, rounded away from zero (``Quantity("1500m").value() == 2``)."""
         return _divide_away(self._nanos, _NANO)
 
     def milli_value(self) -> int:
-        """Return thousandths, rounded away from zero (``Quantity("0.1").milli_value() == 100``)."""
+        """Return the amount in thousandths, rounded away from zero (``Quantity("0.1").milli_value() == 100``)."""
         return _divide_away(self._nanos, _NANO // 1000)
 
     @staticmethod

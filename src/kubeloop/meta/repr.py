@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SECRET_FIELDS = frozenset({"token"})
 #: Annotations with a copy of the whole object, including its secrets.
 _SECRET_ANNOTATIONS = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
-#: Maximum number of characters of a text, and of key names.
+#: Maximum number of characters of a text, and maximum number of key names.
 _TEXT, _KEYS = 200, 5
 #: Conditions that sum up an object, the most informative first.
 _CONDITIONS = ("Ready", "Available", "Established", "Complete", "Failed", "Approved", "Denied")
@@ -35,7 +35,7 @@ def counted(number: int, noun: str) -> str:
 
 def line_of(obj: Resource) -> str:
     """Return one line such as ``Pod(shop/web-0, Running, node-7)``."""
-    facts = [name_of(obj), *facts_of(obj)]
+    facts = [name_of(obj), *summary_of(obj)]
     return f"{type(obj).__name__}({', '.join(facts)})"
 
 
@@ -47,7 +47,7 @@ def name_of(obj: Resource) -> str:
     return f"{namespace}/{name}" if namespace else str(name)
 
 
-def facts_of(obj: Resource) -> Iterator[str]:
+def summary_of(obj: Resource) -> Iterator[str]:
     """Yield the most useful facts about an object, in a few words; none of them is secret."""
     tree: Any = getattr(obj, "content", obj)
     if _at(obj.metadata, "deletionTimestamp") is not None:
@@ -149,7 +149,7 @@ class _Hidden:
 
 
 def shown(value: Any) -> str:
-    """Format a value within another: long texts cut, bytes only counted, times as in Kubernetes."""
+    """Format the value of a field or of an item: long texts are cut, bytes are only counted, times are in Kubernetes' format."""
     if isinstance(value, _Hidden):
         return f"<{value.size} characters>"
     if isinstance(value, str):
@@ -174,7 +174,7 @@ def _time(moment: datetime) -> str:
 
 
 def pretty(obj: Model, printer: Any, cycle: bool) -> None:
-    """Print in IPython: one line per field if one line is too short for all. ``printer`` is IPython's."""
+    """Print a model in IPython, one line per field if one line is too short for all. ``printer`` is IPython's pretty printer."""
     if cycle:
         printer.text(f"{type(obj).__name__}(...)")
         return
@@ -227,7 +227,7 @@ def _entry(info: msgspec.structs.FieldInfo, known: tuple[str, str] | None) -> st
 
 
 def _node_of(cls: type[msgspec.Struct]) -> ast.ClassDef | None:
-    """Return the class in the stub beside its module, or else in the module; None without a source."""
+    """Return the syntax tree of a class, from the stub beside its module or else from the module; None if there is no source."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     return _classes_of(file).get(cls.__name__) if file and file.endswith(".py") else None
 
@@ -289,7 +289,7 @@ def list_html(objects: Sequence[Resource]) -> str:
 def _row(obj: Resource, now: datetime) -> str:
     metadata = obj.metadata
     made = metadata.creation_timestamp
-    cells = metadata.namespace, metadata.name, ", ".join(facts_of(obj)), _age((now - made).total_seconds()) if made else ""
+    cells = metadata.namespace, metadata.name, ", ".join(summary_of(obj)), _age((now - made).total_seconds()) if made else ""
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
 
 

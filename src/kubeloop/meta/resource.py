@@ -31,7 +31,7 @@ class KindInfo(msgspec.Struct, frozen=True):
 
     @property
     def gvr(self) -> GroupVersionResource:
-        """The resource as in URLs.
+        """The resource of the kind, as URLs name it.
 
         Raises:
             UnknownKind: Only a server knows the plural.
@@ -78,7 +78,7 @@ class Resource(Documented, Model):
         return ObjectKey(cluster, self.metadata.namespace, self.metadata.name)
 
     def _held_metadata(self) -> ObjectMeta:
-        """Return the metadata as stored; a view is not brought up to date."""
+        """Return the stored metadata. The typed view of an ``Unstructured`` is not synchronised with its tree first."""
         return self.metadata
 
     def __hash__(self) -> int:
@@ -120,7 +120,7 @@ def _restore(cls: type[R], fields: dict[str, Any], source: tuple[bytes, str] | N
 
 
 def source_parts(obj: Resource) -> tuple[bytes, str] | None:
-    """Return the document and its missing parts, for pickling."""
+    """Return the document that ``obj`` was read from and the text about its missing parts, for pickling; None without a document."""
     source = source_of(obj)
     return None if source is None else (source.document, source.partial)
 
@@ -193,21 +193,21 @@ def custom_resource(
 ) -> Callable[[type[R]], type[R]]:
     """Declare a ``Resource`` subclass as a custom kind.
 
-        Args:
-            api_version: Group and version, such as ``"example.com/v1"``.
-            plural: The resource's name in URLs: lower case letters, digits and hyphens.
-            kind: Default: the class's name.
-            singular: Default: the kind in lower case.
-            namespaced: False for a cluster-scoped kind.
-            short_names: Names for kubectl, such as ``("ca",)``.
-            categories: Groups of kinds for kubectl, such as ``("all",)``.
+    Args:
+        api_version: Group and version, such as ``"example.com/v1"``.
+        plural: The resource's name in URLs: lower case letters, digits and hyphens.
+        kind: Default: the class's name.
+        singular: Default: the kind in lower case.
+        namespaced: False for a cluster-scoped kind.
+        short_names: Names for kubectl, such as ``("ca",)``.
+        categories: Groups of kinds for kubectl, such as ``("all",)``.
 
     Returns:
         A class decorator.
 
-        Raises:
-            ValueError: No server would accept a name; raised at the decorator.
-            TypeError: The class is not a ``Resource``, or an argument has another type.
+    Raises:
+        ValueError: No server would accept a name; raised at the decorator.
+        TypeError: The class is not a ``Resource``, or an argument has another type.
     """
     group_version = require_group_version(api_version)
     require_labels("plural", (plural,))
@@ -220,7 +220,7 @@ def custom_resource(
         given: Any = cls
         if not (isinstance(given, type) and issubclass(given, Resource)):
             name = getattr(given, "__name__", given)
-            raise TypeError(f"@custom_resource: {name} is no Resource; write: class {name}(Resource)")
+            raise TypeError(f"@custom_resource: {name} is not a Resource; write: class {name}(Resource)")
         require_kind_name(kind or cls.__name__)
         gvk = GroupVersionKind(group_version.group, group_version.version, kind or cls.__name__)
         info = KindInfo(gvk, plural, namespaced, singular or gvk.kind.lower(), short_names, categories)
@@ -235,8 +235,7 @@ Finder = Callable[[GroupVersionKind], type[Resource] | None]
 
 
 class Scheme:
-    """Maps kinds to classes. Added classes take precedence; then each finder is called once per kind, in order (generated modules load
-    lazily).
+    """Maps kinds to classes. Added classes take precedence; then the finders are called in order, for instance to load generated classes.
 
     >>> scheme = Scheme()
     >>> scheme.add(Pod)
@@ -277,7 +276,7 @@ class Scheme:
         """
         found = self.find(gvk)
         if found is None:
-            raise UnknownKind(f"no class is known for {gvk}; declare one with @custom_resource, or use Unstructured.of(...)")
+            raise UnknownKind(f"no class is known for {gvk}; declare one with @custom_resource, or use Unstructured.for_kind(...)")
         return found
 
     def __contains__(self, gvk: GroupVersionKind) -> bool:

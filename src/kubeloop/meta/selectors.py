@@ -90,7 +90,7 @@ class Selector(msgspec.Struct, frozen=True):
         return None
 
     def __str__(self) -> str:
-        """Return the ``labelSelector`` parameter; empty for everything, and for nothing too, which no text can express."""
+        """Return the ``labelSelector`` parameter; empty for everything. It leaves out ``nothing``, which no text can express."""
         return ",".join(map(str, self.requirements))
 
 
@@ -130,7 +130,7 @@ def selector_from(source: LabelSelector | Mapping[str, Any] | None) -> Selector:
 
 
 def selector_from_labels(labels: Mapping[str, str] | None) -> Selector:
-    """Select exactly these labels (a Service's or ReplicationController's selector); none select everything. Values are not checked."""
+    """Return a selector of exactly these labels (as a Service has); no labels select everything. The values are not checked."""
     return Selector(_sorted(Requirement(key, Operator.EQUALS, (value,)) for key, value in (labels or {}).items()))
 
 
@@ -179,7 +179,7 @@ class FieldSelector(msgspec.Struct, frozen=True):
         return all(term.matches(fields) for term in self.terms)
 
     def transformed(self, transform: FieldTransform) -> FieldSelector:
-        """Convert to a server's own fields and spellings.
+        """Return a selector with each term converted by ``transform``, such as to the field names that a server uses internally.
 
         Raises:
             ValueError: ``transform`` refused a term.

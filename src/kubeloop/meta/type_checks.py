@@ -9,7 +9,7 @@ from kubeloop.meta.unstructured import Unstructured
 
 
 def require_kind(value: object) -> None:
-    """Refuse a value that is not a class of objects.
+    """Check that a value is the class of a kind, such as ``Pod`` or ``Unstructured.for_kind("v1", "Pod")``.
 
     Raises:
         TypeError: The text describes the value, and says what to pass.
@@ -18,7 +18,7 @@ def require_kind(value: object) -> None:
         if issubclass(value, Resource) and value is not Unstructured:
             return
         if value is Unstructured:
-            text = f"Unstructured alone is no kind; say which: {_UNTYPED}"
+            text = f"Unstructured alone is not a kind; say which: {_UNTYPED}"
         elif issubclass(value, type):
             text = "a class was given where an object is meant"
         else:
@@ -35,7 +35,7 @@ def require_kind(value: object) -> None:
 
 
 def require_object(value: object) -> None:
-    """Refuse a value that is not an object of some kind.
+    """Check that a value is an object of a kind, such as a ``Pod``.
 
     Raises:
         TypeError: The text describes the value, and says what to pass.
@@ -66,7 +66,7 @@ def described(value: object) -> str:
 
 
 def described_word(value: object) -> str:
-    """Describe as ``described``, but show a short word: for arguments that take a name or a value of an enumeration, which may be misspelt.
+    """Describe an argument as ``described`` does, but show a short word, which may be a misspelt name or value of an enumeration.
 
     Example:
         >>> described_word("merg")
@@ -130,7 +130,7 @@ _WORD = re.compile(r"[\w./+:-]{1,63}")
 _LONGEST_NAME = 253
 #: Limit of whole numbers that are shown.
 _BITS = 128
-_UNTYPED = 'Unstructured.of("v1", "Pod")'
+_UNTYPED = 'Unstructured.for_kind("v1", "Pod")'
 
 
 def _article(name: str) -> str:

@@ -17,9 +17,9 @@ _CLASSES: dict[tuple[str, str, str | None, bool | None], type[Unstructured]] = {
 
 
 class Unstructured(Resource):
-    """An object of a kind without a generated class: ``Deployment = Unstructured.of("apps/v1", "Deployment")``.
+    """An object of a kind without a generated class: ``Deployment = Unstructured.for_kind("apps/v1", "Deployment")``.
 
-    >>> Settings = Unstructured.of("v1", "ConfigMap")
+    >>> Settings = Unstructured.for_kind("v1", "ConfigMap")
     >>> settings = await client.create(Settings.from_dict({"metadata": {"name": "settings"}, "data": {"color": "blue"}}))
     >>> settings["data"]["color"], settings.metadata.name
     ('blue', 'settings')
@@ -45,7 +45,7 @@ class Unstructured(Resource):
     __plain__: ClassVar[tuple[str, str, str | None, bool | None]]
 
     @staticmethod
-    def of(api_version: str, kind: str, *, plural: str | None = None, namespaced: bool | None = None) -> type[Unstructured]:
+    def for_kind(api_version: str, kind: str, *, plural: str | None = None, namespaced: bool | None = None) -> type[Unstructured]:
         """Return the class of a kind.
 
         Args:
@@ -71,7 +71,7 @@ class Unstructured(Resource):
         """Wrap a tree (not copied). On ``Unstructured`` itself the tree's ``apiVersion`` and ``kind`` choose the class.
 
         Raises:
-            DecodeError: The tree has no kind, or not this class's.
+            DecodeError: The tree has no kind, or another kind than this class, or metadata that is not an object.
         """
         api_version, kind = content.get("apiVersion"), content.get("kind")
         target: type[Any] = cls
@@ -79,7 +79,7 @@ class Unstructured(Resource):
             if not isinstance(api_version, str) or not isinstance(kind, str) or not api_version or not kind:
                 raise DecodeError('the object names no kind: it needs "apiVersion" and "kind"')
             try:
-                target = Unstructured.of(api_version, kind)
+                target = Unstructured.for_kind(api_version, kind)
             except ValueError as error:
                 raise DecodeError(str(error)) from None
         elif (api_version or cls.api_version, kind or cls.kind) != (cls.api_version, cls.kind):
@@ -96,8 +96,7 @@ class Unstructured(Resource):
 
         Raises:
             DecodeError: The text is not an object, its metadata is not an object, or it has another kind. The first access raises errors
-            that
-                only a full decode finds (text that is not UTF-8).
+                that only a full decode finds (text that is not UTF-8).
         """
         try:
             head = _HEAD.decode(text)
@@ -139,7 +138,7 @@ class Unstructured(Resource):
         _METADATA.__set__(self, value)
 
     def _read(self) -> None:
-        """Make the typed view, unless it exists."""
+        """Create the typed view of the metadata, unless it exists."""
         if self._unread is None:
             return
         if self._unread is self._typed:
@@ -261,14 +260,14 @@ Unstructured.content = property(Unstructured._get_content, Unstructured._set_con
 
 def _restore(plain: tuple[str, str, str | None, bool | None], content: dict[str, Any], source: tuple[bytes, str] | None) -> Unstructured:
     api_version, kind, plural, namespaced = plain
-    obj = Unstructured.of(api_version, kind, plural=plural, namespaced=namespaced).from_dict(content)
+    obj = Unstructured.for_kind(api_version, kind, plural=plural, namespaced=namespaced).from_dict(content)
     if source is not None:
         set_source(obj, DocumentSource(type(obj), *source))
     return obj
 
 
 class _AnyObject(msgspec.Struct):
-    """Any content of an object."""
+    """A JSON object with any content; checks only that a value is an object."""
 
 
 class _Head(msgspec.Struct):
@@ -285,14 +284,18 @@ def _read_tree(text: bytes, kind: str) -> dict[str, Any]:
     try:
         return _TREE.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(f"{kind}: the body is no JSON object: {error}") from None
+        raise DecodeError(f"{kind}: the body is not a JSON object: {error}") from None
 
 
 _METADATA_READER = msgspec.json.Decoder(ObjectMeta)
 
 
 def _read_metadata(tree: Any, kind: str) -> ObjectMeta:
-    """Decode leniently: nulls and fields of another type count as missing, so that every tree is accepted."""
+    """Decode the metadata of a tree; nulls count as missing.
+
+    Raises:
+        DecodeError: The metadata is not an object, or a field has another type.
+    """
     if tree is None:
         return ObjectMeta()
     if not isinstance(tree, dict):
@@ -314,7 +317,7 @@ def _read_metadata(tree: Any, kind: str) -> ObjectMeta:
 
 
 class PartialObject(Resource):
-    """An object's metadata, as a server sends it for ``PartialObjectMetadata``. Never enough for an update.
+    """An object's metadata, as a server sends it for ``PartialObjectMetadata``. It is never enough for an update.
 
     >>> settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings", labels={"app": "web"})))
     >>> (await client.get_metadata(ConfigMap, "settings")).metadata.labels

@@ -31,7 +31,7 @@ class IssuedCertificate:
 class CertificateAuthority:
     """Issues certificates that clients accept if they trust ``certificate``. New keys are EC P-256.
 
-    Validity is counted in days from ``now``: the machine's time unless given (aware).
+    Validity is counted in days from ``now``, an aware datetime; None is the machine's time.
 
     >>> authority = CertificateAuthority.create("test")
     >>> server = authority.issue("localhost", dns_names=["localhost"], server=True)
@@ -72,7 +72,7 @@ class CertificateAuthority:
 
     @property
     def certificate(self) -> bytes:
-        """The certificate as PEM, for everyone who shall trust the issued certificates."""
+        """The authority's certificate as PEM. Clients that have it trust the issued certificates."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     @property

@@ -29,7 +29,7 @@ def write_secret(path: Path, content: bytes) -> None:
         raise
 
 
-def kept_authority(folder: Path, common_name: str) -> CertificateAuthority:
+def load_or_create_authority(folder: Path, common_name: str) -> CertificateAuthority:
     """Load the authority in ``folder`` (``ca.crt`` and ``ca.key``); create and write it, mode 0600, if it is missing.
 
     Raises:
@@ -41,9 +41,7 @@ def kept_authority(folder: Path, common_name: str) -> CertificateAuthority:
         try:
             return CertificateAuthority.load(certificate.read_bytes(), key.read_bytes())
         except ValueError as error:
-            raise ConfigError(
-                f"{certificate} and {key} are no certificate authority: {error}; remove both, and new ones are made"
-            ) from None
+            raise ConfigError(f"{certificate} and {key} are not a certificate authority: {error}; remove both to create new ones") from None
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = CertificateAuthority.create(common_name)
     write_secret(key, made.key)
@@ -51,7 +49,7 @@ def kept_authority(folder: Path, common_name: str) -> CertificateAuthority:
     return made
 
 
-def kept_signing_key(folder: Path) -> SigningKey:
+def load_or_create_signing_key(folder: Path) -> SigningKey:
     """Load the key in ``folder`` (``sa.key``) that signs service account tokens; create and write it, mode 0600, if it is missing.
 
     Raises:
@@ -63,7 +61,7 @@ def kept_signing_key(folder: Path) -> SigningKey:
         try:
             return SigningKey.load(file.read_bytes())
         except (ValueError, TypeError) as error:  # TypeError: the key needs a password
-            raise ConfigError(f"{file} is no key that signs tokens: {error}; remove it, and a new one is made") from None
+            raise ConfigError(f"{file} is not a key that signs tokens: {error}; remove it to create a new one") from None
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = SigningKey.create()
     write_secret(file, made.pem)

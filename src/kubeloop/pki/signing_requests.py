@@ -11,14 +11,27 @@ from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 from kubeloop.pki.authority import CertificateAuthority
 
 #: Certificates begin this long before now, for clocks that lag behind.
 _BACKDATE = timedelta(minutes=5)
-#: Certificates with a shorter lifetime than this are not shortened by that time.
+#: Certificates with at least this lifetime end earlier by ``_BACKDATE``, so that the whole validity has the requested length.
 _SHORT = timedelta(hours=8)
+
+#: The attributes of a subject in the order of Go's crypto/x509/pkix.
+_SUBJECT: Final = (
+    NameOID.COUNTRY_NAME,
+    NameOID.ORGANIZATION_NAME,
+    NameOID.ORGANIZATIONAL_UNIT_NAME,
+    NameOID.LOCALITY_NAME,
+    NameOID.STATE_OR_PROVINCE_NAME,
+    NameOID.STREET_ADDRESS,
+    NameOID.POSTAL_CODE,
+    NameOID.COMMON_NAME,
+    NameOID.SERIAL_NUMBER,
+)
 
 _KEY_USAGES: Final = {
     "signing": "digital_signature",
@@ -80,20 +93,20 @@ def sign(
 ) -> bytes:
     """Issue a certificate (PEM) with the request's subject, key and names; never the certificate of an authority.
 
-        It ends at the latest with the authority's own. Other extensions of the request are left out.
+    The certificate does not outlive the authority's certificate. Other extensions of the request are left out.
 
-        Args:
-            authority: Signs the certificate.
-            request: The request; its signature was checked by ``read_request``.
-            usages: Key usages by their Kubernetes names, such as ``client auth``.
-            lifetime: Validity from ``now``.
-            now: The present time (aware).
+    Args:
+        authority: Signs the certificate.
+        request: The request; its signature was checked by ``read_request``.
+        usages: Key usages by their Kubernetes names, such as ``client auth``.
+        lifetime: Validity from ``now``.
+        now: The present time (aware).
 
     Returns:
         The certificate as PEM.
 
-        Raises:
-            SigningRefused: a usage is unknown, the key is neither RSA, EC nor Ed25519, or the authority has expired.
+    Raises:
+        SigningRefused: A usage is unknown, the key is neither RSA, EC nor Ed25519, or the authority has expired.
     """
     key = request.public_key()
     if not isinstance(key, rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey):
@@ -104,7 +117,7 @@ def sign(
     end = now + lifetime - (_BACKDATE if lifetime >= _SHORT else timedelta())
     builder = (
         x509.CertificateBuilder()
-        .subject_name(request.subject)
+        .subject_name(_subject(request))
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _BACKDATE)
@@ -119,8 +132,21 @@ def sign(
     names = alternative_names(request)
     if list(names):
         # Without a subject the certificate is identified only by its names, so clients must not ignore them (RFC 5280, 4.2.1.6).
-        builder = builder.add_extension(names, critical=not list(request.subject))
+        builder = builder.add_extension(names, critical=not list(_subject(request)))
     return authority.certify(builder)
+
+
+def _subject(request: x509.CertificateSigningRequest) -> x509.Name:
+    """Return a request's subject as Go's pkix.Name writes it: all values of an attribute in one set, and only attributes that it knows."""
+    result = []
+    for oid in _SUBJECT:
+        attributes = request.subject.get_attributes_for_oid(oid)
+        if oid in (NameOID.COMMON_NAME, NameOID.SERIAL_NUMBER):
+            attributes = [one for one in attributes if one.value][-1:]
+        if attributes:
+            # A set holds a value once.
+            result.append(x509.RelativeDistinguishedName(list(dict.fromkeys(attributes))))
+    return x509.Name(result)
 
 
 def _usages(requested: Iterable[str]) -> tuple[set[str], list[ObjectIdentifier]]:
@@ -139,5 +165,5 @@ def _usages(requested: Iterable[str]) -> tuple[set[str], list[ObjectIdentifier]]
         shown = " ".join(f'"{one}"' for one in unknown)
         raise SigningRefused(f"unrecognized usage values: [{shown}]")
     if flags & {"encipher_only", "decipher_only"} and "key_agreement" not in flags:
-        raise SigningRefused('"encipher only" and "decipher only" say how a "key agreement" is used, which is not asked for')
+        raise SigningRefused('"encipher only" and "decipher only" need the usage "key agreement", which is not requested')
     return flags, extended

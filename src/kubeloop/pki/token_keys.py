@@ -36,7 +36,7 @@ class SignatureInvalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class VerifyingKey:
-    """A public key. ``key_id`` is its hash; ``algorithm`` belongs to the tokens that its private key signs here.
+    """A public key. ``key_id`` is the hash of the key; ``algorithm`` is the one with which ``SigningKey`` signs tokens.
 
     >>> key = SigningKey.create()
     >>> verifying_key = verifying_keys(key.pem)[0]
@@ -49,7 +49,7 @@ class VerifyingKey:
     algorithm: str
 
     @classmethod
-    def of(cls, key: Any) -> VerifyingKey:
+    def from_key(cls, key: Any) -> VerifyingKey:
         """Wrap a public key. Raises ValueError for a kind of key or a curve that Kubernetes does not sign with."""
         if isinstance(key, rsa.RSAPublicKey):
             algorithm = "RS256"
@@ -88,7 +88,7 @@ class VerifyingKey:
 
 
 class SigningKey:
-    """A private key that signs tokens. ``repr`` does not show it.
+    """A private key that signs JSON Web Tokens. ``repr`` does not show the key.
 
     >>> key = SigningKey.create()
     >>> token = key.sign({"sub": "jane"})
@@ -98,7 +98,7 @@ class SigningKey:
 
     def __init__(self, key: _Private) -> None:
         self._key = key
-        self.public = VerifyingKey.of(key.public_key())
+        self.public = VerifyingKey.from_key(key.public_key())
 
     def __repr__(self) -> str:
         return f"SigningKey({self.public.algorithm}, key hidden)"
@@ -147,7 +147,7 @@ def verifying_keys(pem: bytes) -> list[VerifyingKey]:
                 key = serialization.load_pem_private_key(block[0], None).public_key()
             else:
                 key = serialization.load_pem_public_key(block[0])
-            result.append(VerifyingKey.of(key))
+            result.append(VerifyingKey.from_key(key))
         except (ValueError, TypeError):
             continue
     return result

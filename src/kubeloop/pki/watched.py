@@ -20,7 +20,7 @@ class WatchedFile:
         self.flag = flag
 
     def mark(self) -> tuple[int, int, int] | None:
-        """Return a mark that differs for other content; None if the file does not exist."""
+        """Return a value that changes when the file is written or replaced, or None if the file does not exist."""
         try:
             found = os.stat(self._text)  # noqa: PTH116 - half the price, with every request
         except OSError:

@@ -1,5 +1,6 @@
-"""Resource quotas: computes how much of each resource an object uses. For the admission plugin that enforces quotas and the controller that
-counts.
+"""Resource quotas: computes how much of each quota resource an object uses.
+
+The admission plugin that enforces quotas and the controller that counts the usage share this package.
 """
 
 from kubeloop.quota.amounts import Amounts, amounts_of, masked, plus, texts_of

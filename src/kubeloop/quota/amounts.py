@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kubeloop.meta.quantity import Quantity
 
-#: Instances are never changed in place.
+#: Resource name -> quantity. Instances are never changed in place.
 Amounts = dict[str, Quantity]
 
 ZERO = Quantity(0)
@@ -14,7 +14,7 @@ ONE = Quantity(1)
 
 
 def amounts_of(texts: Mapping[str, str] | None) -> Amounts:
-    """Parse a resource list of an object: ``status.used``, ``resources.requests`` ..."""
+    """Parse a resource list of an object, such as ``status.used`` or ``resources.requests``. None is an empty list."""
     return {name: Quantity(text) for name, text in (texts or {}).items()}
 
 
@@ -37,7 +37,7 @@ def larger(*several: Amounts) -> Amounts:
 
 
 def less_at_least_zero(first: Amounts, second: Amounts) -> Amounts:
-    """Return the difference of two amounts, zero where it would be negative."""
+    """Return ``first`` minus ``second``, with zero instead of negative amounts and for resources that only ``second`` has."""
     found = dict.fromkeys(second, ZERO)
     for name, amount in first.items():
         rest = amount - second[name] if name in second else amount

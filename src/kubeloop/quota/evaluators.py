@@ -1,5 +1,6 @@
-"""Evaluators: which quota resources each kind uses, and how much. Source: pkg/quota/v1/evaluator/core, k8s.io/apiserver
-pkg/quota/v1/generic.
+"""Evaluators: which quota resources each kind uses, and how much.
+
+Source: pkg/quota/v1/evaluator/core, k8s.io/apiserver pkg/quota/v1/generic.
 """
 
 from __future__ import annotations
@@ -30,23 +31,25 @@ def count_name(resource: GroupResource) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """Computes what the objects of one kind use. ``usage`` takes the object and the present time."""
+    """Computes how much of each quota resource an object of one kind uses. ``usage`` takes the object and the present time."""
 
     resource: GroupResource
+    #: Whether the kind uses the quota resource of this name.
     is_used: Callable[[str], bool]
     usage: Callable[[JSONObject, datetime], Amounts]
     #: Whether an update of this subresource may change the usage (takes ``old`` and ``new``).
-    minds_update: Callable[[str, JSONObject, JSONObject], bool] = lambda _subresource, _old, _new: False
+    update_changes_usage: Callable[[str, JSONObject, JSONObject], bool] = lambda _subresource, _old, _new: False
+    #: Whether a scope of a quota selects the object.
     meets: Callable[[QuotaScope, JSONObject], bool] = lambda _scope, _obj: False
-    #: The fields an object must set to be counted for these resources; a message if one is missing.
+    #: A message if the object lacks fields that it must set because a quota limits these resources; otherwise an empty text.
     unsaid: Callable[[list[str], JSONObject], str] = lambda _names, _obj: ""
 
     def names(self, hard: Iterable[str]) -> list[str]:
-        """Return the resources of a quota that this kind uses, sorted."""
+        """Return the names in ``hard`` (``spec.hard`` of a quota) that this kind uses, sorted."""
         return sorted(name for name in hard if self.is_used(name))
 
     def counts(self, quota: JSONObject, obj: JSONObject) -> bool:
-        """Whether the scopes of ``quota`` select ``obj``."""
+        """Return whether all scopes of ``quota`` select ``obj``."""
         return all(self.meets(scope, obj) for scope in scopes_of(quota))
 
 

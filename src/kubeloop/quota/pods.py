@@ -18,7 +18,7 @@ _MUST_SAY = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limi
 
 
 def is_pod_name(name: str) -> bool:
-    """Whether pods use the quota resource ``name``."""
+    """Return whether pods use the quota resource ``name``."""
     if name in POD_NAMES or name.startswith(("hugepages-", "requests.hugepages-")):
         return True
     if not name.startswith("requests."):
@@ -43,7 +43,7 @@ def unsaid(names: list[str], pod: JSONObject) -> str:
 
 
 def pod_usage(pod: JSONObject, now: datetime) -> Amounts:
-    """Return a pod's usage. A pod that should be gone by ``now`` uses only its object count."""
+    """Return a pod's usage. A pod that has ended, or whose deletion grace period is over at ``now``, uses only ``count/pods``."""
     counted = {"count/pods": ONE}
     if not _is_alive(pod, now):
         return counted
@@ -51,7 +51,7 @@ def pod_usage(pod: JSONObject, now: datetime) -> Amounts:
 
 
 def pod_requests(pod: JSONObject) -> Amounts:
-    """Return the requests of a pod as a whole: the pod's own if set, else the sum of its containers; plus overhead."""
+    """Return the requests of a whole pod: its pod-level requests if set, else the requests of its containers; plus overhead."""
     return _needs(pod, "requests")
 
 
@@ -93,7 +93,7 @@ def _has_pod_level(spec: JSONObject) -> bool:
 
 
 def _needs(pod: JSONObject, part: str) -> Amounts:
-    """Return requests or limits (``part``) of a pod as a whole: the pod's own if set, else those of its containers; plus overhead."""
+    """Return ``requests`` or ``limits`` (``part``) of a pod: pod-level amounts if set, else the containers' amounts; plus overhead."""
     spec = pod.get("spec") or {}
     found = _of_containers(pod, part)
     for name, amount in amounts_of((spec.get("resources") or {}).get(part)).items():
@@ -106,7 +106,10 @@ def _needs(pod: JSONObject, part: str) -> Amounts:
 
 
 def _of_containers(pod: JSONObject, part: str) -> Amounts:
-    """Sum up the containers. Init containers run one after the other, but sidecars keep running beside all later containers."""
+    """Return the amounts that a pod's containers need at the same time.
+
+    Init containers run one after the other, but sidecars keep running beside all later containers.
+    """
     spec = pod.get("spec") or {}
     total: Amounts = {}
     for container in spec.get("containers") or ():

@@ -10,7 +10,7 @@ from kubeloop.types import JSONObject
 
 
 class QuotaScope(NamedTuple):
-    """One condition. ``operator``: Exists, DoesNotExist, In, NotIn."""
+    """One scope of a ResourceQuota: a condition for counting an object. ``operator`` is Exists, DoesNotExist, In or NotIn."""
 
     name: str
     operator: str = "Exists"
@@ -18,7 +18,7 @@ class QuotaScope(NamedTuple):
 
 
 def scopes_of(quota: JSONObject) -> list[QuotaScope]:
-    """Return all conditions that an object must meet to be counted by ``quota``."""
+    """Return the scopes of ``quota``. It counts the objects that meet all of them."""
     spec = quota.get("spec") or {}
     selected = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     return [
@@ -59,13 +59,13 @@ def claim_meets(scope: QuotaScope, claim: JSONObject) -> bool:
 
 
 def is_terminating(pod: JSONObject) -> bool:
-    """Whether the pod has a deadline (activeDeadlineSeconds)."""
+    """Return whether the pod has a deadline (activeDeadlineSeconds)."""
     deadline = (pod.get("spec") or {}).get("activeDeadlineSeconds")
     return deadline is not None and deadline >= 0
 
 
 def is_best_effort(spec: JSONObject) -> bool:
-    """Whether no container sets requests or limits of cpu or memory."""
+    """Return whether a pod sets no requests or limits of cpu or memory: at pod level if ``resources`` is set, else in its containers."""
     whole = spec.get("resources")
     parts = [whole] if whole is not None else [one.get("resources") or {} for one in _containers(spec)]
     asked = ((part.get(kind) or {}).get(name) for part in parts for kind in ("requests", "limits") for name in ("cpu", "memory"))
@@ -78,7 +78,7 @@ def _containers(spec: JSONObject) -> Iterator[JSONObject]:
 
 
 def _selects(scope: QuotaScope, names: Collection[str]) -> bool:
-    """``names``: the object's values for the scope; one selected value suffices."""
+    """Return whether a scope selects an object that has the values ``names`` for it; one selected value suffices."""
     match scope.operator:
         case "Exists":
             return bool(names)

@@ -1,4 +1,4 @@
-"""Addresses of backends, connections to them, and messages for their errors, in the words of Go's HTTP client.
+"""Addresses of backends, connections to them, and the messages of Go's HTTP client for their errors.
 
 A backend is a kubelet, a server behind an APIService, the target of a ``/proxy`` request, or the API server behind a proxy.
 """
@@ -84,7 +84,7 @@ class Backend:
 
 
 class BackendStream:
-    """A backend's connection after 101 as a ``Duplex``. An error of the connection ends the stream."""
+    """A backend's upgraded connection as a ``Duplex``. An error of the connection ends the stream."""
 
     def __init__(self, wire: ClientConnection) -> None:
         self._wire = wire
@@ -103,7 +103,7 @@ class BackendStream:
 
 
 def error_text(error: BaseException, backend: Backend) -> str:
-    """Return the reason why a backend sent no response, in the words of Go's net package if it has a message for the error."""
+    """Return the reason why a backend sent no response, with the message of Go's net package if it has one for the error."""
     dialled = f"dial tcp {backend.authority}"
     if isinstance(error, DestinationNotAllowed):
         return f"{dialled}: {error}"

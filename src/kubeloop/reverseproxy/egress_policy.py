@@ -78,7 +78,7 @@ class EgressPolicy:
         near = [one for one in addresses if is_loopback(one)]
         if not near:
             raise DestinationNotAllowed(
-                f"{host} is no loopback address, and others are dialled only by a server with --allow-remote-backends"
+                f"{host} is not a loopback address, and others are dialled only by a server with --allow-remote-backends"
             )
         return near
 

@@ -75,7 +75,7 @@ def forwarded_headers(request: Request, *, without: Iterable[str] = (), credenti
 class BackendUnreachable(Exception):
     """The backend could not be reached or sent no response.
 
-    ``why`` is the message in the words of Go. ``connected`` says whether a connection existed before the failure.
+    ``why`` is the message of Go's HTTP client. ``connected`` says whether a connection existed before the failure.
     """
 
     def __init__(self, why: str, *, connected: bool) -> None:

@@ -118,7 +118,7 @@ ServicePort: A port of a service.
     nodePort: The port that is open on each node, for the types NodePort and LoadBalancer.
 ConfigMap: Settings for programs, as texts by key.
     data: The texts.
-    binaryData: Values that are no UTF-8, in base64.
+    binaryData: Values that are not UTF-8, in base64.
     immutable: Whether the data can never change.
 Secret: Small values that few may read, such as passwords and keys.
     data: The values, in base64.
@@ -200,7 +200,7 @@ OF_KINDS: Final = {
 
 
 def common_descriptions() -> dict[str, dict[str, str]]:
-    """Return texts by definition and field; the definition's own text has the empty name."""
+    """Return the descriptions by definition and field name; the description of the definition itself has an empty field name."""
     result: dict[str, dict[str, str]] = {}
     prefix, fields = "", dict[str, str]()
     for line in _TEXTS.strip().splitlines():

@@ -18,7 +18,7 @@ from kubeloop.types import JSONObject
 
 Convert = Callable[[Any], Any]
 
-#: The processor's result for a float beyond every integer.
+#: The integer to which processors convert a float beyond 64 bits.
 _NO_INTEGER = -(1 << 63)
 
 
@@ -160,7 +160,7 @@ def _whole(value: Any, category: str, name: str) -> Any:
 
 
 def _own_reader(index: int) -> Convert:
-    """Convert types with a special JSON decoder (times, quantities, CRD schemas): their errors do not know the path of the field."""
+    """Return the converter of a type with its own JSON decoder (a time, a quantity, a CRD schema). Its errors do not name the field."""
 
     def convert(value: Any) -> Any:
         strict.read(index, value)

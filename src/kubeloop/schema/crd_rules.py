@@ -1,5 +1,4 @@
-"""Validation rules for the nodes of a CRD's ``openAPIV3Schema`` beyond being structural: types, list types, features that CRDs do not
-allow.
+"""Validates the nodes of a CRD's ``openAPIV3Schema`` beyond the structural rules: types, list types, features that CRDs do not allow.
 
 Source: apiextensions-apiserver validation of CustomResourceDefinitions (same messages and order).
 """
@@ -58,7 +57,7 @@ def check_schema(schema: JSONObject, path: str, *, has_status: bool, metadata_ru
 
 
 def unrecognised_formats(schema: Any) -> Iterator[str]:
-    """Yield formats that are stored and ignored; Kubernetes warns about each when the CRD is written."""
+    """Yield the unknown formats in a schema. A server ignores an unknown format, and warns about it when the CRD is written."""
     if not isinstance(schema, dict):
         return
     name = schema.get("format")
@@ -93,7 +92,11 @@ def _root_with_status(schema: JSONObject, path: str) -> Iterator[FieldError]:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """Restrictions from ancestors: ``no_defaults`` is the reason (with a leading space); ``in_metadata``: within object metadata."""
+    """Restrictions on a node because of its ancestors.
+
+    ``no_defaults``: the reason why defaults are forbidden, with a leading space; None if they are allowed.
+    ``in_metadata``: whether the node is within the metadata of an object.
+    """
 
     no_defaults: str | None = None
     in_metadata: bool = False

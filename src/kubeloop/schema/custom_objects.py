@@ -31,7 +31,10 @@ def prune(obj: dict[str, Any], schema: TypeSchema) -> list[str]:
 
 
 def prune_value(value: Any, schema: TypeSchema) -> list[str]:
-    """Do the same for any part of an object (a default)."""
+    """Remove unknown fields of a part of an object, such as a default value, in place, and return their sorted paths.
+
+    For a whole object use ``prune``.
+    """
     removed: list[str] = []
     _prune(value, schema, "", removed)
     removed.sort()
@@ -129,12 +132,12 @@ def _copy_default(schema: TypeSchema) -> Any:
 # Source: apiextensions-apiserver schema/listtype; KEP-1027.
 
 
-#: The key of an item without one; it equals no JSON scalar.
+#: Stands for the key of an item that has no key; it equals no JSON scalar.
 _NO_KEY: Final[list[Any]] = []
 
 
 def check_lists(value: Any, schema: TypeSchema, path: str = "") -> list[FieldError]:
-    """Find duplicates in sets, and in maps by their keys; each duplicated value is reported once, at its second occurrence."""
+    """Return an error for each duplicate in lists of type ``set`` or, by key, ``map``; a value is reported at its second occurrence."""
     return list(_value(value, schema, path))
 
 
@@ -168,7 +171,10 @@ def _map(value: list[Any], schema: TypeSchema, path: str) -> Iterator[FieldError
 
 
 def _repeated(values: list[Any]) -> Iterator[int]:
-    """Yield repeats. Upstream compares numbers with their Go types, so that 1.0 is not 1, but lists and maps as JSON, where it is."""
+    """Yield the index of the second occurrence of each repeated value.
+
+    Upstream compares numbers with their Go types, so that 1.0 differs from 1, but compares lists and maps as JSON, so that 1.0 equals 1.
+    """
     times: dict[str, int] = {}
     for index, one in enumerate(values):
         text = json.dumps(_comparable(one) if isinstance(one, dict | list) else one, sort_keys=True)

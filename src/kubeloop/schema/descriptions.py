@@ -23,7 +23,7 @@ from kubeloop.types import JSONObject
 #: Texts by definition and field; the definition's own text has the empty name.
 Texts = dict[str, dict[str, str]]
 
-HINT: Final = "(This server has no more to say here. `kubeloop descriptions import CONTEXT` takes Kubernetes' descriptions from a cluster.)"
+HINT: Final = "(This server has no description. `kubeloop descriptions import CONTEXT` imports Kubernetes' descriptions from a cluster.)"
 _KINDS: Final = "x-kubernetes-group-version-kind"
 #: A definition whose apiVersion, kind and metadata have the texts that upstream gives to custom resources.
 _ANY_KIND: Final = "io.k8s.api.core.v1.ConfigMap"
@@ -32,14 +32,14 @@ _SAVE: Final = "save one with: kubectl get --raw /openapi/v2"
 
 
 class _File(msgspec.Struct):
-    """The content of the file: texts of definitions, without other data of their server."""
+    """The content of the file of imported descriptions: texts of definitions, without other data of the server they came from."""
 
     definitions: Texts
     version: int = 1
 
 
 class Descriptions:
-    """Texts for the schemas of OpenAPI documents. ``imported`` ones replace our own, and the hint to import some."""
+    """Adds descriptions to the schemas of OpenAPI documents. ``imported`` texts replace the built-in ones and the hint to import texts."""
 
     def __init__(self, imported: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self._imported = imported or {}

@@ -85,7 +85,7 @@ class GroupInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SchemaDocument(msgspec.Struct, rename="camel"):
-    """The content of the file."""
+    """The content of the schema file that ships with the package."""
 
     #: The Kubernetes release it was made from: "1.36".
     version: str
@@ -150,15 +150,16 @@ class Schemas:
         return node
 
     def resolve(self, node: TypeSchema) -> TypeSchema:
-        """Return the definition that a reference names; other nodes are returned as they are. Siblings of a reference (its default) stay on
-        ``node``.
+        """Return the definition that a reference names, or ``node`` itself if it is no reference.
+
+        Siblings of the reference, such as its default, are only on ``node``.
         """
         while node.ref:
             node = self.definition(node.ref)
         return node
 
     def kind_name(self, gvk: GroupVersionKind) -> str | None:
-        """Return the name of the definition of a kind (lists and options too), None for a kind that is not built in."""
+        """Return the name of the definition of a kind (lists and options too), or None for a kind that is not built in."""
         return self._document.kinds.get("/".join(gvk))
 
     def kind(self, gvk: GroupVersionKind) -> TypeSchema | None:

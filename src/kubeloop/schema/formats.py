@@ -1,6 +1,6 @@
 """String formats of custom resource schemas, checked as the Kubernetes API server checks them.
 
-Unlisted formats are ignored, as there. Source: apiextensions-apiserver's list of supported formats, kube-openapi strfmt.
+Other formats are ignored, as by the server. Source: apiextensions-apiserver's list of supported formats, kube-openapi strfmt.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ _NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
 def is_recognised(type_: str, format_: str) -> bool:
-    """Return whether a schema of this type may use the format. If not, the format is ignored, and Kubernetes warns at CRD writes."""
+    """Return whether a schema of this type may use the format. Kubernetes ignores other formats, and warns at each write of the CRD."""
     if type_ in ("", "string"):
         return format_.replace("-", "") in _CHECKS
     return format_ in _NUMBERS.get(type_, ())

@@ -67,7 +67,7 @@ _RULE: Final[tuple[tuple[str, str, Any], ...]] = (
 
 
 def internal_form(schema: JSONObject) -> JSONObject:
-    """Return the schema in internal form as a new tree; encode it without sorting."""
+    """Return the schema in internal form as a new tree, whose keys are in Go's order: encode it without sorting."""
     return {go: _value(wire, schema[wire]) if schema.get(wire) is not None else absent for go, wire, absent in _FIELDS}
 
 

@@ -1,6 +1,6 @@
-"""Formats values as kube-apiserver's messages quote them: it validates and prints internal types, not the JSON that clients send.
+"""Formats values as kube-apiserver quotes them in its messages: as Go's internal types, not as the JSON that clients send.
 
-Their fields have Go's names and order, and appear whether set or not. Facts from reflection (``tools/internaltypes``).
+Fields of internal types have Go's names and order, and are printed even if they are unset. ``tools/internaltypes`` extracts the types.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ _ABSENT: dict[str, Any] = {"string": "", "bool": False, "int": 0, "float": 0, "q
 
 
 class InternalField(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One field, in the order of printing.
+    """One field of an internal Go type; a type's fields are in the order in which they are printed.
 
-    ``wire``: its name for clients; "metadata.name" and the like in embedded metadata, "^name" beside the struct, "." the struct itself,
-    empty if it has none. ``omit``: "e" omitempty, "z" omitzero.
+    ``wire``: its JSON name for clients. It is "metadata.NAME" for a field of the metadata, "^NAME" if clients write the field beside the
+    struct, "." if clients write the fields of the inner struct in its place, and empty if clients cannot write it.
+    ``omit``: "e" for omitempty, "z" for omitzero.
     """
 
     printed: str
@@ -59,7 +60,7 @@ class InternalTypes:
         return self._names[name]
 
     def at(self, kind: GroupKind, path: str) -> int | None:
-        """Return the type of the field at a path in the form of messages (``spec.ports[0]``), or None if the field is unknown."""
+        """Return the index of the type of the field at a path as messages write it (``spec.ports[0]``), or None if it is unknown."""
         found = self._kinds.get(f"{kind.group}/{kind.kind}")
         prefix = ""
         for name, _ in _STEP.findall(path):
@@ -151,7 +152,7 @@ class InternalTypes:
         return result
 
     def _moved_into(self, index: int) -> set[str]:
-        """Return the sibling fields on the wire that are inside this field internally."""
+        """Return the JSON names of fields that clients write beside a field of this type, but that Go's internal struct contains."""
         category, fields = self._plain(index)
         return {field.wire[1:] for field in fields if field.wire.startswith("^")} if category == "struct" else set()
 
@@ -173,7 +174,7 @@ def internal_types() -> InternalTypes:
 
 
 def internal_value(struct: str, tree: Any, sent: Any = None) -> Any:
-    """Return ``tree``, a struct with this Go name or a list of such, as messages show it. For values without a field path."""
+    """Return a struct (or a list of structs) in the form that messages quote. ``struct`` is Go's name of it, such as ``core.PodSpec``."""
     types = internal_types()
     index = types.named(struct)
     return [types.shown(index, one) for one in tree] if isinstance(tree, list) else types.shown(index, tree, sent)

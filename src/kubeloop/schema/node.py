@@ -5,12 +5,10 @@ Attribute names are Python's, wire names are OpenAPI's with Kubernetes' extensio
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec import UNSET, UnsetType
 
-JSON = Any
+from kubeloop.types import JSONValue
 
 
 class TypeSchema(
@@ -87,8 +85,8 @@ class TypeSchema(
     patch_strategy: str = ""
     patch_merge_key: str = ""
     #: JSON value; UNSET if there is no default, because null is a default too.
-    default: JSON | UnsetType = UNSET
-    enum: list[JSON] | None = None
+    default: JSONValue | UnsetType = UNSET
+    enum: list[JSONValue] | None = None
     nullable: bool = False
     preserve_unknown: bool = False
     embedded_resource: bool = False
@@ -111,9 +109,9 @@ class TypeSchema(
     one_of: tuple[TypeSchema, ...] = ()
     not_: TypeSchema | None = None
     #: CEL rules (``rule``, ``message``, ``messageExpression``, ``reason``, ``fieldPath``, ``optionalOldSelf``), as data.
-    validations: list[dict[str, JSON]] = []
+    validations: list[dict[str, JSONValue]] = []
     #: Discriminated unions, as data.
-    unions: list[dict[str, JSON]] = []
+    unions: list[dict[str, JSONValue]] = []
     #: ``{"group", "version", "kind"}`` of a kind's definition; several for kinds that every group shares (DeleteOptions).
     kinds: tuple[dict[str, str], ...] = ()
 

@@ -66,7 +66,7 @@ def _conform(metadata: Any) -> ConformedMetadata:
 
 
 def by_name(value: Any) -> Any:
-    """Return the same tree with the keys of each map sorted, as Go writes maps."""
+    """Return a copy of a JSON value with the keys of each map sorted, as Go writes maps."""
     if isinstance(value, dict):
         return {name: by_name(one) for name, one in sorted(value.items())}
     return [by_name(one) for one in value] if isinstance(value, list) else value
@@ -77,7 +77,7 @@ def by_name(value: Any) -> Any:
 # Source: apiextensions-apiserver schema/objectmeta.
 
 
-#: Validates an ObjectMeta at a path; returns its faults.
+#: The type of a function that validates an ObjectMeta at a path and returns its faults.
 MetadataRules: TypeAlias = Callable[[dict[str, Any], str], Iterable[FieldError]]
 
 
@@ -90,8 +90,8 @@ def coerce_metadata(value: Any, schema: TypeSchema, path: str = "", *, drop_malf
         path: Its path, for the result.
         drop_malformed: Remove malformed fields, too, instead of raising an error.
 
-        Raises:
-            DecodeError: ApiVersion or kind is not a string, or a field of metadata has another type.
+    Raises:
+        DecodeError: apiVersion or kind is not a string, or a field of metadata has another type.
     """
     unknown: list[str] = []
     _coerce(value, schema, path, unknown, drop_malformed)
@@ -136,7 +136,7 @@ def check_metadata(value: Any, schema: TypeSchema, rules: MetadataRules, path: s
     """Return the faults of apiVersion, kind and metadata of every embedded resource below ``value``.
 
     Args:
-        value: The object, or a part of it; it counts itself only if the schema says so.
+        value: The object, or a part of it. It is checked itself only if the schema says that it is an embedded resource.
         schema: Its schema.
         rules: Validates the metadata.
         path: Its path, for errors.

@@ -1,6 +1,6 @@
 """Go's regular expressions with the results of Go's ``regexp``, in linear time for every pattern.
 
-Python's ``re`` runs patterns in which at most one character or class repeats; ``linear`` runs all others.
+Python's ``re`` runs patterns in which at most one character or class repeats; ``LinearPattern`` runs all other patterns.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from kubeloop.schema.regular import PatternError, compile_go
+from kubeloop.schema.go_regex import PatternError, compile_go
 
 # Runs regular expressions in time linear in the text, whatever the pattern: all alternatives are followed at once.
 #
@@ -27,7 +27,7 @@ _MOST_PLACES: Final = 8192
 #: The cost of caching a step, besides its positions.
 _ENTRY: Final = 8
 
-#: ("char", leaf, next) | ("split", [next, ...] by preference) | ("assert", what, next) | ("match",)
+#: One step of a program: ("char", leaf, next), ("split", [next, ...] by preference, 0), ("assert", assertion, next), ("match", None, 0).
 _Step: TypeAlias = tuple[str, object, int]
 
 _QUANTIFIER: Final = re.compile(r"(?:([*+?])|\{(\d+)(,(\d*))?\})(\??)")
@@ -136,7 +136,7 @@ class LinearPattern:
         return result
 
     def _closure(self, step: int, before: str, after: str, seen: set[int]) -> list[int]:
-        """Return the characters (and the match) reachable without consuming one, most preferred first."""
+        """Return the "char" and "match" steps that are reachable from ``step`` without consuming a character, most preferred first."""
         result: list[int] = []
         left = [step]
         while left:
@@ -290,7 +290,7 @@ _REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
 
 
 class GoPattern:
-    """A compiled pattern."""
+    """A compiled regular expression in Go's syntax. Matching takes linear time."""
 
     __slots__ = ("_linear", "_simple")
 
@@ -328,7 +328,7 @@ class GoPattern:
 
 
 def go_pattern(pattern: str) -> GoPattern:
-    """Return the compiled pattern; short patterns are cached.
+    """Compile a regular expression in Go's syntax; short patterns are cached.
 
     Raises:
         PatternError: The pattern is not in Go's syntax; the text is Go's.

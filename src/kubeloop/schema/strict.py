@@ -1,4 +1,4 @@
-"""Does the same as Go's typed decoding and encoding to the body of a built-in kind: unknown fields, types, nulls, zero values.
+"""Converts the body of a built-in kind as Go's typed decoding and encoding do: unknown fields, types, nulls, zero values.
 
 Source: encoding/json as patched in sigs.k8s.io/json (strict errors with paths), apimachinery pkg/runtime/serializer/json, and the
 JSON tags of Kubernetes' API modules (``strict_types``).
@@ -127,7 +127,7 @@ def conform(obj: Mapping[str, Any], gvk: GroupVersionKind) -> Conformed:
 
 
 def read(index: int, value: Any) -> Any:
-    """Convert ``value`` to one type (``wire_types``).
+    """Convert a JSON value to the form of one Go type, given by its index in ``wire_types``.
 
     Raises:
         DecodeError: The value has the wrong type. The message is that of Go, and names no field.
@@ -194,7 +194,7 @@ Decode = Callable[[Any, _State], Any]
 
 @cache
 def decoder(index: int) -> Decode:
-    """Return the decoder of one type; for null it returns the type's zero value, None where that is Go's nil."""
+    """Return the decoder of one Go type. For null, the decoder returns the zero value of the type (None for Go's nil)."""
     kind = wire_types().type(index)
     match kind.category:
         case "pointer":
@@ -328,7 +328,7 @@ def _read_fields(
 
 
 def _drops_zero(wire_field: WireField) -> bool:
-    """Return whether a given zero of this field is left out: Go cannot distinguish it from an absent one."""
+    """Return whether a zero value of the field is left out, because Go cannot distinguish it from an absent value."""
     return (wire_field.omitempty and _category(wire_field) in _FALSY) or (wire_field.omitzero and _category(wire_field) != "pointer")
 
 
@@ -341,7 +341,7 @@ _FALSY = {"string", "bool", "int32", "int64", "int", "float64", "bytes", "slice"
 
 
 def _empty(wire_field: WireField) -> Any:
-    """Return a factory of the output for a missing field; _ABSENT if it is left out."""
+    """Return a function that returns the output for a missing field, or ``_ABSENT`` if the field is left out."""
     kind = wire_types().type(wire_field.type)
     if wire_field.omitzero or (wire_field.omitempty and (kind.category in _FALSY or kind.category == "pointer")):
         return _ABSENT
@@ -349,7 +349,10 @@ def _empty(wire_field: WireField) -> Any:
 
 
 def _raw(kind: WireType) -> Decode:
-    """Decode any JSON; within CRD schemas, where upstream's decoders are hand-written, schemas are decoded, but not strictly."""
+    """Return the decoder of a type that accepts any JSON.
+
+    Schemas inside CRD schemas are decoded too, but not strictly, because upstream's decoders for them are hand-written.
+    """
     if kind.name == "v1.JSON":
         return lambda value, _: whole(value)
     if not kind.name.startswith("v1.JSONSchemaPropsOr"):

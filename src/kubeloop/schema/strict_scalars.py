@@ -82,7 +82,7 @@ def is_integer(kind: str) -> bool:
 
 
 def decode_base64(text: str) -> str:
-    """Return ``text`` as Go writes it after decoding.
+    """Return base64 text as Go writes it after decoding it: without line breaks.
 
     Raises:
         DecodeError: The text is not base64; gives the offset that Go reports.
@@ -159,7 +159,11 @@ def _ranged(text: str, low: int, high: int, component: str) -> int:
 
 
 def _go_time(text: str, micro: bool) -> datetime.datetime:
-    """Parse as time.Parse of RFC 3339, with six digits of fraction if ``micro``."""
+    """Parse a time as Go's ``time.Parse`` does with the layout RFC 3339; ``micro`` requires a fraction of six digits.
+
+    Raises:
+        _TimeFault: The text does not have the layout.
+    """
     year, rest = _take(text, r"\d{4}", "2006")
     _, rest = _take(rest, "-", "-")
     month_text, rest = _take(rest, r"\d{2}", "01")
@@ -208,7 +212,7 @@ def decode_time(text: str, micro: bool) -> str:
 
 @lru_cache(maxsize=2048)
 def _remembered_time(text: str, micro: bool) -> str:
-    """Cached, because an object contains the same few times repeatedly, and is decoded again with each change."""
+    """Decode a time; cached, because an object contains the same few times repeatedly and is decoded again after each change."""
     return _decode_time(text, micro)
 
 

@@ -19,9 +19,9 @@ DOCUMENT = "wiretypes.json.gz"
 
 
 class WireField(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One field in declaration order.
+    """One field of a Go struct, as its JSON tags declare it.
 
-    ``omit``: "e" omitempty, "z" omitzero. ``prefix``: the embedded structs it comes from, each with a dot.
+    ``omit``: "e" for omitempty, "z" for omitzero. ``prefix``: the embedded structs that contain the field, each followed by a dot.
     """
 
     name: str
@@ -66,7 +66,7 @@ class _Document(msgspec.Struct):
 
 
 class WireTypes:
-    """All types by index, and the index of each kind."""
+    """All Go types by index, and the index of the type of each built-in kind."""
 
     def __init__(self, document: _Document) -> None:
         self._raw = document.types
@@ -75,11 +75,11 @@ class WireTypes:
         self.schema_props = next(at for at, row in enumerate(self._raw) if row.name == "v1.JSONSchemaProps")
 
     def kind(self, gvk: GroupVersionKind) -> int | None:
-        """Return the type of a built-in kind, None for any other."""
+        """Return the index of the type of a built-in kind, or None for other kinds."""
         return self._kinds.get("/".join(gvk))
 
     def kinds(self) -> Iterator[tuple[GroupVersionKind, int]]:
-        """Yield every built-in kind with its type."""
+        """Yield every built-in kind with the index of its type."""
         for key, index in self._kinds.items():
             yield GroupVersionKind(*key.rsplit("/", 2)), index
 

@@ -88,7 +88,7 @@ def has_rules(schema: TypeSchema) -> bool:
 
 
 def default_of(schema: TypeSchema | None) -> Any:
-    """Return a default that is not null, or UNSET: these rules do not count a null default."""
+    """Return the default of a schema, or UNSET if there is none or it is null, which the defaulting of custom resources ignores."""
     if schema is None or schema.default is None:
         return UNSET
     return schema.default

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from kubeloop.meta.field_error import FieldError, forbidden, invalid, required
+from kubeloop.schema.go_regex import PatternError
 from kubeloop.schema.patterns import go_pattern
-from kubeloop.schema.regular import PatternError
 from kubeloop.types import JSONObject
 
 _INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]

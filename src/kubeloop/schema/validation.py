@@ -26,7 +26,7 @@ _LARGEST_EXACT: Final = 2**53 - 1
 
 
 def validate(value: Any, schema: TypeSchema, *, at: str = "", old: Any = _NOTHING) -> list[FieldError]:
-    """Return every fault of ``value``.
+    """Return an error for every rule of the schema that ``value`` breaks.
 
     Args:
         value: The JSON value.
@@ -40,7 +40,7 @@ def validate(value: Any, schema: TypeSchema, *, at: str = "", old: Any = _NOTHIN
 
 @dataclass(slots=True)
 class _Fault:
-    """A fault. ``name`` is the path within the value in messages; ``error`` is built once the prefix is known."""
+    """A fault. ``name`` is the path within the value in messages; ``as_field_error`` adds the prefix of the path."""
 
     name: str
     type: FieldErrorType
@@ -71,9 +71,7 @@ class _Fault:
 
 @dataclass(slots=True)
 class _Result:
-    """The result of validating one value. ``matched`` counts the checks: the alternative of an anyOf with most checks explains the failure
-    best.
-    """
+    """The faults of one value. ``matched`` counts the checks: if an anyOf fails, the alternative with most checks is reported."""
 
     faults: list[_Fault] = field(default_factory=list)
     matched: int = 0
@@ -151,7 +149,7 @@ def _ratcheted(result: _Result, value: Any, schema: TypeSchema, old: _Old) -> _R
 
 
 def _unchanged(value: Any, schema: TypeSchema, old: _Old) -> bool:
-    """Compare deeply, ignoring the order of lists of type map."""
+    """Return whether a value equals its counterpart ``old`` at every depth; the order of lists of type map does not matter."""
     if isinstance(value, dict) and isinstance(old.value, dict):
         if value.keys() != old.value.keys():
             return False
@@ -168,7 +166,7 @@ def _unchanged(value: Any, schema: TypeSchema, old: _Old) -> bool:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Compare JSON values deeply: unlike Python's, ``true`` is not 1 and 1 is not 1.0."""
+    """Return whether two JSON values are equal at every depth. Unlike in Python, true is not 1, and 1 is not 1.0."""
     if isinstance(left, float) and isinstance(right, float):
         return left == right
     if type(left) is not type(right):
@@ -322,7 +320,7 @@ def _nearly_whole(number: float) -> bool:
 
 
 def _go_int(number: float) -> int:
-    """Convert to int64 as Go: truncate; a value that does not fit becomes the smallest one (amd64)."""
+    """Convert a number to int64 as Go does: the fraction is dropped, and a number that does not fit becomes the smallest int64 (amd64)."""
     return int(number) if -_INT64 <= number < _INT64 else -_INT64
 
 

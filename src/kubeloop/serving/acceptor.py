@@ -19,7 +19,8 @@ _LOG = logging.getLogger("kubeloop.serving")
 
 #: Maximum number of handshakes that run at the same time: more would end no sooner, and OpenSSL's state of each takes memory.
 MAX_HANDSHAKES = 64
-#: Seconds after which a handshake no longer counts, so that clients that never end theirs keep the others waiting for this long only.
+#: Seconds after which a handshake no longer counts towards the limit, so that clients that never complete theirs delay others only for this
+#: time.
 SLOW_HANDSHAKE = 2.0
 #: Maximum number of accepted connections whose handshake has not begun. Each is only a socket. Further ones stay in the accept queue,
 #: whose overflow clients notice as a delay of seconds or a reset connection.
@@ -62,7 +63,7 @@ class Acceptor:
         self._tasks: set[asyncio.Task[None]] = set()
         self._counted: set[asyncio.Task[None]] = set()
         self._waiting: deque[socket.socket] = deque()
-        #: Instead of readers, for loops without them.
+        #: Tasks that accept connections, in event loops without readers (Windows).
         self._acceptances: set[asyncio.Task[None]] = set()
         self._accepting = False
         self._suspended = False
@@ -85,7 +86,7 @@ class Acceptor:
         self._resume()
 
     def stop(self) -> None:
-        """Accept no further connections, and close the waiting ones. Handshakes go on."""
+        """Accept no further connections, and close the waiting ones. Running handshakes continue."""
         self._pause()
         self._ended = True
         # A loop without readers must not see a closed socket: it is closed when its task has ended.

@@ -15,11 +15,11 @@ from kubeloop.types import JSONObject
 
 @dataclass(slots=True)
 class Answer:
-    """A complete response.
+    """A complete response. Exactly one of ``object`` and ``body`` is set.
 
-    Exactly one of ``object`` and ``body`` is set: ``object`` (a JSON tree) is encoded in the media type that the request
-    negotiated (JSON or YAML) when ``content_type`` is empty; ``body`` is sent unchanged, with ``content_type``.
-    ``headers`` may repeat a name (Warning).
+    ``object`` (a JSON tree) is encoded as ``content_type``, or if that is empty, in the media type that the request negotiated. ``body``
+    has the media type ``content_type``; it may be indented and compressed unless ``verbatim`` is set. ``headers`` may repeat a name
+    (Warning).
     """
 
     status: int = 200

@@ -35,17 +35,17 @@ _LOG = logging.getLogger("kubeloop.serving.http1")
 #: Idle timeout in seconds of a connection, and timeout of a request head: kube-apiserver's.
 _IDLE = 90.0
 _HEAD = 32.0
-#: Maximum bytes and seconds of an unread body that are discarded so that the connection can be reused. As net/http.
+#: Maximum bytes and seconds of an unread body that are discarded so that the connection can be reused, as in net/http.
 _UNWANTED = 256 * 1024
 _PATIENCE = 5.0
-#: Maximum seconds between a refusal and the end, and without received bytes: bytes that the client still sends would otherwise reset the
-#: connection before it has read the response.
+#: Maximum seconds between an error response and the close, in total and without received bytes: bytes that the client still sends would
+#: otherwise reset the connection before it has read the response.
 _LINGER = 0.5
 _QUIET = 0.05
 
 Handler = Callable[[Request], Awaitable[Reply]]
-#: Runs the work of a stream or of a changed protocol, until its end or the listener's.
-Keeper = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+#: Runs the work of a stream or of an upgraded connection until it is complete or the listener closes.
+ConnectionOwner = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 
 
 class ServerConnection(BufferedConnection):
@@ -58,7 +58,7 @@ class ServerConnection(BufferedConnection):
         Requests of one connection do not run concurrently: pipelined requests wait, and at most 256 KiB of them are read ahead.
     """
 
-    def __init__(self, handler: Handler, keep: Keeper, opened: Callable[[ServerConnection], None]) -> None:
+    def __init__(self, handler: Handler, keep: ConnectionOwner, opened: Callable[[ServerConnection], None]) -> None:
         super().__init__()
         self._handler = handler
         self._keep = keep
@@ -72,9 +72,9 @@ class ServerConnection(BufferedConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        address = self.told("peername")
-        self._peer = (self.told("peercert") or None, address[0] if address else "")
-        self._chain = peer_chain(self.told("ssl_object"))
+        address = self.extra_info("peername")
+        self._peer = (self.extra_info("peercert") or None, address[0] if address else "")
+        self._chain = peer_chain(self.extra_info("ssl_object"))
         self.task = asyncio.get_running_loop().create_task(self._run())
         self._opened(self)
 
@@ -158,7 +158,7 @@ class ServerConnection(BufferedConnection):
         return parse_head(self.take(end))
 
     async def _exchange(self, head: RequestHead) -> bool:
-        """Serve one request. Return whether another one may follow."""
+        """Serve one request. Return whether another request may follow."""
         if head.is_asterisk_form:
             await self.write(response_head(head.minor, 200, [("Content-Length", "0")]))
             return head.keep

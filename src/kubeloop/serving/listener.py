@@ -87,7 +87,7 @@ class Listener:
         self._acceptor = Acceptor(sockets, self._accepted, self._context, max_handshakes=self._max_handshakes)
 
     async def serve(self) -> None:
-        """Start to serve."""
+        """Start to accept and serve connections."""
         assert self._acceptor is not None
         self._acceptor.start()
 
@@ -105,7 +105,7 @@ class Listener:
         seconds, so that not all clients reconnect at the same time; 0 ends all streams at once.
 
         Raises:
-            asyncio.CancelledError: The caller was cancelled, which ends the wait that it hit; everything is closed.
+            asyncio.CancelledError: The caller was cancelled. Everything is closed nevertheless.
         """
         self._ending = True
         await close_all(
@@ -157,7 +157,7 @@ class Listener:
             await self._acceptor.end_handshakes()
 
     async def _over(self, seconds: float) -> None:
-        """Wait until all connections have ended, but at most for that many seconds."""
+        """Wait until all connections have ended, but at most ``seconds``."""
         waiting = [part for one in self._connections for part in (one.ended, one.task) if part is not None and not part.done()]
         if waiting:
             await asyncio.wait(waiting, timeout=seconds)
@@ -194,7 +194,7 @@ def server_context(certificate: bytes, key: bytes, client_authority: bytes) -> s
     """Return a TLS context for a server that requests client certificates without requiring them.
 
     A client without a certificate is anonymous; a certificate of another authority is refused during the handshake. An expired one is
-    accepted, as in kube-apiserver, which answers 401: the authenticator must check its validity. All arguments are PEM; the key is in
+    accepted, as by kube-apiserver, which answers 401: the authenticator must check its validity. All arguments are PEM; the key is in
     a file of mode 0600 only while it is loaded, because ssl reads only files.
     """
     import tempfile

@@ -37,7 +37,7 @@ def shortened(header: str) -> str:
 
 
 def parse_accept(header: str) -> tuple[Clause, ...]:
-    """Return the well-formed clauses, the preferred ones first.
+    """Return the well-formed clauses of an Accept header, the preferred clauses first.
 
     A concrete type comes before a wildcard regardless of their quality values. A malformed quality value counts as 0.
 

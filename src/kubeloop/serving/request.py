@@ -16,8 +16,7 @@ class Request:
     """One HTTP request. ``path`` is decoded, ``query`` has every value in order; header names are case-insensitive.
 
     ``peer_certificate`` is the verified client certificate in the form of ``ssl.SSLSocket.getpeercert``, or None. ``remote`` is the
-    client's
-    address. ``body`` streams the body, of any size, if ``read_body`` was not called.
+    client's address. ``body`` streams the body, of any size, if ``read_body`` was not called.
     """
 
     method: str

@@ -1,6 +1,6 @@
 """WebSocket connections: the opening handshake, whole messages in both directions, the closing handshake (RFC 6455).
 
-The ``websockets`` library's protocol without I/O encodes and decodes frames. Imported at the first WebSocket.
+The ``websockets`` library's protocol without I/O encodes and decodes frames. This module is imported at the first WebSocket.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ async def over_socket(
         wire: The connection.
         headers: Headers of the request.
         takeover: The handler's response.
-        keep: Runs the work until its end or the listener's.
+        keep: Runs the work until it is complete or the listener closes.
     """
     fault = _fault(headers)
     if fault:

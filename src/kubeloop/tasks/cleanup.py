@@ -1,4 +1,4 @@
-"""Ending tasks and closing parts: everything is ended, every error is reported, and the caller's cancellation passes through."""
+"""Functions that end tasks and close parts: all of them end, every error is reported, and the caller's cancellation passes through."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def wait_within(clock: Clock, seconds: float | None, *futures: asyncio.Fut
 
 
 async def result_of(future: asyncio.Future[T]) -> T:
-    """Return the result of a future that a cancellation of the caller leaves running.
+    """Wait for a future and return its result. If the caller is cancelled, the future is not.
 
     ``asyncio.shield`` does the same, but from Python 3.14 on it logs an error that the future raises after the cancellation, though the
     caller may still read it.
@@ -61,10 +61,10 @@ async def result_of(future: asyncio.Future[T]) -> T:
 
 
 async def finish(work: Awaitable[T]) -> T:
-    """Return the result of ``work``, which a cancellation of the caller does not interrupt: it is raised when the work has ended.
+    """Return the result of ``work``. A cancellation of the caller does not interrupt the work; it is raised when the work has ended.
 
     Raises:
-        Exception: What the work raised.
+        Exception: The error of the work.
         asyncio.CancelledError: The caller was cancelled, and the work has ended; an error of the work is the cause.
     """
     task = asyncio.ensure_future(work)
@@ -94,9 +94,9 @@ async def end_tasks(
             The error that the calling block ends with is not logged: the block's caller gets it.
 
     Raises:
-        Exception: What a task failed with; an ``ExceptionGroup`` when several failed. Not with ``logger``.
-        asyncio.CancelledError: The caller was cancelled, also because it is one of the tasks. The others have ended; the first error of
-            theirs is the cause.
+        Exception: The error of a task; an ``ExceptionGroup`` if several tasks failed. Not with ``logger``.
+        asyncio.CancelledError: The caller was cancelled, or is one of the tasks. The other tasks have ended; their first error is the
+            cause.
     """
     given = [task for task in tasks if task is not None]
     for task in given:
@@ -108,7 +108,7 @@ async def end_tasks(
     try:
         await wait_all(*given)
         if ends_itself:
-            await asyncio.sleep(0)  # raises its cancellation
+            await asyncio.sleep(0)  # raises the caller's cancellation
     except asyncio.CancelledError as cancellation:
         cancelled = cancellation
     failed = [(task, error) for task in given if not task.cancelled() and isinstance(error := task.exception(), Exception)]
@@ -130,11 +130,11 @@ async def end_tasks(
 async def close_all(*steps: Callable[[], Awaitable[object]]) -> None:
     """Run every step in order, even if earlier steps raise.
 
-    A cancellation of the caller interrupts the step that runs, which must leave its part closed all the same; the others follow.
+    A cancellation of the caller interrupts the step that runs, which must close its part all the same; then the following steps run.
 
     Raises:
-        Exception: What a step raised; an ``ExceptionGroup`` when several did.
-        asyncio.CancelledError: The caller was cancelled. All steps have run; the first error of theirs is the cause.
+        Exception: The error of a step; an ``ExceptionGroup`` if several steps raised.
+        asyncio.CancelledError: The caller was cancelled. All steps have run; their first error is the cause.
     """
     errors: list[Exception] = []
     cancelled: asyncio.CancelledError | None = None

@@ -20,10 +20,13 @@ _CAP: Final = 30.0
 
 
 class SupervisedTask:
-    """One background task. Its work reports failures of single objects, after which it continues, with ``failed`` and ``recovered``."""
+    """One background task, which is restarted when it fails.
+
+    Its work may report failures of single objects, after which it continues, by ``failed`` and ``recovered``.
+    """
 
     def __init__(self, supervisor: Supervisor, name: str, work: Work, restart: Backoff, subject: str = "") -> None:
-        """Create an instance. Programs call ``Supervisor.start`` instead.
+        """Start the task. Programs call ``Supervisor.start`` instead.
 
         Args:
             supervisor: Counts and logs failures.
@@ -44,7 +47,7 @@ class SupervisedTask:
 
     @property
     def healthy(self) -> bool:
-        """Whether the task and all parts of it work.
+        """Whether neither the task nor one of its parts has failed without recovering.
 
         A restarted task is healthy when it has run for as long as the delay before its restart.
         """
@@ -59,7 +62,7 @@ class SupervisedTask:
         """Log and count a failure.
 
         Args:
-            error: What was raised.
+            error: The error that was raised.
             part: The name of the object that could not be processed; empty: the task itself failed.
         """
         self._faults.add(part)
@@ -74,7 +77,7 @@ class SupervisedTask:
         await end_tasks(self._task)
 
     def cancel(self) -> asyncio.Task[None]:
-        """Cancel the task, without waiting for its end."""
+        """Cancel the task without waiting for its end, and return the asyncio task."""
         self._task.cancel()
         return self._task
 
@@ -139,9 +142,9 @@ class Supervisor:
         await self.stop()
 
     def child(self) -> Supervisor:
-        """Return a supervisor that ends only its own tasks, whose failures and health count here as well.
+        """Return a supervisor whose ``stop`` ends only its own tasks. Their failures and health count in this supervisor as well.
 
-        It is for objects that come and go and have tasks of the same names each.
+        It is for objects that are created and removed at runtime and whose tasks have the same names.
         """
         result = Supervisor(self.clock, self._logger)
         result._family, result.failures, result.restarts = self._family, self.failures, self.restarts
@@ -164,14 +167,14 @@ class Supervisor:
         return task
 
     def healthy(self, name: str) -> bool:
-        """Return whether all tasks of this name work."""
+        """Return whether all tasks of this name are healthy."""
         return all(task.healthy for task in self._family if task.name == name)
 
     def count_failure(self, name: str, part: str, error: BaseException) -> None:
         """Count and log a failure; see ``SupervisedTask.failed``."""
         self.failures[name] += 1
         shown = f"{name}: {part}" if part else name
-        self._logger.error("%s failed (%s); it is tried again", shown, type(error).__name__, exc_info=error)
+        self._logger.error("%s failed (%s); retrying", shown, type(error).__name__, exc_info=error)
 
     def remove(self, task: SupervisedTask) -> None:
         """Forget a task that has ended."""
@@ -182,7 +185,7 @@ class Supervisor:
         """Cancel all tasks and return when they have ended.
 
         Raises:
-            Exception: What a task failed with while it ended; an ``ExceptionGroup`` when several failed.
+            Exception: The error of a task that failed while it ended; an ``ExceptionGroup`` if several failed.
             asyncio.CancelledError: The caller was cancelled, and all tasks have ended.
         """
         errors: list[Exception] = []

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from kubeloop.testing.actions import Actions
     from kubeloop.testing.assertions import consistently, eventually
     from kubeloop.testing.calls import RecordedCall, on
-    from kubeloop.testing.fake_time import driven
+    from kubeloop.testing.fake_time import with_fake_time
     from kubeloop.testing.faults import Faults
     from kubeloop.testing.format import assert_golden
     from kubeloop.testing.kube_cluster import KubeCluster
@@ -40,7 +40,7 @@ _HOMES = {
     "assert_golden": "format",
     "cached": "targets",
     "consistently": "assertions",
-    "driven": "fake_time",
+    "with_fake_time": "fake_time",
     "eventually": "assertions",
     "many": "targets",
     "on": "calls",
@@ -67,12 +67,12 @@ __all__ = [
     "assert_golden",
     "cached",
     "consistently",
-    "driven",
     "eventually",
     "many",
     "on",
     "one",
     "run_process",
+    "with_fake_time",
 ]
 
 

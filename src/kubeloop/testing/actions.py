@@ -74,7 +74,7 @@ class Actions(Sequence[RecordedCall]):
         subresource: str | None = None,
         user: str = "*",
     ) -> Actions:
-        """Return the matching writes; patterns are those of a shell.
+        """Return the matching writes; ``*``, ``?`` and ``[...]`` in the arguments match as in a shell.
 
         Args:
             verb: Such as ``create``.
@@ -109,7 +109,7 @@ class Actions(Sequence[RecordedCall]):
         return self._where(lambda call: call.code >= 400)
 
     def clear(self) -> None:
-        """Clear the record, for other views too."""
+        """Clear the server's record of calls, which other views show too."""
         self._faults.calls.clear()
 
     def table(self, *paths: str) -> str:
@@ -201,7 +201,7 @@ class _Row:
 
 
 def name_of(call: RecordedCall) -> str:
-    """Return the object's name; for a creation that in the body: the name, or the generateName with a star."""
+    """Return the name of a call's object; for a creation, the name in the body, or its generateName with a star."""
     if call.name or not isinstance(call.body, dict):
         return call.name
     metadata = call.body.get("metadata")
@@ -235,7 +235,7 @@ def _line(verb: str, kind: str, place: str, values: dict[str, str], code: int) -
 
 
 def _value(call: RecordedCall, path: str) -> str:
-    """Return text as it is, anything else as JSON; "" if nothing was sent."""
+    """Return the sent value at a path: a string unchanged, any other value as JSON, "" if no value was sent."""
     found: list[Any] = list(walk(call.body, parse_path(path)))
     if not found:
         return ""
@@ -244,7 +244,7 @@ def _value(call: RecordedCall, path: str) -> str:
 
 
 def _paired(rows: Sequence[_Row], calls: list[RecordedCall]) -> list[RecordedCall]:
-    """Return the calls in the order of their matching rows, then the others."""
+    """Return the calls in the order of their matching rows, then the other calls; in the given order if a row matches no call."""
     left = list(calls)
     ordered: list[RecordedCall] = []
     for row in rows:

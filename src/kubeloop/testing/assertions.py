@@ -11,73 +11,78 @@ from collections.abc import Callable, Mapping
 from types import EllipsisType
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
-from kubeloop.testing.fake_time import UNSEEN, step, went_on
+from kubeloop.testing.fake_time import UNSEEN, run_until_idle, step
 from kubeloop.testing.format import difference, indented, shortened, tree
 from kubeloop.testing.targets import UNKNOWN, ObjectProbe
 from kubeloop.timing import Clock, FakeClock
 
 T = TypeVar("T")
 
-Want: TypeAlias = Callable[[T], object] | Mapping[str, Any] | list[Any] | None
-"""``lambda web: web.status.ready_replicas == 3``; or a part of the tree in wire names, ``{"status": {"readyReplicas": 3}}``, where
-``...`` is any value and None none; of several objects a list of such parts, in the order of their names; or None: not there."""
+Condition: TypeAlias = Callable[[T], object] | Mapping[str, Any] | list[Any] | None
+"""The expected state: a function such as ``lambda web: web.status.ready_replicas == 3``; or a part of the tree in wire names, such as
+``{"status": {"readyReplicas": 3}}``, in which ``...`` matches any value and None a missing field; for several objects, a list of such parts
+in the order of the objects' names; or None: the object does not exist."""
 
 
-def amiss(want: Want[T], state: T | None) -> list[str]:
-    """Return why ``state`` does not meet the condition, one line each; empty if it does.
+def mismatches(condition: Condition[T], state: T | None) -> list[str]:
+    """Return the reasons why ``state`` does not meet ``condition``, one line each; empty if it does.
 
-    A function returns true for an expected state; an exception in it, ``assert`` too, is a reason. It is not called for a missing object.
+    A function meets the condition by returning a true value; its exceptions are reasons, also those of ``assert``. It is not called for a
+    missing object.
     """
-    if want is None:
+    if condition is None:
         return [] if state is None or state == [] else ["it is there"]
     if state is None:
         return ["it is not there"]
-    if callable(want):
-        return _judged(want, state)
-    return differences(want, tree(state))
+    if callable(condition):
+        return _judged(condition, state)
+    return differences(condition, tree(state))
 
 
-def describe(want: Want[Any]) -> str:
+def describe(condition: Condition[Any]) -> str:
     """Describe the condition in one line."""
-    if want is None:
+    if condition is None:
         return "gone"
-    if not callable(want):
-        return f"{want!r}"
+    if not callable(condition):
+        return f"{condition!r}"
     try:
-        lines = inspect.getsource(want).strip().splitlines()
+        lines = inspect.getsource(condition).strip().splitlines()
     except (OSError, TypeError):
         lines = []
-    name = getattr(want, "__name__", "")
+    name = getattr(condition, "__name__", "")
     if name != "<lambda>":
-        return name or repr(want)
+        return name or repr(condition)
     return lines[0].strip() if len(lines) == 1 else "a lambda"
 
 
-def differences(want: object, actual: object, path: str = "") -> list[str]:
-    """Return the differences of ``actual`` from ``want``, path by path; fields that ``want`` does not name are ignored."""
-    if isinstance(want, EllipsisType):
+def differences(condition: object, actual: object, path: str = "") -> list[str]:
+    """Return the differences of ``actual`` from ``condition``, path by path; fields that ``condition`` does not name are ignored."""
+    if isinstance(condition, EllipsisType):
         return [] if actual is not None else [f"{path or 'it'}: wanted any value, is not there"]
-    if isinstance(want, Mapping):
+    if isinstance(condition, Mapping):
         if not isinstance(actual, Mapping):
-            return [f"{path or 'it'}: wanted {dict(want)!r}, is {_said(actual)}"]
+            return [f"{path or 'it'}: wanted {dict(condition)!r}, is {_said(actual)}"]
         if actual.get("kind") == "Secret":
-            return [line for key, value in want.items() for line in _of_a_secret(value, actual.get(key), str(key), path)]
-        return [line for key, value in want.items() for line in differences(value, actual.get(key), f"{path}.{key}" if path else str(key))]
-    if isinstance(want, list):
-        if not isinstance(actual, list) or len(actual) != len(want):
+            return [line for key, value in condition.items() for line in _of_a_secret(value, actual.get(key), str(key), path)]
+        return [
+            line for key, value in condition.items() for line in differences(value, actual.get(key), f"{path}.{key}" if path else str(key))
+        ]
+    if isinstance(condition, list):
+        if not isinstance(actual, list) or len(actual) != len(condition):
             count = f"{len(actual)} items" if isinstance(actual, list) else _said(actual)
-            return [f"{path or 'it'}: wanted {len(want)} items, is {count}"]
-        return [line for at, (one, other) in enumerate(zip(want, actual, strict=True)) for line in differences(one, other, f"{path}[{at}]")]
+            return [f"{path or 'it'}: wanted {len(condition)} items, is {count}"]
+        items = enumerate(zip(condition, actual, strict=True))
+        return [line for at, (expected, present) in items for line in differences(expected, present, f"{path}[{at}]")]
     # 1 == True in Python, and not in JSON.
-    if want == actual and isinstance(want, bool) == isinstance(actual, bool):
+    if condition == actual and isinstance(condition, bool) == isinstance(actual, bool):
         return []
-    return [f"{path or 'it'}: wanted {want!r}, is {_said(actual)}"]
+    return [f"{path or 'it'}: wanted {condition!r}, is {_said(actual)}"]
 
 
-def _of_a_secret(want: object, actual: object, key: str, path: str) -> list[str]:
-    """Compare as for other objects, without showing values."""
+def _of_a_secret(condition: object, actual: object, key: str, path: str) -> list[str]:
+    """Return the differences of a field of a Secret, without its values."""
     at = f"{path}.{key}" if path else key
-    lines = differences(want, actual, at)
+    lines = differences(condition, actual, at)
     return [f"{at}: not as wanted; the values of a Secret are not shown"] if lines and key in ("data", "stringData") else lines
 
 
@@ -85,20 +90,20 @@ def _said(actual: object) -> str:
     return "not there" if actual is None else repr(actual)
 
 
-def _judged(want: Callable[[T], object], state: T) -> list[str]:
+def _judged(condition: Callable[[T], object], state: T) -> list[str]:
     try:
-        answer = want(state)
+        answer = condition(state)
     except Exception as error:  # noqa: BLE001 - what a test's own function raises about a state is why it is not yet as wanted
         return [f"{type(error).__name__}: {error}".rstrip(": ").splitlines()[0]]
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
-        raise TypeError(f"{describe(want)} is async and would never be awaited; use a plain function")
+        raise TypeError(f"{describe(condition)} is async and would never be awaited; use a plain function")
     if answer:
         return []
     if answer is None:
-        return [f"{describe(want)} returned None; a function of asserts must end with: return True"]
-    return [f"{describe(want)} returned {answer!r}"]
+        return [f"{describe(condition)} returned None; a function of asserts must end with: return True"]
+    return [f"{describe(condition)} returned {answer!r}"]
 
 
 #: Real seconds for a change that arrives after the fake time is over, since fake time does not measure a slow machine.
@@ -109,20 +114,20 @@ _FIRST, _TRIED = 30.0, 0.2
 
 @overload
 async def eventually(
-    subject: ObjectProbe[T], want: Callable[[T], object] | Mapping[str, Any] | list[Any], *, within: float = 10.0
+    subject: ObjectProbe[T], condition: Callable[[T], object] | Mapping[str, Any] | list[Any], *, within: float = 10.0
 ) -> T: ...
 @overload
-async def eventually(subject: ObjectProbe[T], want: None, *, within: float = 10.0) -> None: ...
-async def eventually(subject: ObjectProbe[T], want: Want[T], *, within: float = 10.0) -> T | None:
+async def eventually(subject: ObjectProbe[T], condition: None, *, within: float = 10.0) -> None: ...
+async def eventually(subject: ObjectProbe[T], condition: Condition[T], *, within: float = 10.0) -> T | None:
     """Wait for the first state that meets the condition, and return it. A state that was replaced before it was read does not count.
 
-    ``want``: a function that returns true for the state, a part of its tree, or None: gone (see ``Want``).
+    ``condition``: a function that returns true for the state, a part of its tree, or None: gone (see ``Condition``).
 
     Raises:
         AssertionError: the time is over; the message has the last state, why it does not meet the condition, and the changes meanwhile.
         ApiError: the server rejects the read.
     """
-    seen = _Seen(subject, want)
+    seen = _Seen(subject, condition)
     changed = asyncio.Event()
     async with subject.look(changed.set) as read:
         await _known(subject, read, changed, within)
@@ -136,14 +141,14 @@ async def eventually(subject: ObjectProbe[T], want: Want[T], *, within: float = 
                 raise AssertionError(seen.message(f"not as wanted within {within:g} s"))
 
 
-async def consistently(subject: ObjectProbe[T], want: Want[T], *, seconds: float = 1.0) -> T | None:
-    """Check every state for so many seconds, including the initial one; return the last.
+async def consistently(subject: ObjectProbe[T], condition: Condition[T], *, seconds: float = 1.0) -> T | None:
+    """Check that every state meets the condition for some seconds, including the initial state; return the last state.
 
     Raises:
-        AssertionError: raised at once for a state that breaks the condition; the text has it, the reason, and the changes since the
-        beginning.
+        AssertionError: A state does not meet the condition. It is raised at once; the text has the state, the reason, and the changes
+            since the beginning.
     """
-    seen = _Seen(subject, want)
+    seen = _Seen(subject, condition)
     changed = asyncio.Event()
     async with subject.look(changed.set) as read:
         await _known(subject, read, changed, seconds)
@@ -161,7 +166,7 @@ async def _known(subject: ObjectProbe[Any], read: Callable[[], object], changed:
     """Wait for the first state, which may take longer than the test's timeout for changes.
 
     Raises:
-        AssertionError: there is none, because the server is unreachable.
+        AssertionError: No state was read in time, because the server is unreachable.
     """
     clock = subject.clock
     patience = max(seconds, _FIRST)
@@ -170,15 +175,15 @@ async def _known(subject: ObjectProbe[Any], read: Callable[[], object], changed:
         changed.clear()
         if isinstance(clock, FakeClock):
             # Longer than a pause between two retries: fake time passes only for a client that waits by it.
-            if await came(changed, _TRIED) or await went_on(changed.is_set) or await step(clock, ends - clock.now()):
+            if await came(changed, _TRIED) or await run_until_idle(changed.is_set) or await step(clock, ends - clock.now()):
                 continue
             patience = _FIRST
         if not await came(changed, patience):
-            raise AssertionError(f"{subject.what}: could not be looked at within {patience:g} s; {subject.trouble or 'no answer'}")
+            raise AssertionError(f"{subject.what}: could not be read within {patience:g} s; {subject.trouble or 'no answer'}")
 
 
 class _Watcher:
-    """Waits for a change for some seconds. ``patient``: after the fake time, a slow machine gets a last chance."""
+    """Waits for changes, for some seconds in total. ``patient``: when fake time is over, it waits one real second more."""
 
     def __init__(self, clock: Clock, seconds: float, happened: asyncio.Event, *, patient: bool = True) -> None:
         self._clock = clock
@@ -205,7 +210,7 @@ class _Watcher:
 
     async def _change_came(self) -> bool:
         """Return whether a change came before the event loop became idle."""
-        return await went_on(self._happened.is_set) or await self._within(UNSEEN)
+        return await run_until_idle(self._happened.is_set) or await self._within(UNSEEN)
 
     async def _within(self, seconds: float) -> bool:
         return await came(self._happened, seconds)
@@ -222,17 +227,17 @@ async def came(event: asyncio.Event, seconds: float) -> bool:
 
 
 class _Seen:
-    """The states so far, for the message."""
+    """Records the states of a target, for the message of a failure."""
 
-    def __init__(self, subject: ObjectProbe[T], want: Want[T]) -> None:
-        self._subject, self._want = subject, want
+    def __init__(self, subject: ObjectProbe[T], condition: Condition[T]) -> None:
+        self._subject, self._want = subject, condition
         self._count = 0
         self._first = self._last = ""
         self._amiss: list[str] = []
 
     def judge(self, state: Any) -> list[str]:
         """Record a state; return why it does not meet the condition."""
-        self._amiss = amiss(self._want, state)
+        self._amiss = mismatches(self._want, state)
         shown = self._subject.shown(state)
         if not self._count:
             self._first = shown

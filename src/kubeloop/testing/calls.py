@@ -25,7 +25,7 @@ def every(_: Request) -> bool:
 
 @dataclass(slots=True)
 class RecordedCall:
-    """One request for a resource, as a server received it. Two are equal if their first six fields are.
+    """One request for a resource, as a server received it. Two calls are equal if their first six fields are.
 
     Attributes:
         verb: Such as ``get``, ``list`` or ``create``.
@@ -63,7 +63,7 @@ class RecordedCall:
 
 
 def call_of(request: Request, registry: Registry | None) -> RecordedCall | None:
-    """Return the call without its body; None for a path without a resource (discovery, health)."""
+    """Return the call that a request makes, without its body; None for a path without a resource (discovery, health)."""
     info = request_info(request)
     if not info.is_resource:
         return None
@@ -91,21 +91,20 @@ def body_tree(raw: bytes) -> Any:
 
 
 def on(verb: str = "*", kind: type[Resource] | str = "*", namespace: str = "*", name: str = "*") -> Matches:
-    """Match requests of a verb (``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete``, ``deletecollection``) and a
-        kind.
+    """Return a function that matches requests by verb, kind, namespace and name.
 
-        Args:
-            verb: ``*``: any.
-            kind: A class or a plural (``"pods"``), without subresources; with them: ``"pods/status"``, ``"pods/*"``, ``"*/scale"``. ``*``:
-                any, with subresources. Use the plural of a custom kind that only discovery knows.
-            namespace: ``*``: any.
-            name: ``*``: any.
+    Args:
+        verb: ``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete`` or ``deletecollection``; ``*``: any.
+        kind: A class or a plural (``"pods"``), without subresources; with them: ``"pods/status"``, ``"pods/*"``, ``"*/scale"``. ``*``:
+            any, with subresources. Use the plural of a custom kind that only discovery knows.
+        namespace: The namespace; ``*``: any.
+        name: The name of the object; ``*``: any.
 
     Returns:
         A function of a request.
 
-        Raises:
-            ValueError: the class does not have a plural.
+    Raises:
+        ValueError: The class does not have a plural.
     """
     if isinstance(kind, str):
         plural, slash, subresource = kind.partition("/")

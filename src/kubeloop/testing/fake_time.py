@@ -13,13 +13,14 @@ T = TypeVar("T")
 
 #: Idle turns of the loop in a row after which all tasks are assumed to wait for the clock.
 _IDLE_TURNS = 3
-#: Turns after which this is assumed anyway: other tasks may spin, and loops other than asyncio's do not show whether they are idle.
+#: Turns after which all tasks are assumed to wait for the clock even if the loop is busy, because a task may spin; and the same for loops
+#: other than asyncio's, which do not show whether they are idle.
 _TURNS, _TURNS_UNSEEN = 2000, 100
 #: Real seconds for work outside the loop: threads, sockets.
 UNSEEN = 0.002
 
 
-async def driven(awaitable: Awaitable[T], clock: Clock) -> T:
+async def with_fake_time(awaitable: Awaitable[T], clock: Clock) -> T:
     """Return the result of ``awaitable``. While it waits, a ``FakeClock`` is advanced from timer to timer; other clocks run by themselves.
 
     Guarantees
@@ -28,12 +29,12 @@ async def driven(awaitable: Awaitable[T], clock: Clock) -> T:
     Not guaranteed
         Work in threads or over sockets may be unfinished when time passes: the loop cannot see it.
 
-    Cancelled with its caller.
+    If the caller is cancelled, ``awaitable`` is cancelled too.
     """
     task = asyncio.ensure_future(awaitable)
     try:
         if isinstance(clock, FakeClock):
-            while not await went_on(task.done):
+            while not await run_until_idle(task.done):
                 # If no task waits for the clock, the result comes from a thread, a socket, or never.
                 if not await step(clock):
                     await asyncio.wait((task,), timeout=UNSEEN)
@@ -53,7 +54,7 @@ async def step(clock: FakeClock, limit: float | None = None) -> bool:
     return True
 
 
-async def went_on(done: Callable[[], bool]) -> bool:
+async def run_until_idle(done: Callable[[], bool]) -> bool:
     """Run the loop until ``done()`` is true (returns True) or the loop is idle (returns False)."""
     # The ready queue of asyncio's loops. Counting turns instead would make a result depend on the length of a chain of awaits.
     ready = getattr(asyncio.get_running_loop(), "_ready", None)

@@ -1,6 +1,6 @@
 """Faults that a test injects into a server in its event loop, each in one line, and a record of the server's requests.
 
-The same words for ``TlsTestServer`` (over TLS) and ``HandlerServer`` (without a socket).
+The faults are the same for ``TlsTestServer`` (over TLS) and ``HandlerServer`` (without a socket).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 _BODY = 8 << 20
 
 Reaction: TypeAlias = Resource | dict[str, Any] | ApiError | Reply | None
-"""The result of a reactor: an object (or its tree), sent with 200; an error; any response; None: the call is left to others."""
+"""The result of a reactor: an object or its tree, sent with 200; an error; any response; or None, to leave the call to the next reactor or
+the server."""
 
 Reactor: TypeAlias = Callable[[RecordedCall], Reaction | Awaitable[Reaction]]
 
@@ -106,25 +107,24 @@ class Faults:
         self._refusals.append((matching, error, times))
 
     def refuse_too_many(self, retry_after: int = 1, *, times: int = 1, matching: Matches = every) -> None:
-        """Refuse with 429 and ``Retry-After`` in seconds."""
+        """Refuse the next ``times`` matching requests with 429; ``retry_after`` is the value of ``Retry-After`` in seconds."""
         details = StatusDetails(retry_after_seconds=retry_after)
         message = "the server has received too many requests and has asked us to try again later"
         self.refuse(api_errors.refusal(429, "TooManyRequests", message, details), times=times, matching=matching)
 
     def expire_next(self, *, times: int = 1, matching: Matches = every) -> None:
-        """Refuse with 410 Expired."""
+        """Refuse the next ``times`` matching requests with 410 Expired."""
         self.refuse(api_errors.gone("The resourceVersion for the provided list is too old."), times=times, matching=matching)
 
     def break_answers(self, *, matching: Matches = every) -> Callable[[], None]:
-        """Break responses to matching requests off in the middle, so that clients cannot know whether they were executed (they were not),
-        until
-        the returned function is called."""
+        """Abort the responses to matching requests in the middle, until the returned function is called.
+
+        The requests are not executed, but clients cannot know that.
+        """
         return self.react(lambda _: StreamingResponse(_broken()), matching=matching)
 
     def lose_answers(self, *, times: int = 1, matching: Matches = every) -> None:
-        """Execute the next ``times`` matching requests, and break their responses off: clients cannot distinguish this from
-        ``break_answers``.
-        """
+        """Execute the next ``times`` matching requests, but abort the responses; clients cannot distinguish this from ``break_answers``."""
         self._losses.append((matching, True, times))
 
     def delay(self, seconds: float, *, times: int = 1, matching: Matches = every) -> None:
@@ -147,7 +147,7 @@ class Faults:
     def react(self, reactor: Reactor, *, matching: Matches = every, first: bool = False) -> Callable[[], None]:
         """Let ``reactor`` respond to matching requests for resources, until the returned function is called.
 
-        It is called with the call and its body, and may be async. ``first``: before reactors that were added earlier.
+        ``reactor`` is called with the call, including its body, and may be async. ``first``: it precedes reactors that were added earlier.
         """
         entry = (matching, reactor)
         self._reactors.insert(0 if first else len(self._reactors), entry)
@@ -155,8 +155,7 @@ class Faults:
 
     @asynccontextmanager
     async def hidden_changes(self, *, matching: Matches = every) -> AsyncIterator[None]:
-        """Hide changes within the block from matching watches. Reads show them: a client notices them by listing, as with a
-        server that lost an event."""
+        """Hide changes within the block from matching watches, as if the server lost the events. Clients see the changes when they list."""
         entry = _Hiding(matching, await self._revision())
         self._hidden.append(entry)
         try:
@@ -164,7 +163,7 @@ class Faults:
         finally:
             entry.last = await self._revision()
 
-    def attend(self, api: ApiServer) -> None:
+    def attach(self, api: ApiServer) -> None:
         """Use the kinds and versions of ``api``, which is served through ``wrap``."""
         self._api = api
 
@@ -270,7 +269,7 @@ class _Hiding:
 
 
 def _next(entries: list[tuple[Matches, Any, int]], request: Request) -> Any:
-    """Return the value of the first matching entry, which counts down; None: no entry matches."""
+    """Return the value of the first matching entry, and count one use of the entry; None if no entry matches."""
     for index, (matching, what, times) in enumerate(entries):
         if matching(request):
             if times > 1:

@@ -12,14 +12,13 @@ from typing import Any
 from kubeloop.codec import to_dict, write_yaml
 from kubeloop.codec.redact_secrets import masked, plain
 from kubeloop.meta import Resource
-
-JSON = Any
+from kubeloop.types import JSONValue
 
 #: Maximum number of lines of a state or a difference.
 _LINES = 80
 
 
-def tree(value: object) -> JSON:
+def tree(value: object) -> JSONValue:
     """Return a JSON copy of an object, a list of objects, or a JSON tree."""
     if isinstance(value, Resource):
         return to_dict(value)
@@ -40,7 +39,7 @@ def text(state: object) -> str:
 
 
 def order(key: str) -> tuple[bool, str]:
-    """Return the sort key of a key: type and name first, as people write them."""
+    """Return the sort key of a field name: apiVersion, kind, metadata and name come first, then the other fields by name."""
     return key not in ("apiVersion", "kind", "metadata", "name"), key
 
 
@@ -58,7 +57,7 @@ def difference(before: str, after: str, before_name: str, after_name: str) -> st
 
 
 def shortened(lines: list[str]) -> list[str]:
-    """Return the first lines, and the number of omitted ones."""
+    """Return the first 80 lines, and a line with the number of omitted lines."""
     return lines if len(lines) <= _LINES else [*lines[:_LINES], f"... {len(lines) - _LINES} more lines"]
 
 
@@ -66,13 +65,13 @@ def indented(block: str) -> str:
     return "\n".join(f"    {line}".rstrip() for line in block.splitlines())
 
 
-def _ordered(value: JSON) -> JSON:
+def _ordered(value: JSONValue) -> JSONValue:
     if isinstance(value, dict):
         return {key: _ordered(value[key]) for key in sorted(value, key=order)}
     return [_ordered(one) for one in value] if isinstance(value, list) else value
 
 
-def _tidy(document: JSON) -> JSON:
+def _tidy(document: JSONValue) -> JSONValue:
     if not isinstance(document, dict):
         return document
     shown = plain(masked(document))
@@ -89,7 +88,7 @@ _TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z$")
 
 @dataclass
 class _Run:
-    """The plugin's data about the running test."""
+    """The data of kubeloop's pytest plugin about the running test: whether to update golden files, and the folder of the test."""
 
     update: bool = False
     folder: Path = field(default_factory=Path)
@@ -106,10 +105,10 @@ def assert_golden(
     drop: Iterable[str] = (),
     update: bool | None = None,
 ) -> None:
-    """Compare with the YAML at ``path``, which is relative to the folder of the test (without kubeloop's plugin, to the working directory).
+    """Compare objects with the YAML at ``path``, relative to the folder of the test (without kubeloop's plugin: the working directory).
 
-    Left out are uid, resourceVersion, generation, timestamps and managedFields of metadata, and uids of owners; any other time becomes
-    ``<time>``.
+    The YAML has no uid, resourceVersion, generation, timestamps and managedFields of metadata, and no uids of owners. Any other time is
+    written as ``<time>``.
 
     Args:
         obj: An object, a tree, or several; several objects are several documents, in their order.
@@ -141,7 +140,7 @@ def normalised_text(obj: Any, *, replace: Mapping[str, str] | None = None, drop:
     return write_yaml(*(_normalised(tree(one), replace or {}, drop) for one in found))
 
 
-def _normalised(document: dict[str, JSON], replace: Mapping[str, str], drop: Iterable[str]) -> JSON:
+def _normalised(document: dict[str, JSONValue], replace: Mapping[str, str], drop: Iterable[str]) -> JSONValue:
     metadata = dict(document.get("metadata") or {})
     for name in _OF_SERVER:
         metadata.pop(name, None)
@@ -155,7 +154,7 @@ def _normalised(document: dict[str, JSON], replace: Mapping[str, str], drop: Ite
     return _replaced(document, replace)
 
 
-def _without(value: JSON, names: list[str]) -> JSON:
+def _without(value: JSONValue, names: list[str]) -> JSONValue:
     if not isinstance(value, dict) or names[0] not in value:
         return value
     if len(names) == 1:
@@ -163,7 +162,7 @@ def _without(value: JSON, names: list[str]) -> JSON:
     return {**value, names[0]: _without(value[names[0]], names[1:])}
 
 
-def _replaced(value: JSON, replace: Mapping[str, str]) -> JSON:
+def _replaced(value: JSONValue, replace: Mapping[str, str]) -> JSONValue:
     if isinstance(value, dict):
         return {_replaced(key, replace): _replaced(value[key], replace) for key in sorted(value, key=order)}
     if isinstance(value, list):

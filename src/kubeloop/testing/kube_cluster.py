@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kubeloop.meta import ConfigError, Resource
-from kubeloop.testing.fake_time import driven
+from kubeloop.testing.fake_time import with_fake_time
 from kubeloop.timing import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -94,10 +94,10 @@ class KubeCluster(ABC):
         for definition in definitions_of(kinds):
             wanted = Unstructured.from_dict(definition.document)
             await client.apply(wanted, field_manager="kubeloop-testing", force=True)
-            await driven(client.wait_ready(CustomResourceDefinition, definition.name, timeout=30), self.clock)
+            await with_fake_time(client.wait_ready(CustomResourceDefinition, definition.name, timeout=30), self.clock)
 
     async def start_manager(self, *controllers: ControllerBase[Any] | Runnable, **options: Any) -> Manager:
-        """Start a manager of these controllers, wait until it is synced, and run it until the test ends. ``options`` are the manager's.
+        """Start a manager of these controllers, wait until it is synced, and run it until the test ends. ``options`` are for ``Manager``.
 
         On a shared server it watches only the test's namespace by default; on a separate server all.
 
@@ -111,13 +111,13 @@ class KubeCluster(ABC):
         options.setdefault("clock", self.clock)
         manager = Manager(self.client(user=None if shared else MANAGER), controllers, **options)
         self._managers.append(manager)
-        await driven(manager.start(), self.clock)
+        await with_fake_time(manager.start(), self.clock)
         return manager
 
     async def stop_managers(self) -> None:
         """Stop the managers gracefully, the last one first. A failed controller raises here."""
         while self._managers:
-            await driven(self._managers.pop().stop(), self.clock)
+            await with_fake_time(self._managers.pop().stop(), self.clock)
 
 
 class OwnServer(KubeCluster):
@@ -162,7 +162,7 @@ class SharedServer(KubeCluster):
         from kubeloop.transport import Transport
 
         if user is not None:
-            raise ConfigError(_own_server(f'to ask as "{user}"'))
+            raise ConfigError(_own_server(f'to send requests as "{user}"'))
         made = Client(Transport(load_config(self._kubeconfig)), namespace=namespace or self.namespace)
         self._clients.append(made)
         return made
@@ -214,7 +214,10 @@ async def shared_server(kubeconfig: Path, namespace: str) -> AsyncIterator[Share
 
 
 async def _wait_account(client: Client, namespace: str) -> None:
-    """Wait until pods can be created there. A cluster whose controllers make no ServiceAccounts accepts them without."""
+    """Wait until the namespace has its default ServiceAccount, without which pods are refused.
+
+    If not even the namespace ``default`` has one, no controller creates ServiceAccounts, and pods are accepted without them.
+    """
     from kubeloop.api.core.v1 import ServiceAccount
     from kubeloop.meta import NotFound
 

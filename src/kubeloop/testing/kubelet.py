@@ -40,7 +40,7 @@ _NOT_FOUND: Final = 127
 
 @dataclass
 class _Script:
-    """The script of one pod. Logs by container and whether it is the previous one's; commands with the newest first."""
+    """The script of one pod. ``logs``: by container, and whether it is the log of the previous container; ``commands``: newest first."""
 
     commands: list[tuple[list[str] | None, CommandHandler]] = field(default_factory=list)
     attached: CommandHandler | None = None
@@ -63,9 +63,8 @@ class ScriptedKubelet(KubeletServer):
 
     Args:
         cluster: The cluster, or a client of it. The API server must reach 127.0.0.1.
-        node: Name of the node. An existing node is served from now on, and gets its former status back at the end; else one is made. None:
-            a
-            new name.
+        node: Name of the node. An existing node is served from now on, and gets its former status back at the end; otherwise the node is
+            created. None: a new name.
         namespace: Namespace of pods that are named without one (``"web-0"`` instead of ``"shop/web-0"``).
 
     Raises:
@@ -207,8 +206,8 @@ class ScriptedKubelet(KubeletServer):
 
         Args:
             pod: Its name, or ``namespace/name``.
-            lines: What it has written so far, without newlines.
-            container: Its name; empty: all containers of the pod without another log.
+            lines: The lines that the container has written so far, without newlines.
+            container: Name of the container; empty: all containers of the pod without another log.
             previous: The log of the container that ran before a restart.
 
         Returns:
@@ -313,7 +312,7 @@ class ScriptedKubelet(KubeletServer):
         try:
             found = (await client.get(Node, self.node_name)).to_dict().get("status", {})
         except NotFound:
-            # Not for pods that a scheduler places: no kubelet would run them.
+            # Unschedulable, because no kubelet would run the pods that a scheduler places on the node.
             await client.create(Node.from_dict({"metadata": {"name": self.node_name}, "spec": {"unschedulable": True}}))
             stack.push_async_callback(client.delete, Node, self.node_name)
             conditions = [{"type": "Ready", "status": "True", "reason": "Scripted", "message": "a scripted kubelet serves its pods"}]
@@ -359,7 +358,7 @@ class ScriptedKubelet(KubeletServer):
                 await client.delete(Pod, pod.metadata.name, namespace=pod.metadata.namespace, grace_period_seconds=0)
 
 
-#: Tries to create a pod whose service account is not there yet, and seconds between two.
+#: Number of tries to create a pod whose service account does not exist yet, and seconds between two tries.
 _TRIES, _PAUSE = 100, 0.05
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class LocalCluster:
-    """A cluster on this machine, for the duration of the context. A sync or an async context manager, or ``start`` and ``stop``.
+    """A cluster on this machine. Use it with ``with``, with ``async with``, or by ``start`` and ``stop``.
 
     Guarantees
         After entering, the server responds and its controllers have done their first work: every namespace has its ``default``
@@ -38,6 +38,7 @@ class LocalCluster:
     Not guaranteed
         Only address and certificate authority survive ``kill`` and ``restart``: the store is in memory, and versions restart,
         unless it has a folder, ``data``.
+        The built-in controllers hold no Leases, so they do not wait for other control planes: use ``controllers=False`` beside one.
 
     Args:
         controllers: Run the built-in controllers too (Deployments get pods, namespaces end ...).
@@ -56,7 +57,7 @@ class LocalCluster:
         timeout: Seconds to wait for the start.
 
     Raises:
-        ConfigError: it did not start; the text has the end of its log.
+        ConfigError: The server did not start; the text has the end of its log.
 
     Example:
         >>> async with LocalCluster(controllers=False) as local:
@@ -90,7 +91,8 @@ class LocalCluster:
             disable_admission_plugins = [name for name in lacking if name not in enable_admission_plugins]
         options["--enable-admission-plugins"] = ",".join(enable_admission_plugins) or None
         options["--disable-admission-plugins"] = ",".join(disable_admission_plugins) or None
-        self._options = ["--no-controllers"] * (not controllers) + ["--metrics"] * metrics
+        # No Leases: no other controllers work on a cluster of one program, and its tests shall see only their own writes.
+        self._options = ["--leader-elect=false"] + ["--no-controllers"] * (not controllers) + ["--metrics"] * metrics
         self._options += [text for name, value in options.items() if value is not None for text in (name, str(value))]
         self._timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None
@@ -120,8 +122,8 @@ class LocalCluster:
         """Start the server and return when it is ready.
 
         Raises:
-            ConfigError: It did not start, or runs already.
-            asyncio.CancelledError: The caller was cancelled; the process has ended and its files are gone.
+            ConfigError: The server did not start, or runs already.
+            asyncio.CancelledError: The caller was cancelled; the server's process has ended, and its files are deleted.
         """
         starting = asyncio.ensure_future(asyncio.to_thread(self._start))
         try:
@@ -143,7 +145,7 @@ class LocalCluster:
         """Close the client, end the server's process and remove its files. Without a running server it does nothing.
 
         Raises:
-            asyncio.CancelledError: The caller was cancelled; all of it is done.
+            asyncio.CancelledError: The caller was cancelled; the server is stopped and its files are deleted nevertheless.
         """
         client, self._client = self._client, None
         steps = [] if client is None else [client.close]
@@ -156,8 +158,9 @@ class LocalCluster:
         self._process.wait()
 
     def restart(self) -> None:
-        """Start a new process at the same address, which the same clients trust; without stored objects unless the cluster has
-        ``data``. Kills the old one if it runs.
+        """Start a new process at the same address, which the same clients trust; the old process is killed if it runs.
+
+        Stored objects are lost unless the cluster has ``data``.
 
         Raises:
             ConfigError: as on entering, or the port was taken meanwhile.
@@ -176,17 +179,17 @@ class LocalCluster:
 
     @property
     def url(self) -> str:
-        """``https://127.0.0.1:PORT``."""
+        """The URL of the server: ``https://127.0.0.1:PORT``."""
         return self._url
 
     @property
     def kubeconfig(self) -> Path:
-        """An administrator's kubeconfig; deleted with the cluster."""
+        """The path of an administrator's kubeconfig, which is deleted with the cluster."""
         return self._path("kubeconfig")
 
     @property
     def ca_file(self) -> Path:
-        """The certificate authority to trust, PEM."""
+        """The path of the certificate authority (PEM) that clients of the server must trust."""
         return self._path("ca.crt")
 
     @property
@@ -264,7 +267,7 @@ class LocalCluster:
             raise ConfigError(f"the server ended with exit status {process.wait()}:\n{self._tail()}")
         found = re.match(r"ready (https://\S+) kubeconfig=", line.decode())
         if found is None:
-            raise ConfigError(f"the server said {line.decode().strip()!r} instead of that it is ready:\n{self._tail()}")
+            raise ConfigError(f"the server said {line.decode().strip()!r} instead of its ready line:\n{self._tail()}")
         return found[1]
 
     def _write_ca(self) -> None:

@@ -49,7 +49,10 @@ _NEED_OWN = ("kube_clock", "kube_faults", "kube_actions")
 
 
 class StartsManager(Protocol):
-    """``manager = await kube_manager(FooController())``: synced when it returns, stopped after the test; options are the manager's."""
+    """The type of the fixture ``kube_manager``: ``manager = await kube_manager(FooController())``.
+
+    The manager is synced when the call returns, and it is stopped after the test. ``options`` are for ``Manager``.
+    """
 
     async def __call__(self, *controllers: ControllerBase[Any] | Runnable, **options: Any) -> Manager: ...
 
@@ -120,7 +123,7 @@ def kube_client(kube_cluster: KubeCluster) -> Client:
 def kube_manager(kube_cluster: KubeCluster) -> StartsManager:
     """Starts managers that are stopped after the test: ``manager = await kube_manager(FooController())``.
 
-    Each has a separate client. On a shared server it watches only the test's namespace by default.
+    Each manager has a separate client. On a shared server, a manager watches only the test's namespace by default.
     """
     return kube_cluster.start_manager
 

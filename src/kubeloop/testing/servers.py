@@ -100,26 +100,29 @@ class TlsTestServer:
         return made
 
     def transport(self) -> Transport:
-        """Return a new administrator's transport, for tests with paths and bytes; close it."""
+        """Return a new administrator's transport, for tests with paths and bytes. The caller closes it."""
         return Transport(self.config, clock=self._options.clock)
 
     async def restart(self, *, forget: bool = False) -> None:
-        """Crash and start again at the same address, with the same authority. ``await crash()`` and later ``come_back``
-        are its two halves.
+        """Crash the server and start it again (``crash``, then ``come_back``), at the same address and with the same authority.
 
-        ``forget``: without the stored objects, so that versions restart. Else with them, but, as a real server, unable to resume watches
-        from versions before the restart (410).
+        Watches from versions before the restart cannot be resumed (410), as at a real server. ``forget``: the stored objects are lost too,
+        so that versions restart.
         """
         await self.crash()
         await self.come_back(forget=forget)
 
     async def crash(self) -> None:
-        """Break streams off, and refuse connections."""
+        """Stop the server as a crash does: open streams break off, and new connections are refused."""
         self.api.break_off()
         await self.api.stop()
 
     async def come_back(self, *, forget: bool = False) -> None:
-        """Start again after ``crash``. Raise ConfigError if another program uses the port."""
+        """Start the server again after ``crash``. ``forget``: without the stored objects.
+
+        Raises:
+            ConfigError: Another program uses the port.
+        """
         port = int(self.api.url.rpartition(":")[2])
         storage: Storage
         if self._data is not None:
@@ -132,7 +135,7 @@ class TlsTestServer:
         await self._start()
 
     async def _start(self) -> None:
-        self.faults.attend(self.api)
+        self.faults.attach(self.api)
         await self.api.start()
 
     async def _opened(self, data: Path) -> Storage:
@@ -232,7 +235,7 @@ class HandlerServer:
         return made
 
     def transport(self, *, user: str = ADMINISTRATOR, groups: Iterable[str] = (MASTERS,)) -> Transport:
-        """Return a new transport, for tests with paths and bytes; close it."""
+        """Return a new transport, for tests with paths and bytes. The caller closes it."""
         sender = InProcessSender(lambda: self.api.handler, user, groups)
         self._senders.append(sender)
         return Transport(self.config, clock=self.clock, sender=sender)
@@ -243,9 +246,9 @@ class HandlerServer:
         return ClusterConfig(server=self.api.url, name=self.name, source=f"HandlerServer {self.name}")
 
     async def restart(self, *, forget: bool = False) -> None:
-        """Crash and start again: streams break off, and watches cannot resume from earlier versions (410).
+        """Crash the server and start it again: streams break off, and watches cannot be resumed from earlier versions (410).
 
-        ``forget``: without the stored objects, so that versions restart.
+        ``forget``: the stored objects are lost too, so that versions restart.
         """
         await self._end(broken=True)
         await self.api.stop()
@@ -254,7 +257,7 @@ class HandlerServer:
         await self._start()
 
     async def _start(self) -> None:
-        self.faults.attend(self.api)
+        self.faults.attach(self.api)
         await self.api.start()
 
     async def _end(self, *, broken: bool) -> None:

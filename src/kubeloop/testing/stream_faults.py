@@ -36,7 +36,11 @@ class _Frame(msgspec.Struct, frozen=True):
 
 
 class FaultInjectedStream:
-    """One stream with faults. ``after``: it is cut after so many lines. ``hidden`` returns whether a change with a version is hidden."""
+    """Applies faults to one stream.
+
+    ``after`` is the number of lines after which the stream is cut; None: it is not cut. ``repeat_bookmarks`` returns whether bookmarks are
+    sent twice. ``hidden`` returns the function that decides which changes are hidden, or None if all are shown.
+    """
 
     def __init__(self, repeat_bookmarks: Callable[[], bool], hidden: Callable[[], Hidden | None], after: int | None = None) -> None:
         self._happened = False
@@ -94,7 +98,7 @@ class FaultInjectedStream:
                 await self._room.wait()
 
     async def _following(self, reading: asyncio.Task[None]) -> bytes | None:
-        """Return None at the end, and the remaining data after a cut."""
+        """Wait for the next chunk and return it; return None at the end of the stream, and after ``cut`` or ``expire``."""
         while not (self._happened or self._read or reading.done()):
             self._news.clear()
             await self._news.wait()

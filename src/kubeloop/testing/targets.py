@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, Generic, TypeVar
 
-from kubeloop.cache import Event, Informer
+from kubeloop.cache import Informer, InformerEvent
 from kubeloop.client import Client
 from kubeloop.client.selector_text import Fields, Labels
 from kubeloop.meta import ApiError, DeadlineError, Gone, Resource, TransportError
@@ -24,7 +24,7 @@ _PAUSE = 0.05
 
 
 class UnknownState:
-    """The state is not known yet."""
+    """The type of ``UNKNOWN``, which stands for a state that has not been read yet."""
 
 
 UNKNOWN: Final = UnknownState()
@@ -60,14 +60,13 @@ class ObjectProbe(ABC, Generic[T_co]):
 
 
 def one(client: Client, kind: type[R] | R, name: str = "", *, namespace: str | None = None) -> ObjectProbe[R]:
-    """Return a target for one object of a server: ``one(client, Deployment, "web")``, or ``one(client, web)`` for the object of that kind
-    and name.
+    """Return a target for one object of a server: ``one(client, Deployment, "web")``, or ``one(client, web)`` for a read object ``web``.
 
     Args:
         client: Reads the object.
         kind: The class, or an object.
-        name: The object's name.
-        namespace: None: the client's default.
+        name: The object's name. Empty: the name of ``kind``, if that is an object.
+        namespace: None: the namespace of ``kind``, if that is an object, or else the client's default.
 
     Raises:
         ValueError: ``kind`` is a class, and ``name`` is missing.
@@ -113,7 +112,7 @@ def all_cached(informer: Informer[R], namespace: str | None = None, label_select
 
 
 class _Watched(ObjectProbe[T_co], Generic[T_co, R]):
-    """Lists, then watches from that version; lists again after 410, and retries while the server is unavailable."""
+    """Lists objects, then watches from the version of the list; lists again after 410, and retries while the server is unavailable."""
 
     def __init__(
         self,
@@ -132,7 +131,7 @@ class _Watched(ObjectProbe[T_co], Generic[T_co, R]):
 
     @abstractmethod
     def _state(self, objects: dict[tuple[str, str], R]) -> T_co | None:
-        """Return the test's view of the objects."""
+        """Return the state of the target from the current objects by namespace and name; None if it does not exist."""
 
     @asynccontextmanager
     async def look(self, notify: Callable[[], None]) -> AsyncIterator[Callable[[], T_co | UnknownState | None]]:
@@ -209,7 +208,7 @@ class _OfCache(ObjectProbe[T_co]):
     async def look(self, notify: Callable[[], None]) -> AsyncIterator[Callable[[], T_co | None]]:
         await self._informer.wait_synced()
 
-        def changed(_: Event[Any]) -> None:
+        def changed(_: InformerEvent[Any]) -> None:
             notify()
 
         registration = self._informer.on_event(added=changed, updated=changed, deleted=changed, resync=0, name="a test")

@@ -1,4 +1,4 @@
-"""Clocks, and time limits by them. Everything with a delay or a limit gets a clock, so that tests control the time."""
+"""Clocks, and time limits that use them. Everything with a delay or a time limit gets a clock, so that tests control the time."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """Two readings and two ways to wait. Seconds are floats; nothing here depends on the time zone."""
+    """Source of time: reads the monotonic time and the time of day, sleeps, and schedules calls. Seconds are floats."""
 
     def now(self) -> float:
-        """Return monotonic seconds: for durations and deadlines, never to be shown to people."""
+        """Return monotonic seconds, for durations and deadlines. The start is arbitrary, so do not show them to people."""
 
     def wall(self) -> datetime:
-        """Return the time of day in UTC, aware: for timestamps in objects. It may jump."""
+        """Return the time of day as an aware datetime in UTC, for timestamps in objects. It may jump."""
 
     async def sleep(self, seconds: float) -> None:
-        """Return after ``seconds``; yields to the loop once even for zero or less. Cancellable."""
+        """Return after ``seconds``. The wait can be cancelled; zero or less yields to the event loop once."""
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        """Call ``callback`` on the running loop after ``seconds``. A late timer costs nothing while it waits, unlike a task.
+        """Call ``callback`` on the running loop after ``seconds``. Return a timer that can cancel the call; it needs no task.
 
         Raises:
             RuntimeError: No event loop is running (system clock).
@@ -41,7 +41,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clocks of the machine.
+    """The ``Clock`` of the machine: its monotonic clock, its time of day, and the event loop's timers.
 
     >>> clock = SystemClock()
     >>> start = clock.now()
@@ -66,7 +66,7 @@ class SystemClock:
 
 
 class TimeLimit:
-    """Cancels the block when its time is over, and raises ``TimeoutError`` in its place. As ``asyncio.timeout``, on any clock.
+    """Cancels an ``async with`` block when its time is over, and raises ``TimeoutError``. It is ``asyncio.timeout`` for any ``Clock``.
 
     Guarantees:
         The caller's own cancellation passes through. A ``TimeoutError`` that the block raised itself leaves ``expired`` False.
@@ -113,7 +113,7 @@ class TimeLimit:
         await self._scope.__aexit__(kind, error, trace)
 
     def end(self) -> None:
-        """End the block now, as if its time were over. Only from within the block, or while it runs."""
+        """End the block now, as if its time were over. Call this method only while the block runs."""
         if not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time())
 
@@ -122,7 +122,7 @@ async def within(clock: Clock, seconds: float | None, work: Awaitable[T]) -> T:
     """Return the result of ``work``; cancel it when ``seconds`` have passed.
 
     Raises:
-        TimeoutError: The time is over.
+        TimeoutError: ``seconds`` have passed.
     """
     async with TimeLimit(clock, seconds):
         return await work

@@ -41,7 +41,7 @@ class Backoff:
             cap: Maximum seconds of a delay, before jitter.
             reset_after: Seconds without a call after which the delays start over. None: never.
             clock: The clock for ``reset_after``. None: the system's clock.
-            rng: The source of jitter. None: a random one.
+            rng: The source of jitter. None: a new ``random.Random``.
         """
         if initial < 0 or cap < 0 or jitter < 0 or factor < 1:
             raise ValueError(f"back-off wants initial, cap and jitter >= 0 and factor >= 1, not {initial=} {cap=} {jitter=} {factor=}")
@@ -104,7 +104,7 @@ class TokenBucket:
         return True
 
     def reserve(self) -> float:
-        """Take a token in advance; return the seconds until it may be used (0 if at once). Later callers wait longer."""
+        """Take a token in advance, and return the seconds until it may be used; 0 if it may be used now. Later callers wait longer."""
         self._fill()
         self._tokens -= 1
         return 0.0 if self._tokens >= 0 else -self._tokens / self.rate
@@ -114,7 +114,7 @@ class TokenBucket:
         self._tokens = min(self._tokens + 1, float(self.burst))
 
     async def take(self) -> float:
-        """Wait for a token; returns the seconds waited. A cancelled wait gives its token back."""
+        """Wait for a token and take it. Return the seconds waited. A cancelled wait takes no token."""
         delay = self.reserve()
         if delay > 0:
             try:

@@ -53,10 +53,10 @@ _BY_CODE = {
     403: ("Forbidden", "the server does not allow this"),
     404: ("NotFound", "the server serves nothing there; is the version right, and the CustomResourceDefinition installed?"),
     405: ("MethodNotAllowed", "the server does not allow this method on the resource"),
-    406: ("NotAcceptable", "the server has none of the media types asked for"),
+    406: ("NotAcceptable", "the server has none of the requested media types"),
     409: ("Conflict", "the server reported a conflict"),
-    413: ("RequestEntityTooLarge", "the request is larger than the server takes"),
-    415: ("UnsupportedMediaType", "the server does not take this media type"),
+    413: ("RequestEntityTooLarge", "the request is larger than the server accepts"),
+    415: ("UnsupportedMediaType", "the server does not accept this media type"),
     422: ("Invalid", "the server refused the object as invalid"),
     429: ("TooManyRequests", "the server has too many requests at the moment"),
     503: ("ServiceUnavailable", "the server is unavailable at the moment"),
@@ -86,7 +86,7 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes, method: str, 
     if seconds is not None:
         answer.details = answer.details or StatusDetails()
         answer.details.retry_after_seconds = answer.details.retry_after_seconds or seconds
-    return ApiError.of(answer, request)
+    return ApiError.from_status(answer, request)
 
 
 def _status_in(body: bytes) -> Status | None:
@@ -111,7 +111,7 @@ def _status_for(status: int, headers: Mapping[str, str], body: bytes, method: st
 
 
 def _text(body: bytes, media_type: str) -> str:
-    """Return the body as one line for people. The tags of an HTML page are removed."""
+    """Return the beginning of a body as one line of readable text, without HTML tags."""
     text = body[:_TEXT_LIMIT].decode("utf-8", "replace")
     if "html" in media_type or text.lstrip()[:1] == "<":
         text = re.sub(r"(?s)<(script|style)\b.*?</\1>|<[^>]*>", " ", text)
@@ -121,9 +121,9 @@ def _text(body: bytes, media_type: str) -> str:
 # Warnings in a server's responses, and their handlers. Source: RFC 9111 (section 5.5), KEP-1693, client-go rest/warnings.go.
 
 
-_logger = logger_with_context("kubeloop.transport")
+_LOG = logger_with_context("kubeloop.transport")
 
-#: Maximum number of remembered texts; a server that invents a new one each time must not fill the memory.
+#: Maximum number of remembered warning texts; a server that sends a new one each time must not fill the memory.
 REMEMBERED = 1000
 # The header is obsolete in HTTP; Kubernetes uses it with code 299. The agent is ``-`` or a name.
 _WARNING = re.compile(r'299 (\S+) "((?:[^"\\]|\\.)*)"')
@@ -176,4 +176,4 @@ def once_each(handler: Callable[[ServerWarning], None]) -> WarningHandler:
 
 def log_once() -> WarningHandler:
     """Return the default handler: it logs each text once, at level WARNING."""
-    return once_each(lambda warning: _logger.warning("the server warns: %s", warning.text))
+    return once_each(lambda warning: _LOG.warning("the server warns: %s", warning.text))

@@ -19,7 +19,7 @@ from kubeloop.http1.progress import PROGRESS
 from kubeloop.meta.errors import TransportError
 from kubeloop.timing import Clock
 from kubeloop.transport.errors import failure_of
-from kubeloop.transport.observing.counters import RequestCounters
+from kubeloop.transport.instrumentation.counters import RequestCounters
 from kubeloop.transport.round_tripper import OutgoingRequest
 
 _GZIP = zlib.MAX_WBITS | 16
@@ -33,7 +33,7 @@ class TooLargeError(UnpackError):
     def __init__(self, limit: int) -> None:
         super().__init__(
             f"the answer is larger than {limit / (1 << 20):.0f} MiB; ask for less (limit=, a selector, stream()), "
-            "or let the transport take more (max_answer=)"
+            "or raise the transport's limit (max_answer=)"
         )
 
 
@@ -41,12 +41,12 @@ class BodyDecompressor:
     """Decompresses the body of one response. It holds at most ``limit`` bytes plus the last chunk.
 
     Raises:
-        UnpackError: The encoding was not requested.
+        UnpackError: The encoding is not gzip, which is the only encoding that requests accept.
     """
 
     def __init__(self, coding: str, limit: int) -> None:
         if coding not in ("gzip", "x-gzip"):
-            raise UnpackError(f"the answer cannot be unpacked: it is coded as {coding}, which was not asked for")
+            raise UnpackError(f"the answer cannot be unpacked: it is coded as {coding}, which the client did not request")
         self._limit = limit
         self._left = limit
         self._parts: list[bytes] = []
@@ -57,11 +57,12 @@ class BodyDecompressor:
         """Decompress the next chunk.
 
         Raises:
-            UnpackError: The data is not gzip, or ``TooLargeError``.
+            UnpackError: The data is not gzip.
+            TooLargeError: The body exceeds the limit.
         """
         self._began = self._began or bool(data)
         while data:
-            if self._unpack.eof:  # several members form one text (section 2.2)
+            if self._unpack.eof:  # several members form one body (RFC 1952, section 2.2)
                 self._unpack = zlib.decompressobj(_GZIP)
             try:
                 part = self._unpack.decompress(data, self._left + 1)
@@ -84,11 +85,11 @@ class BodyDecompressor:
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
-# kube-apiserver closes connections that are idle for 90 s (IdleTimeout); being first avoids requests on a closing connection.
+# kube-apiserver closes connections that are idle for 90 s (IdleTimeout); a shorter time avoids requests on a closing connection.
 IDLE_TIMEOUT = 60.0
 # Methods that are repeated if an idle connection turns out to be closed.
 _REPEATABLE = ("GET", "HEAD")
-# Turns of the event loop until an end of data in the socket was read and reported: select, TLS, protocol.
+# Iterations of the event loop until the end of a socket's data is read and reported: select, TLS, protocol.
 _TURNS = 3
 
 
@@ -106,7 +107,7 @@ class PooledAnswer:
             wire: The connection, with the body unread.
             status: HTTP status code.
             headers: Headers of the response.
-            request: The request, for its limits of time.
+            request: The request, for its timeouts.
         """
         self._pool = pool
         self._wire: ClientConnection | None = wire
@@ -138,7 +139,7 @@ class PooledAnswer:
                 unpacking.feed(part)
             return unpacking.finish()
         except UnpackError as error:
-            raise TransportError(f"{self._pool.config.server}: {error} ({self._request.asked})") from error
+            raise TransportError(f"{self._pool.config.server}: {error} ({self._request.description})") from error
 
     async def chunk(self, read_timeout: float | None = None) -> bytes:
         """Return the data received since the last call, or wait for data. Return empty bytes at the end of the body."""
@@ -146,13 +147,13 @@ class PooledAnswer:
             if self._complete:
                 return b""
             raise TransportError(
-                f"{self._pool.config.server}: this answer was left before its end and cannot be read on ({self._request.asked})"
+                f"{self._pool.config.server}: this answer was left before its end and cannot be read on ({self._request.description})"
             )
         self._wire.patience = read_timeout
         try:
             data = await self._wire.chunk()
         except CONNECTION_FAULTS as error:
-            raise self._pool.failure(error, self._request.asked) from error
+            raise self._pool.failure(error, self._request.description) from error
         progress = PROGRESS.get()
         if progress is not None:
             progress.receive(len(data))
@@ -161,11 +162,11 @@ class PooledAnswer:
     async def write(self, data: bytes) -> None:
         """Send data over the upgraded connection."""
         if self._wire is None:
-            raise TransportError(f"{self._pool.config.server}: this connection was left and takes nothing more ({self._request.asked})")
+            raise TransportError(f"{self._pool.config.server}: this connection was left and is closed ({self._request.description})")
         try:
             await self._wire.write(data)
         except CONNECTION_FAULTS as error:
-            raise self._pool.failure(error, self._request.asked) from error
+            raise self._pool.failure(error, self._request.description) from error
 
     def close(self) -> None:
         """Return the connection to the pool, or close it if the body was not read completely, so that leaving a watch frees its socket."""
@@ -227,7 +228,7 @@ class Connections:
         head = request_head(method, self._dialer.target_prefix, request.target, sent, length, upgrade)
         progress = PROGRESS.get()
         if progress is not None:
-            progress.begin(request.asked)
+            progress.begin(request.description)
         wire: ClientConnection | None = None
         try:
             tls = await self._tls_context() if self.config.secure else None
@@ -241,7 +242,7 @@ class Connections:
         except CONNECTION_FAULTS as error:
             self._drop(wire)
             # The event loop's frames would not help a reader of the traceback.
-            raise self.failure(error, request.asked) from error.with_traceback(None)
+            raise self.failure(error, request.description) from error.with_traceback(None)
         except BaseException:
             # The response to a cancelled request must not be read as that of the next one.
             self._drop(wire)
@@ -251,7 +252,9 @@ class Connections:
     def failure(self, error: BaseException, request: str) -> TransportError:
         """Return the error to raise for an exception of a connection."""
         if self._closed:
-            return TransportError(f'{self.config.server} (cluster "{self.config.name}"): this transport was closed meanwhile ({request})')
+            return TransportError(
+                f'{self.config.server} (cluster "{self.config.name}"): this transport was closed during the request ({request})'
+            )
         return failure_of(error, self.config, request)
 
     def give_back(self, wire: ClientConnection) -> None:

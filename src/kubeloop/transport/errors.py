@@ -82,7 +82,7 @@ def failure_of(error: BaseException, config: ClusterConfig, request: str) -> Tra
     if isinstance(error, ProxyRefusedError):
         return TransportError(f"{where}: {error}")
     if isinstance(error, PeerSilentError):
-        return TransportError(f"{where}: {error}; is the server, or what stands between, overloaded? ({request})")
+        return TransportError(f"{where}: {error}; is the server, or a proxy in between, overloaded? ({request})")
     if isinstance(error, ProtocolError):
         return TransportError(f"{where}: the answer is not HTTP ({error}); check server in {config.source}")
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
@@ -90,7 +90,7 @@ def failure_of(error: BaseException, config: ClusterConfig, request: str) -> Tra
     if isinstance(error, ConnectionAbortedError) and error.errno is None:
         # asyncio's own error, not the end of a connection: the peer accepted the connection and then sent nothing.
         return TransportError(
-            f"{where}: no TLS handshake within {HANDSHAKE_TIMEOUT:g} s; check server in {config.source}, and what stands between"
+            f"{where}: no TLS handshake within {HANDSHAKE_TIMEOUT:g} s; check server in {config.source}, and any proxy in between"
         )
     # One name with several addresses: asyncio joins their errors into one text.
     if isinstance(error, ConnectionRefusedError) or (isinstance(error, OSError) and f"[Errno {errno.ECONNREFUSED}]" in str(error)):
@@ -107,7 +107,7 @@ def failure_of(error: BaseException, config: ClusterConfig, request: str) -> Tra
 
 
 def secure_address(config: ClusterConfig) -> str:
-    """Return the hint for a TLS server that was addressed without TLS."""
+    """Return the hint to write https:// for a server that was addressed without TLS."""
     return f"if the server speaks TLS, as API servers do, server in {config.source} should begin with https://"
 
 
@@ -117,15 +117,15 @@ def _tls_failure(error: ssl.SSLError, config: ClusterConfig, server: str) -> Tra
             trusted = "the authorities of this system"
         else:
             trusted = f"{config.ca.field} {config.ca.path}" if config.ca.path else config.ca.field
-        way_out = f"give the authority that signed it as certificate-authority in {config.source}"
+        hint = f"give the authority that signed it as certificate-authority in {config.source}"
         fault = f"x509: certificate signed by unknown authority ({error.verify_message})"
         if error.verify_code in (_HOSTNAME_MISMATCH, _IP_MISMATCH):
             fault = f"x509: {error.verify_message.rstrip('.')}"
-            way_out = f"use a name that stands in the certificate, or set tls-server-name in {config.source}"
+            hint = f"use a name that is in the certificate, or set tls-server-name in {config.source}"
         elif error.verify_code in (_EXPIRED, _NOT_YET_VALID):
             fault = f"x509: certificate has expired or is not yet valid ({error.verify_message})"
-            way_out = "renew the server's certificate, and check the clocks of both machines"
-        return UntrustedCertificate(f"{server}: the server's certificate is not trusted: {fault}; trusted: {trusted}; {way_out}")
+            hint = "renew the server's certificate, and check the clocks of both machines"
+        return UntrustedCertificate(f"{server}: the server's certificate is not trusted: {fault}; trusted: {trusted}; {hint}")
     reason = (error.reason or str(error)).replace("_", " ").lower()
     if "wrong version number" in reason or "http request" in reason or "record layer failure" in reason:
         return TransportError(f"{server}: the server does not speak TLS; should server in {config.source} begin with http:// ?")
@@ -135,5 +135,5 @@ def _tls_failure(error: ssl.SSLError, config: ClusterConfig, server: str) -> Tra
             return TransportError(f"{server}: the server wants a client certificate ({reason}); give one to {user.owner}")
         return TransportError(f"{server}: the server refuses the client certificate of {user.owner} ({reason}); renew it")
     if "protocol" in reason and ("version" in reason or "unsupported" in reason):
-        return TransportError(f"{server}: the server speaks only TLS older than 1.2 ({reason}); update it, or what stands between")
-    return TransportError(f"{server}: TLS failed: {reason}; check server in {config.source}, and what stands between")
+        return TransportError(f"{server}: the server speaks only TLS older than 1.2 ({reason}); update it, or the proxy in between")
+    return TransportError(f"{server}: TLS failed: {reason}; check server in {config.source}, and any proxy in between")

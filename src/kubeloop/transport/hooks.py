@@ -10,7 +10,7 @@ import msgspec
 
 #: Headers with secret values: hooks see them, as client-go's WrapTransport does, but they are never printed.
 SECRET_HEADERS = frozenset(("authorization", "proxy-authorization", "cookie", "set-cookie", "sec-websocket-key"))
-# The API server's are commands and tokens; programs behind a proxy have other passwords, keys and signatures.
+# The secret parameters of the API server are commands and tokens; programs behind a proxy have other passwords, keys and signatures.
 _SECRET_QUERY = re.compile(r"([?&](?:command|[^=&#]*(?:token|password|secret|signature|credential|api[-_]?key))=)[^&#]*", re.IGNORECASE)
 _USER = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#@]*@")
 
@@ -32,7 +32,7 @@ class SentRequest(msgspec.Struct):
     url: str
     path: str
     verb: str
-    asked: str
+    description: str
     headers: list[tuple[str, str]]
     body: bytes | None = None
     attempt: int = 0

@@ -49,7 +49,7 @@ class InProcessSender:
 
     async def send(self, request: OutgoingRequest) -> ResponseHead:
         if self._closed:
-            raise TransportError(f"this transport was closed meanwhile ({request.asked})")
+            raise TransportError(f"this transport was closed during the request ({request.description})")
         # A separate task, so that closing the transport ends it as it would end a connection.
         task = asyncio.ensure_future(self._answered(self._received(request)))
         self._running.add(task)
@@ -61,9 +61,9 @@ class InProcessSender:
             if not task.cancelled():
                 await _let_go(task.result())
             if isinstance(error, TimeoutError):
-                raise TransportError(f"the server sent nothing for {request.patience:g} s ({request.asked})") from error
+                raise TransportError(f"the server sent nothing for {request.patience:g} s ({request.description})") from error
             if self._closed:
-                raise TransportError(f"this transport was closed meanwhile ({request.asked})") from None
+                raise TransportError(f"this transport was closed during the request ({request.description})") from None
             raise
         finally:
             self._running.discard(task)
@@ -74,12 +74,12 @@ class InProcessSender:
         if isinstance(reply, Hijack | SocketTakeover):
             await _let_go(reply)
             raise TransportError(
-                f"a server in this process has no connection that could change its protocol; use a server with sockets ({request.asked})"
+                f"a server in this process has no connection that could change its protocol; use a server with sockets ({request.description})"
             )
         return _Whole(reply, request)
 
     async def end_streams(self, *, broken: bool = False) -> None:
-        """End all open streams: regularly, or (``broken``) as if the server had died."""
+        """End all open streams: normally, or (``broken``) as if the server had died."""
         for one in list(self._streams):
             await one.end(TransportError("the server ended the connection in the middle") if broken else None)
 
@@ -88,7 +88,7 @@ class InProcessSender:
         for task in list(self._running):
             task.cancel()
         for one in list(self._streams):
-            await one.end(TransportError("this transport was closed meanwhile"))
+            await one.end(TransportError("this transport was closed during the request"))
 
     async def _answered(self, request: Request) -> Reply:
         try:
@@ -123,12 +123,12 @@ class _Whole:
     def __init__(self, reply: WholeReply, request: OutgoingRequest) -> None:
         self.status = reply.status
         self.headers = _headers(reply.headers, reply.content_type)
-        self._asked = request.asked
+        self._description = request.description
         self._body = (reply.body or b"") if reply.status not in (204, 304) and request.method != "HEAD" else b""
 
     async def read(self, limit: int) -> bytes:
         if len(self._body) > limit:
-            raise TransportError(f"the answer is larger than {limit} bytes ({self._asked})")
+            raise TransportError(f"the answer is larger than {limit} bytes ({self._description})")
         return await self.chunk()
 
     async def chunk(self, read_timeout: float | None = None) -> bytes:
@@ -137,7 +137,7 @@ class _Whole:
         return body
 
     async def write(self, data: bytes) -> None:
-        raise TransportError(f"the protocol was not changed, so that {len(data)} bytes have nowhere to go ({self._asked})")
+        raise TransportError(f"the protocol was not changed, so that {len(data)} bytes have nowhere to go ({self._description})")
 
     def close(self) -> None:
         self._body = b""
@@ -149,7 +149,7 @@ class _Streamed:
     def __init__(self, reply: StreamingResponse, request: OutgoingRequest, gone: Callable[[_Streamed], None]) -> None:
         self.status = reply.status
         self.headers = _headers(reply.headers, reply.content_type)
-        self._asked = request.asked
+        self._description = request.description
         self._gone = gone
         self._chunks: deque[bytes] = deque()
         self._size = 0
@@ -167,7 +167,7 @@ class _Streamed:
         while part := await self.chunk():
             size += len(part)
             if size > limit:
-                raise TransportError(f"the answer is larger than {limit} bytes ({self._asked})")
+                raise TransportError(f"the answer is larger than {limit} bytes ({self._description})")
             parts.append(part)
         return b"".join(parts)
 
@@ -178,7 +178,7 @@ class _Streamed:
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError as error:
-            raise TransportError(f"the server sent nothing for {read_timeout:g} s ({self._asked})") from error
+            raise TransportError(f"the server sent nothing for {read_timeout:g} s ({self._description})") from error
         if self._chunks:
             taken = b"".join(self._chunks)
             self._chunks.clear()
@@ -186,18 +186,18 @@ class _Streamed:
             self._room.set()
             return taken
         if self._fault is not None:
-            raise TransportError(f"{self._fault} ({self._asked})")
+            raise TransportError(f"{self._fault} ({self._description})")
         return b""
 
     async def write(self, data: bytes) -> None:
-        raise TransportError(f"the protocol was not changed, so that {len(data)} bytes have nowhere to go ({self._asked})")
+        raise TransportError(f"the protocol was not changed, so that {len(data)} bytes have nowhere to go ({self._description})")
 
     def close(self) -> None:
         self._chunks.clear()
         self._leave(TransportError("this answer was left before its end and cannot be read on"))
 
     async def end(self, fault: TransportError | None) -> None:
-        """End the stream with an error or, if ``fault`` is None, regularly, and wait until the server has closed it."""
+        """End the stream with an error or, if ``fault`` is None, normally, and wait until the server has closed it."""
         self._leave(fault)
         await wait_all(self._pump)
 

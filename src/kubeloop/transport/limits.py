@@ -14,8 +14,8 @@ from kubeloop.timing import Clock
 
 # Limits concurrent requests: fewer when the server reports too many, more again as it succeeds.
 #
-# First come, first served. A congestion window like TCP's (RFC 5681): halved by a refusal, increased by one with each full window of
-# successes.
+# Requests are served in order. The limit is a congestion window like TCP's (RFC 5681): a 429 halves it, and each full window of successes
+# increases it by one.
 
 
 #: Maximum number of concurrent requests; more have to wait. Streams are not counted: a watch would occupy its slot for minutes.
@@ -65,7 +65,7 @@ class InFlightLimiter:
             if turn.done() and not turn.cancelled():
                 self._taken -= 1
                 self._wake()
-            elif turn in self._waiting:  # else another request was passed this slot, and skipped the turn
+            elif turn in self._waiting:  # otherwise ``_wake`` has removed this cancelled turn
                 self._waiting.remove(turn)
             raise
 
@@ -83,7 +83,7 @@ class InFlightLimiter:
 
 # A pause before each request while the server fails: doubled by each 429 and 5xx, removed by the first other outcome.
 #
-# Source: client-go rest/urlbackoff.go, and util/flowcontrol/backoff.go for the reset of a pause; off by default, as there.
+# Source: client-go rest/urlbackoff.go, and util/flowcontrol/backoff.go for the reset of a pause; off by default, as in client-go.
 
 
 _BASE, _LONGEST = "KUBE_CLIENT_BACKOFF_BASE", "KUBE_CLIENT_BACKOFF_DURATION"
@@ -103,7 +103,7 @@ class FailureBackoff:
     def from_environment(cls, clock: Clock, environment: Mapping[str, str] | None = None) -> Self | None:
         """Return the back-off that KUBE_CLIENT_BACKOFF_BASE and KUBE_CLIENT_BACKOFF_DURATION configure, or None if they are not set.
 
-        Both variables are in whole seconds.
+        Both variables are in whole seconds. The back-off is also off if the first is 0.
 
         Raises:
             ConfigError: a variable is not a whole number of seconds.

@@ -1,7 +1,7 @@
 """Execution of one call to the server with all its attempts, from the rate limiter to a response below 400.
 
 The first attempt passes the rate limiter, then the back-off, then the request is sent and counted. Each later attempt starts with a pause,
-and then passes the rate limiter. This is client-go's order (behaviour K144).
+and then passes the rate limiter. This is client-go's order.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from kubeloop.transport.errors import MAX_RETRIES, RetryDecision, after_answer, 
 from kubeloop.transport.hooks import Hook, Outcome, SentRequest, without_secrets
 from kubeloop.transport.limits import InFlightLimiter
 from kubeloop.transport.log_context import log_context, logger_with_context
-from kubeloop.transport.observing.counters import RequestCounters
-from kubeloop.transport.round_tripper import OutgoingRequest, ResponseHead, Sender, asked, describe
+from kubeloop.transport.instrumentation.counters import RequestCounters
+from kubeloop.transport.round_tripper import OutgoingRequest, ResponseHead, Sender, describe, parse_request_path
 from kubeloop.transport.user_agent import default_user_agent
 
 if TYPE_CHECKING:
     from kubeloop.timing import Clock, TokenBucket
     from kubeloop.transport.limits import FailureBackoff
 
-_logger = logger_with_context("kubeloop.transport")
+_LOG = logger_with_context("kubeloop.transport")
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 #: Longer waits for the limiter are logged (client-go's extraLongThrottleLatency).
@@ -64,8 +64,8 @@ class TransportOptions(msgspec.Struct, kw_only=True):
 class RequestCall(msgspec.Struct):
     """One call to the server.
 
-    ``whole`` says that the response is read to its end, so that the request may be repeated. ``free`` says that no limiter delays the first
-    attempt.
+    ``buffered`` says that the response is read to its end, so that the request may be repeated. ``unlimited`` says that no limiter delays
+    the first attempt.
     """
 
     method: str
@@ -76,9 +76,9 @@ class RequestCall(msgspec.Struct):
     content_type: str
     accept: str
     headers: Mapping[str, str] | None
-    whole: bool
+    buffered: bool
     retry: bool = True
-    free: bool = False
+    unlimited: bool = False
     upgrade: str = ""
     ends: float | None = None
     tries: int = 0
@@ -86,17 +86,17 @@ class RequestCall(msgspec.Struct):
 
     def __repr__(self) -> str:
         # Headers and body may be secret.
-        return f"Call({self.asked})"
+        return f"Call({self.description})"
 
     @property
-    def asked(self) -> str:
+    def description(self) -> str:
         """A description of the request for messages, built on demand."""
         return describe(self.method, self.path, self.query)
 
     @property
     def words(self) -> str:
         """A description of the request with the number of attempts, for messages."""
-        return f"{self.asked}, tried {self.tries} times" if self.tries > 1 else self.asked
+        return f"{self.description}, tried {self.tries} times" if self.tries > 1 else self.description
 
     def remaining(self, now: float) -> float | None:
         """Return the seconds until the deadline, or None if the call has no deadline."""
@@ -145,7 +145,7 @@ class RequestExecutor:
                 pause.set_result(None)
 
     async def make(self, call: RequestCall) -> tuple[ResponseHead, bytes]:
-        """Execute a call. Return a response below 400, with its body if ``call.whole`` is set. The caller closes the response.
+        """Execute a call. Return a response below 400, with its body if ``call.buffered`` is set. The caller closes the response.
 
         Raises:
             ApiError, TransportError, ValueError: As ``Transport.request``.
@@ -159,7 +159,7 @@ class RequestExecutor:
                 try:
                     answer, content = await self._try(call)
                 except TransportError as error:
-                    again = after_failure(error, call.method, buffered=call.whole, tries=call.tries)
+                    again = after_failure(error, call.method, buffered=call.buffered, tries=call.tries)
                     if again is None or not self._may_retry(call):
                         raise _with_previous(error, call).with_traceback(None) from error.__cause__
                     call.previous = str(error)
@@ -174,7 +174,7 @@ class RequestExecutor:
                     if again is None or not self._may_retry(call) or (left is not None and again.after > left):
                         raise self._refusal(answer, content, call)
                     call.previous = again.why
-                _logger.info("%s: trying again in %d s (%s)", call.asked, again.after, again.why)
+                _LOG.info("%s: retrying in %d s (%s)", call.description, again.after, again.why)
 
     def _may_retry(self, call: RequestCall) -> bool:
         return call.retry and call.tries <= self._manners.max_retries
@@ -205,7 +205,7 @@ class RequestExecutor:
 
     async def _limit(self, call: RequestCall, again: RetryDecision | None) -> None:
         limiter = self._manners.limiter
-        if limiter is None or call.upgrade or (call.free and again is None):
+        if limiter is None or call.upgrade or (call.unlimited and again is None):
             return
         delay = limiter.reserve()
         try:
@@ -217,7 +217,7 @@ class RequestExecutor:
                 )
             if delay > _LONG_WAIT:
                 why = f"retry after {again.why}" if again is not None else "client-side throttling, not priority and fairness"
-                _logger.info("%s: waits %.1f s for this client's rate limit (%s)", call.asked, delay, why)
+                _LOG.info("%s: waiting %.1f s for this client's rate limit (%s)", call.description, delay, why)
             await self._sleep(delay)
         except BaseException:
             limiter.give_back()
@@ -225,7 +225,7 @@ class RequestExecutor:
         self._figures.limiter[call.method].observe(delay)
 
     async def _try(self, call: RequestCall) -> tuple[ResponseHead, bytes]:
-        if not call.whole:
+        if not call.buffered:
             return await self._try_once(call)
         async with self._manners.places:
             return await self._try_once(call)
@@ -244,20 +244,20 @@ class RequestExecutor:
         try:
             outgoing = OutgoingRequest(call.method, call.target, sent, call.body, call.upgrade, self._manners.patience)
             answer = await self._sender().send(outgoing)
-            if call.whole or answer.status >= 300:
+            if call.buffered or answer.status >= 300:
                 content = await answer.read(self._manners.max_answer)
         except BaseException as error:
             if answer is not None:
                 answer.close()
             self._tried(call, None)
-            if _logger.isEnabledFor(logging.DEBUG):
-                from kubeloop.transport.observing.debug_log import log_failure
+            if _LOG.isEnabledFor(logging.DEBUG):
+                from kubeloop.transport.instrumentation.debug_log import log_failure
 
                 log_failure(f"{self._base}{call.target}", call, error, self._clock.now() - started)
             if request is not None:
                 self._tell(hooks, request, Outcome(self._clock.now() - started, error=error))
             raise
-        if call.whole:
+        if call.buffered:
             # Release the connection before the slot, so that the next request reuses the connection instead of opening another.
             answer.close()
             self._figures.request_size[call.method].observe(len(call.body or b""))
@@ -266,13 +266,13 @@ class RequestExecutor:
             self._authenticator.refused(dict(sent), started)
         try:
             if "Warning" in answer.headers:
-                for warning in warnings_in(answer.headers.values_of("Warning"), call.asked):
+                for warning in warnings_in(answer.headers.values_of("Warning"), call.description):
                     self._manners.warning_handler(warning)
             if request is not None:
-                size = len(content) if call.whole else None
+                size = len(content) if call.buffered else None
                 self._tell(hooks, request, Outcome(self._clock.now() - started, answer.status, answer.headers, size))
-            if _logger.isEnabledFor(logging.DEBUG):
-                from kubeloop.transport.observing.debug_log import log_exchange
+            if _LOG.isEnabledFor(logging.DEBUG):
+                from kubeloop.transport.instrumentation.debug_log import log_exchange
 
                 log_exchange(f"{self._base}{call.target}", call, sent, answer, content, self._clock.now() - started)
         except BaseException:
@@ -290,8 +290,8 @@ class RequestExecutor:
             self._manners.places.answered()
 
     def _sent_request(self, call: RequestCall, sent: list[tuple[str, str]]) -> SentRequest:
-        verb = asked(call.method, call.path, call.query).verb
-        return SentRequest(call.method, f"{self._base}{call.target}", call.path, verb, call.asked, sent, call.body, call.tries - 1)
+        verb = parse_request_path(call.method, call.path, call.query).verb
+        return SentRequest(call.method, f"{self._base}{call.target}", call.path, verb, call.description, sent, call.body, call.tries - 1)
 
     def _announce(self, hooks: tuple[Hook, ...], request: SentRequest) -> None:
         for place, hook in enumerate(hooks):
@@ -306,7 +306,10 @@ class RequestExecutor:
             hook.answered(request, outcome)
 
     async def _headers(self, call: RequestCall) -> list[tuple[str, str]]:
-        headers = {"Accept": call.accept, "Accept-Encoding": "identity" if self._config.disable_compression or not call.whole else "gzip"}
+        headers = {
+            "Accept": call.accept,
+            "Accept-Encoding": "identity" if self._config.disable_compression or not call.buffered else "gzip",
+        }
         if call.content_type:
             headers["Content-Type"] = call.content_type
         own: set[str] = set()
@@ -324,8 +327,8 @@ class RequestExecutor:
     def _redirected(self, answer: ResponseHead, call: RequestCall) -> TransportError:
         location = without_secrets(answer.headers.get("Location", "")).partition("?")[0]
         return TransportError(
-            f'{self._where}: HTTP status {answer.status} sends on to "{location}", which is not '
-            f"followed; is server in {self._config.source} the API server's own address? ({call.asked})"
+            f'{self._where}: HTTP status {answer.status} redirects to "{location}", which is not '
+            f"followed; is server in {self._config.source} the API server's own address? ({call.description})"
         )
 
     def _refusal(self, answer: ResponseHead, content: bytes, call: RequestCall) -> ApiError:

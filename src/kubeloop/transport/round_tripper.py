@@ -28,7 +28,7 @@ class RequestDescription(NamedTuple):
     name: str = ""
 
 
-def asked(method: str, path: str, query: Mapping[str, object] | None = None) -> RequestDescription:
+def parse_request_path(method: str, path: str, query: Mapping[str, object] | None = None) -> RequestDescription:
     """Return the attributes of a request, parsed like the request info of the server."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
@@ -51,7 +51,7 @@ def asked(method: str, path: str, query: Mapping[str, object] | None = None) -> 
 
 def describe(method: str, path: str, query: Mapping[str, object] | None = None) -> str:
     """Return a description such as ``get pods "web-0" in namespace "shop"``, or ``GET /version`` for a path without a resource."""
-    found = asked(method, path, query)
+    found = parse_request_path(method, path, query)
     if not found.resource:
         return f"{method} {path}"
     verb = "delete collection of" if found.verb == "deletecollection" else found.verb
@@ -77,13 +77,13 @@ class OutgoingRequest(msgspec.Struct):
     patience: float | None = None
 
     @property
-    def asked(self) -> str:
+    def description(self) -> str:
         """A description of the request, for messages."""
         path, _, query = self.target.partition("?")
         return describe(self.method, path, {"watch": True} if "watch=true" in query.split("&") else None)
 
     def __repr__(self) -> str:
-        return f"OutgoingRequest({self.asked})"
+        return f"OutgoingRequest({self.description})"
 
 
 class ResponseHead(Protocol):

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from kubeloop.transport.limits import InFlightLimiter
-    from kubeloop.transport.observing.counters import RequestCounters
-    from kubeloop.transport.observing.metrics import TransportMetrics
+    from kubeloop.transport.instrumentation.counters import RequestCounters
+    from kubeloop.transport.instrumentation.metrics import TransportMetrics
     from kubeloop.transport.round_tripper import ResponseHead, Sender, Upgraded
 
 Query: TypeAlias = Mapping[str, str | int | bool | list[str] | None]
@@ -73,8 +73,7 @@ class Transport:
     Guarantees
         A cancelled call closes its socket, so that the server notices at once.
         A body is sent again only after 429 or 5xx with ``Retry-After``, or (GET only) when the connection broke; at most 10 times.
-        At most ``limits.MAX_REQUESTS`` requests run at the same time, fewer while the server answers 429; streams are not
-        counted.
+        At most ``limits.MAX_REQUESTS`` requests run at the same time, fewer while the server answers 429; streams are not counted.
         Credentials never reach a log record.
         Each wait of a request has a limit: 30 s for a connection, ``read_timeout`` for the response's next bytes, ``timeout`` in total.
 
@@ -132,7 +131,7 @@ class Transport:
             ValueError: ``max_retries`` is below 0, or another limit is not above 0.
         """
         if max_retries < 0 or max_answer <= 0 or timeout <= 0 or read_timeout <= 0:
-            raise ValueError(f"limits are above 0, and retries not below it: {max_retries=} {max_answer=} {timeout=} {read_timeout=}")
+            raise ValueError(f"limits must be above 0, and retries not negative: {max_retries=} {max_answer=} {timeout=} {read_timeout=}")
         self.config = config
         self._clock: Clock = clock or SystemClock()
         self._timeout = timeout
@@ -184,7 +183,7 @@ class Transport:
         Raises:
             ValueError: Another collector of the registry has metrics with these names.
         """
-        from kubeloop.transport.observing.metrics import metrics_of
+        from kubeloop.transport.instrumentation.metrics import metrics_of
 
         collector = metrics_of(registry)
         collector.add(self)
@@ -281,7 +280,7 @@ class Transport:
             content_type: Media type of the body.
             accept: Accepted media types.
             headers: Additional headers.
-            retry: Whether to retry after 429 and 503. Callers with their own back-off pass False.
+            retry: Whether to retry after 429 and 5xx with ``Retry-After``. Callers with their own back-off pass False.
             idle_timeout: Maximum seconds without any byte of the body. None: no limit.
 
         The rate limiter does not delay the first attempt of a watch.
@@ -292,7 +291,7 @@ class Transport:
         """
         call = self._call(method, path, query, body, content_type, accept, headers, buffered=False)
         call.retry = retry
-        call.free = bool(query and query.get("watch"))
+        call.unlimited = bool(query and query.get("watch"))
         return self._stream(call, idle_timeout)
 
     def upgrade(
@@ -358,8 +357,8 @@ class Transport:
             coding = answer.headers.get("Content-Encoding", "").strip().lower() or "identity"
             if coding != "identity":
                 raise TransportError(
-                    f"{self.config.server}: the answer is compressed ({coding}), which was not asked for; "
-                    f"correct what stands between ({call.asked})"
+                    f"{self.config.server}: the answer is compressed ({coding}), which the client did not request; "
+                    f"correct the proxy in between ({call.description})"
                 )
             yield Stream(answer, idle_timeout)
         finally:
@@ -372,13 +371,13 @@ class Transport:
 
         protocol = call.upgrade
         if not is_protocol_name(protocol):
-            raise ValueError(f"{protocol!r} is no name of a protocol; write it as websocket or SPDY/3.1 ({call.asked})")
+            raise ValueError(f"{protocol!r} is not a valid name of a protocol; write it as websocket or SPDY/3.1 ({call.description})")
         answer = await self._head(call, self._timeout if timeout is None else timeout)
         try:
             if answer.status != 101:
                 raise NotUpgradedError(
                     f'{self.config.server} (cluster "{self.config.name}"): HTTP status {answer.status} where a change to {protocol} was '
-                    f"asked for; does a proxy between leave out Upgrade headers? ({call.asked})"
+                    f"requested; does a proxy in between remove Upgrade headers? ({call.description})"
                 )
             yield Upgraded(answer)
         finally:

@@ -13,7 +13,7 @@ _SYSTEMS = {"win32": "windows"}
 
 
 def default_user_agent(program: str | None = None) -> str:
-    """Return the default User-Agent of a program."""
+    """Return the User-Agent of a program. ``program`` is its path, by default ``sys.argv[0]``."""
     if program is None:
         program = sys.argv[0] if sys.argv else ""
     folder, _, file = program.replace("\\", "/").rpartition("/")

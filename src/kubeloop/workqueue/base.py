@@ -99,7 +99,7 @@ class BaseQueue(ABC, Generic[T]):
     Args:
         limiter: Delays of retries.
         clock: Clock of delays. None: the system's monotonic clock.
-        cap: Rate of all queues that share it. None: no limit.
+        cap: Limits the rate of all queues that share it. None: no limit.
         metrics: Receives the times of items. None: times are not measured.
     """
 
@@ -159,7 +159,7 @@ class BaseQueue(ABC, Generic[T]):
         """Counts of this queue at this moment."""
 
     def add_rate_limited(self, item: T, *, priority: int = 0) -> float:
-        """Count a failure of ``item`` and add it after the limiter's delay; returns that delay in seconds."""
+        """Count a failure of ``item``, add it after the limiter's delay, and return that delay in seconds."""
         self._retries += 1
         delay = self._limiter.delay(item)
         self.add_after(item, delay, priority=priority)
@@ -201,7 +201,7 @@ class BaseQueue(ABC, Generic[T]):
 
     @property
     def figures(self) -> QueueFigures:
-        """The figures that metrics show. Thread-safe."""
+        """The statistics for metrics. They may be read in any thread."""
         now = self._clock.now()
         ages = [now - since for since in self._started()] if self._metrics is not None else []
         return QueueFigures(self._depths(), self._adds, self._delayed_adds, sum(ages), max(ages, default=0.0))
@@ -244,7 +244,7 @@ class BaseQueue(ABC, Generic[T]):
             raise
 
     async def _line_up(self, cap: RateCap) -> bool:
-        """Wait for this worker's turn at the rate cap. Return True if it came, False if the wait was ended for another reason."""
+        """Wait for this worker's turn at the rate cap. Return True if the turn came, False if the wait ended for another reason."""
         waiter = cap.line_up()
         self._lined_up.add(waiter)
         try:

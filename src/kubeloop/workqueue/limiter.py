@@ -273,8 +273,9 @@ class MaxWaitLimiter(Generic[T]):
 
 
 def default_limiter(clock: Clock | None = None) -> Limiter[Hashable]:
-    """Return client-go's default limiter for controllers: 5 ms doubling to 1000 s per item, and 10 per second with a burst of 100 over all
-    items.
+    """Return client-go's default limiter for controllers.
+
+    The delay of an item is 5 ms doubling to 1000 s. All items together are limited to 10 per second, after a burst of 100.
 
     Source: client-go util/workqueue/default_rate_limiters.go, DefaultTypedControllerRateLimiter.
     """

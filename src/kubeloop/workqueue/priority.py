@@ -40,13 +40,13 @@ class PriorityQueue(BaseQueue[T]):
     Cost
         About a microsecond for ``add``, ``get`` and ``done`` together, however many items and however many priorities in use.
 
-    For one event loop, not thread-safe. Semantics of controller-runtime's pkg/controller/priorityqueue (behaviours R212-R215, X12).
+    For one event loop, not thread-safe. Semantics of controller-runtime's pkg/controller/priorityqueue.
 
     Args:
-        limiter: Delays of retries. None: 5 ms doubling to 1000 s per item, without a rate over all items.
+        limiter: Delays of retries. None: 5 ms doubling to 1000 s per item, without a rate limit of all items.
         clock: Clock of delays. None: the system's monotonic clock.
         tenant: Returns the tenant of an item. Tenants take turns within each level (``FairOrder``). None: no tenants.
-        cap: Rate of all queues that share it. None: no limit.
+        cap: Limits the rate of all queues that share it. None: no limit.
         metrics: Receives the waiting and working times of items (``QueueTimes``). None: times are not measured.
 
     Example:
@@ -58,6 +58,8 @@ class PriorityQueue(BaseQueue[T]):
         'changed'
         >>> queue.done(key)
     """
+
+    # Behaviours R212-R215, X12.
 
     __slots__ = ("_draining", "_heap", "_held", "_later", "_levels", "_processing", "_ready", "_tenant")
 
@@ -90,10 +92,9 @@ class PriorityQueue(BaseQueue[T]):
         self._make_ready(item, priority)
 
     def add_after(self, item: T, seconds: float, *, priority: int = 0) -> None:
-        """Add ``item`` after ``seconds``, immediately if ``seconds`` is not above zero. If it is called several times for an item, the
-        earliest time applies.
+        """Add ``item`` after ``seconds``, immediately if ``seconds`` is not above zero.
 
-        An item that is ready stays ready; its priority is raised if ``priority`` is higher.
+        After several calls for an item, the earliest time applies. An item that is ready stays ready, at the higher of both priorities.
         """
         if self._stopped:
             return
@@ -178,7 +179,10 @@ class PriorityQueue(BaseQueue[T]):
         return QueueStats(len(self._ready), len(self._processing), len(self._later), self._adds, self._retries)
 
     def __len__(self) -> int:
-        """Number of ready items, with those added again while in work, as in controller-runtime, and without those not due yet."""
+        """Return the number of ready items, including items that were added again while in work (as in controller-runtime).
+
+        Items that are not due yet do not count.
+        """
         return len(self._ready)
 
     def _release(self, item: T) -> None:
@@ -218,7 +222,7 @@ class PriorityQueue(BaseQueue[T]):
         if known is not None and isinstance(level, FairOrder):
             level.put(item, added, tenant)
         else:
-            level[item] = added  # First, because it calls the caller's function of the tenant, which may raise.
+            level[item] = added  # First, because it calls the caller's ``tenant``, which may raise.
         ready[item] = priority
         if known is None:
             self._adds += 1

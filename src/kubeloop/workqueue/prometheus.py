@@ -1,8 +1,8 @@
-"""Work queues as Prometheus metrics, under client-go's names. Nothing is measured here: a scrape reads the statistics that queues maintain
-anyway.
+"""Work queues as Prometheus metrics, under client-go's names.
 
-A registry has one collector for any number of queues. Source: component-base metrics/prometheus/workqueue; labels ``controller`` and
-``priority``: controller-runtime pkg/internal/metrics/workqueue.go.
+Nothing is measured here: a scrape reads the statistics that queues maintain anyway. A registry has one collector for any number of queues.
+Source: component-base metrics/prometheus/workqueue; labels ``controller`` and ``priority``: controller-runtime
+pkg/internal/metrics/workqueue.go.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Shown(NamedTuple):
 
 
 class QueueCollector(Collector):
-    """Collects the figures of all queues that one registry shows.
+    """Collector of the statistics of all queues of one registry.
 
     Guarantees
         Unfinished work is computed at the scrape, without a timer, so a queue that was shut down leaves no outdated value. A queue without
@@ -87,7 +87,7 @@ _Rows = list[tuple[tuple[str, str], _Shown, QueueFigures]]
 def _families(rows: _Rows) -> Iterator[Metric]:
     depth = GaugeMetricFamily("workqueue_depth", "Items that are to be handed out, by priority.", labels=(*LABELS, "priority"))
     adds = CounterMetricFamily("workqueue_adds", "Items added; an item that waits already is not counted.", labels=LABELS)
-    text = "Items added with a delay: failures, and those asked for at a time."
+    text = "Items added with a delay: retries after failures, and items scheduled for a time."
     retries = CounterMetricFamily("workqueue_retries", text, labels=LABELS)
     text = "Seconds of work so far on all items that are being worked on. It grows by the number of stuck workers each second."
     unfinished = GaugeMetricFamily("workqueue_unfinished_work_seconds", text, labels=LABELS)

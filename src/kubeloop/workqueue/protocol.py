@@ -16,7 +16,7 @@ EXCEEDED: Final = "exceeded_cardinality_limit"
 
 
 class QueueMetrics(Protocol):
-    """Receives the times of a queue's items, when an item is taken and when it is done. Must be quick and must not raise."""
+    """Receives the times of a queue's items, when an item is taken and when it is done. Its methods must be quick and must not raise."""
 
     def waited(self, seconds: float) -> None:
         """Record that an item was taken ``seconds`` after it was added, or after its delay or its previous work ended."""
@@ -67,10 +67,10 @@ class QueueTimes:
 
 
 class PriorityLabels:
-    """Turns depths by priority into values of a label, few enough for a time-series database.
+    """Limits the number of values of the label ``priority``, since each value is another series in the time-series database.
 
     Guarantees
-        The first 25 priorities that are shown keep their own series, 0 when none of their items waits. All others together are one series.
+        Each of the first 25 priorities keeps its own series, which is 0 when none of its items waits. The others share one series.
     """
 
     __slots__ = ("_exceeded", "_known")
@@ -157,10 +157,10 @@ class Queue(Protocol[T]):
         """Add ``item``, unless it waits already. Ignored after ``shut_down``."""
 
     def add_after(self, item: T, seconds: float, *, priority: int = 0) -> None:
-        """Add ``item`` after ``seconds``, immediately if that is not above zero. If there are several calls, the earliest time counts."""
+        """Add ``item`` after ``seconds``, immediately if that is not above zero. After several calls, the earliest time applies."""
 
     def add_rate_limited(self, item: T, *, priority: int = 0) -> float:
-        """Count a failure of ``item`` and add it after the limiter's delay; returns that delay in seconds."""
+        """Count a failure of ``item``, add it after the limiter's delay, and return that delay in seconds."""
 
     async def get(self) -> T:
         """Remove and return the next item. Wait for an item if there is none.

@@ -40,7 +40,7 @@ class WorkQueue(BaseQueue[T]):
         limiter: Delays of retries. None: client-go's default, 5 ms doubling to 1000 s per item and 10 per second over all items.
         clock: Clock of delays. None: the system's monotonic clock.
         tenant: Returns the tenant of an item. Tenants take turns (``FairOrder``). None: no tenants.
-        cap: Rate of all queues that share it, during the shutdown too. None: no limit.
+        cap: Limits the rate of all queues that share it, during the shutdown too. None: no limit.
         metrics: Receives the waiting and working times of items (``QueueTimes``). None: times are not measured.
 
     Example:
@@ -84,7 +84,7 @@ class WorkQueue(BaseQueue[T]):
             self._again[item] = 0.0 if self._metrics is None else self._clock.now()
             self._adds += 1
             return
-        self._order.append(item)  # First, because it calls the caller's function of the tenant, which may raise.
+        self._order.append(item)  # First, because it calls the caller's ``tenant``, which may raise.
         waiting[item] = 0.0 if self._metrics is None else self._clock.now()
         self._adds += 1
         if self._waiters:
@@ -128,13 +128,12 @@ class WorkQueue(BaseQueue[T]):
         elif self._drained and self._idle:
             self._end_drain()
 
-    def priority_of(self, item: T) -> int:  # noqa: ARG002  # there are none here
+    def priority_of(self, item: T) -> int:  # noqa: ARG002  # this queue has no priorities
         """Return 0, since this queue has no priorities."""
         return 0
 
     def add_after(self, item: T, seconds: float, *, priority: int = 0) -> None:  # noqa: ARG002  # ignored, so that both queues are called alike
-        """Add ``item`` after ``seconds``, immediately if ``seconds`` is not above zero. If it is called several times for an item, the
-        earliest time applies.
+        """Add ``item`` after ``seconds``, immediately if ``seconds`` is not above zero. After several calls, the earliest time applies.
 
         Source: client-go util/workqueue/delaying_queue.go.
         """
@@ -151,7 +150,7 @@ class WorkQueue(BaseQueue[T]):
         return QueueStats(len(self._order), len(self._working), len(self._delays), self._adds, self._retries)
 
     def __len__(self) -> int:
-        """Number of waiting items, without those in work (dirty or not) and those not due yet."""
+        """Return the number of waiting items. Items in work (added again or not) and items that are not due yet do not count."""
         return len(self._order)
 
     def _release(self, item: T) -> None:

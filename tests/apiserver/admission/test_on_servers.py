@@ -72,13 +72,13 @@ async def test_a_pod_waits_for_the_account_that_is_about_to_be_made(client: Clie
 @pytest.mark.parametrize(
     ("requests", "labels", "why"),
     [
-        pytest.param({"cpu": "1"}, {}, "", id="one that still fits its node grows"),
+        pytest.param({"cpu": "1"}, {}, "", id="a pod that still fits its node grows"),
         pytest.param(
             {"cpu": "3", "memory": "2Gi"},
             {},
             "node didn't have enough allocatable resources: cpu, requested: 3000, allocatable: 2000; "
             "memory, requested: 2147483648, allocatable: 1073741824",
-            id="one that does not is refused",
+            id="a pod that does not is refused",
         ),
         pytest.param(
             {"cpu": "1"},
@@ -91,7 +91,7 @@ async def test_a_pod_waits_for_the_account_that_is_about_to_be_made(client: Clie
 async def test_of_pods_that_are_resized(client: Client, namespace: str, requests: dict[str, str], labels: dict[str, str], why: str) -> None:
     node = f"{namespace}-node"
     pods = f"/api/v1/namespaces/{namespace}/pods"
-    # Nobody is to schedule there, or to run what is there.
+    # No scheduler and no kubelet may use it.
     spec = {"unschedulable": True, "taints": [{"key": "example.com/none", "effect": "NoSchedule"}]}
     await send(client, "POST", "/api/v1/nodes", {"metadata": {"name": node, "labels": labels}, "spec": spec})
     room = {"status": {"capacity": {"cpu": "2", "memory": "1Gi"}, "allocatable": {"cpu": "2", "memory": "1Gi"}}}

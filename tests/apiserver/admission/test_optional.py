@@ -73,7 +73,7 @@ class TestNodes:
         found = await refused(node, "PATCH", "/api/v1/nodes/n1", change, "application/merge-patch+json")
         assert found == f'nodes "n1" is forbidden: {why}'
 
-    async def test_creates_only_mirror_pods_of_its_own(self, node: Client) -> None:
+    async def test_creates_only_mirror_pods_of_the_same_node(self, node: Client) -> None:
         made = await send(node, "POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})
         assert 'pod does not have "kubernetes.io/config.mirror" annotation' in await refused(node, "POST", PODS, POD)
         owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": made["metadata"]["uid"], "controller": True}
@@ -113,7 +113,7 @@ class TestNodes:
         await send(server.client(), "POST", "/api/v1/nodes", {"metadata": {"name": "n2", "labels": {"x.k8s.io/y": "z"}}})
 
 
-async def test_who_cannot_delete_an_owner_cannot_hold_up_its_deletion() -> None:
+async def test_a_user_who_cannot_delete_an_owner_cannot_block_its_deletion() -> None:
     async with server_with("OwnerReferencesPermissionEnforcement") as server:
         admin = server.client()
         rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "update", "patch", "get"]}]
@@ -201,7 +201,7 @@ async def test_it_refuses(name: str, path: str, body: dict[str, Any], why: str) 
         assert why in await refused(server.client(), "POST", path, body)
 
 
-async def test_a_namespace_is_made_for_what_is_created_in_it() -> None:
+async def test_a_namespace_is_made_for_an_object_that_is_created_in_it() -> None:
     async with server_with("NamespaceAutoProvision") as server:
         client = server.client()
         await send(client, "POST", "/api/v1/namespaces/fresh/configmaps", {"metadata": {"name": "a"}})

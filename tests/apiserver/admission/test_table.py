@@ -15,7 +15,7 @@ def test_every_name_stands_once() -> None:
     assert OFF_BY_DEFAULT >= LACKING
 
 
-def test_who_says_nothing_gets_the_plugins_of_a_default_server() -> None:
+def test_without_flags_the_plugins_are_those_of_a_default_server() -> None:
     found = enabled_plugins()
     assert {"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "PodSecurity", "ResourceQuota", "DefaultStorageClass"} <= found
     assert not {"NodeRestriction", "AlwaysDeny", "OwnerReferencesPermissionEnforcement"} & found

@@ -1,4 +1,4 @@
-"""An extension API server that does what a test says: HTTPS on loopback, one kind (Widget), and a record of what it was asked."""
+"""An extension API server that does what a test says: HTTPS on loopback, one kind (Widget), and a record of its requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryL
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecordedRequest:
     """``subject`` is the common name of the client certificate that was shown; empty without one."""
 
     method: str
@@ -49,7 +49,7 @@ class Extension:
     healthy: bool = True
     legacy: bool = False
     scripts: dict[str, Script] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[RecordedRequest] = field(default_factory=list)
 
     @property
     def path(self) -> str:
@@ -59,11 +59,11 @@ class Extension:
     def bundle(self) -> str:
         return base64.b64encode(self.ca).decode()
 
-    def seen(self, path: str) -> list[Asked]:
-        return [one for one in self.asked if one.path == path]
+    def seen(self, path: str) -> list[RecordedRequest]:
+        return [one for one in self.requests if one.path == path]
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        self.asked.append(_asked(request))
+        self.requests.append(_recorded(request))
         script = self.scripts.get(request.path)
         if script is not None:
             return await script(request)
@@ -122,14 +122,14 @@ class Extension:
         }
 
 
-def _asked(request: web.BaseRequest) -> Asked:
+def _recorded(request: web.BaseRequest) -> RecordedRequest:
     headers: dict[str, list[str]] = {}
     for name, value in request.headers.items():
         headers.setdefault(name.lower(), []).append(value)
     secured = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
     shown = secured.getpeercert() if secured is not None else None
     subject = next((value for part in (shown or {}).get("subject", ()) for name, value in part if name == "commonName"), "")
-    return Asked(request.method, request.path, request.raw_path.partition("?")[2], headers, subject)
+    return RecordedRequest(request.method, request.path, request.raw_path.partition("?")[2], headers, subject)
 
 
 @asynccontextmanager

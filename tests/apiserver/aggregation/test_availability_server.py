@@ -56,7 +56,7 @@ async def test_endpoint_slices_must_have_a_ready_endpoint_of_the_port(world: Wor
     assert found["message"] == f'endpointslices for service/extension in "{world.namespace}" have no addresses with port name "https"'
 
 
-async def test_a_server_that_answers_makes_it_available_and_one_that_fails_unavailable_again(world: World) -> None:
+async def test_a_backend_that_answers_makes_it_available_and_a_failing_backend_unavailable_again(world: World) -> None:
     await world.available()
     found = await world.condition()
     assert (found["status"], found["message"]) == ("True", "all checks passed")
@@ -69,13 +69,13 @@ async def test_a_server_that_answers_makes_it_available_and_one_that_fails_unava
     await world.until_reason("Passed")
 
 
-async def test_it_is_asked_for_as_the_aggregator(world: World) -> None:
+async def test_the_probe_is_sent_as_the_aggregator(world: World) -> None:
     await world.available()
     asked = world.extension.seen(world.extension.path)[0]
     assert (asked.values("X-Remote-User"), asked.values("X-Remote-Group")) == (["system:kube-aggregator"], ["system:masters"])
 
 
-async def test_nobody_there_is_told_as_such(world: World) -> None:
+async def test_a_missing_backend_is_reported_as_such(world: World) -> None:
     await world.expose()
     await world.register(service={"namespace": world.namespace, "name": "extension", "port": 1})
     found = await world.until_reason("FailedDiscoveryCheck")
@@ -117,7 +117,7 @@ async def test_with_the_api_service_its_paths_are_gone(world: World) -> None:
     assert reply.text == "404 page not found\n"
 
 
-async def test_one_that_becomes_local_is_available_as_such(world: World) -> None:
+async def test_a_service_that_becomes_local_is_available_as_such(world: World) -> None:
     await world.register()
     await world.until_reason("ServiceNotFound")
     patch = {"spec": {"service": None, "caBundle": None}}

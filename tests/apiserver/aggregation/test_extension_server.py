@@ -69,7 +69,7 @@ class Front:
 
 @asynccontextmanager
 async def behind(front: Front, service: str, namespace: str, folder: Path) -> AsyncIterator[ApiServer]:
-    """Another server of the same program, with a kind of its own, registered at the one in front."""
+    """Another server of the same program, with another kind, registered at the one in front."""
     _, settings = await front("GET", "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
     authority = folder / "proxies.crt"
     authority.write_text(settings["data"]["requestheader-client-ca-file"])
@@ -144,7 +144,7 @@ async def test_a_server_behind_another_serves_its_kinds_to_the_other_s_users(
 
 
 async def _until_discovered(front: Front) -> None:
-    """Discovery of what is behind is read again from time to time: here, when the APIService changes."""
+    """Discovery of the backend is read again from time to time: here, when the APIService changes."""
     accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
     patch = {"metadata": {"annotations": {"touched": "yes"}}}
     await front("PATCH", f"{API_SERVICES}/v1.{GROUP}", patch, **{"Content-Type": "application/merge-patch+json"})

@@ -39,10 +39,10 @@ async def reason(api: Api) -> str:
     return str(conditions[0].get("reason", ""))
 
 
-async def until(api: Api, wanted: str, clock: FakeClock | None = None) -> None:
+async def until(api: Api, expected: str, clock: FakeClock | None = None) -> None:
     """``clock``: a second passes with each look, as the next one may not be waited for yet."""
     async with asyncio.timeout(30):
-        while await reason(api) != wanted:
+        while await reason(api) != expected:
             if clock is not None:
                 await clock.advance(1)
             await asyncio.sleep(0.01)
@@ -62,7 +62,7 @@ async def test_what_fails_is_noticed_as_time_passes_and_what_recovers_too() -> N
         await until(api, "Passed", clock)
 
 
-async def test_while_no_time_passes_and_nothing_changes_nobody_is_asked() -> None:
+async def test_while_no_time_passes_and_nothing_changes_no_backend_is_probed() -> None:
     async with (
         running_api(FakeClock()) as api,
         extension_server("probed.example.com", "extension.default.svc") as extension,
@@ -72,10 +72,10 @@ async def test_while_no_time_passes_and_nothing_changes_nobody_is_asked() -> Non
         async with asyncio.timeout(30):
             while not extension.seen("/openapi/v2"):  # the last that is read
                 await asyncio.sleep(0.01)
-        asked = len(extension.asked)
+        asked = len(extension.requests)
         for _ in range(5):
             await api("GET", "/version")
-        assert len(extension.asked) == asked
+        assert len(extension.requests) == asked
 
 
 async def test_a_request_that_cannot_be_passed_on_has_the_server_looked_at_at_once() -> None:
@@ -98,7 +98,7 @@ async def test_a_request_that_cannot_be_passed_on_has_the_server_looked_at_at_on
         await until(api, "FailedDiscoveryCheck")
 
 
-async def test_the_server_is_known_by_a_certificate_of_its_own_authority() -> None:
+async def test_the_server_is_known_by_a_certificate_of_the_front_proxy_authority() -> None:
     async with running_api() as api:
         authority = api.server.api.front_proxy.authority
         published = (await api("GET", "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")).body["data"]
@@ -106,7 +106,7 @@ async def test_the_server_is_known_by_a_certificate_of_its_own_authority() -> No
         async with extension_server("probed.example.com", "extension.default.svc", clients=authority) as extension:
             async with registered(api, extension):
                 await until(api, "Passed")
-            assert {one.subject for one in extension.asked} == {"front-proxy-client"}
+            assert {one.subject for one in extension.requests} == {"front-proxy-client"}
 
 
 async def test_a_server_elsewhere_is_not_dialled() -> None:
@@ -119,5 +119,5 @@ async def test_a_server_elsewhere_is_not_dialled() -> None:
         await api("PATCH", "/api/v1/namespaces/default/services/extension", patch, content="application/merge-patch+json")
         await until(api, "FailedDiscoveryCheck")
         found = (await api("GET", f"{API_SERVICES}/{NAME}")).body["status"]["conditions"][0]
-        assert "192.0.2.1 is no loopback address" in found["message"]
+        assert "192.0.2.1 is not a loopback address" in found["message"]
         assert "--allow-remote-backends" in found["message"]

@@ -1,4 +1,4 @@
-"""Requests for an API of another server: who it hears is asking, what goes through, what comes back. Both servers are asked."""
+"""Requests for an API of another server: the user that it is sent, forwarded requests, and answers. Both servers are tested."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def echo(request: web.BaseRequest) -> web.Response:
     )
 
 
-async def test_the_backend_hears_who_asks_and_no_credentials(world: World) -> None:
+async def test_the_backend_gets_the_users_name_and_no_credentials(world: World) -> None:
     await world.available()
     world.extension.scripts[widgets(world)] = echo
     who = {
@@ -61,7 +61,7 @@ async def test_what_a_client_says_of_itself_goes_no_further(world: World) -> Non
     assert asked.values("X-Remote-Uid") != ["0"]
 
 
-async def test_who_may_not_is_refused_before_the_backend_hears_of_it(world: World) -> None:
+async def test_a_user_without_the_right_is_refused_before_the_backend_gets_the_request(world: World) -> None:
     await world.available()
     reply = await world("GET", widgets(world), Impersonate_User="nobody-in-particular")
     assert reply.status == 403
@@ -112,7 +112,7 @@ async def test_a_watch_comes_as_it_happens_and_its_end_reaches_the_backend(world
             assert json.loads(await answer.content.readline())["number"] == number
         answer.close()
     async with asyncio.timeout(30):
-        while not gone.is_set():  # whoever writes into the void hears of it
+        while not gone.is_set():  # a write to a closed connection fails in the end
             await events.put(b"{}\n")
             await asyncio.sleep(0.05)
 
@@ -159,7 +159,7 @@ async def test_a_websocket_goes_through(world: World) -> None:
     assert not asked.values("Authorization")
 
 
-async def test_an_upgrade_that_is_refused_is_told_as_it_is(world: World) -> None:
+async def test_a_refused_upgrade_is_passed_on_unchanged(world: World) -> None:
     await world.available()
 
     async def refuse(request: web.BaseRequest) -> web.Response:
@@ -171,7 +171,7 @@ async def test_an_upgrade_that_is_refused_is_told_as_it_is(world: World) -> None
     assert met.value.status == 418
 
 
-async def test_nobody_is_sent_elsewhere(world: World) -> None:
+async def test_redirects_of_a_backend_are_refused(world: World) -> None:
     await world.available()
 
     async def elsewhere(request: web.BaseRequest) -> web.Response:
@@ -196,7 +196,7 @@ async def test_answers_come_back_as_they_are(world: World) -> None:
     assert (reply.headers["X-Odd"], reply.headers["Warning"]) == ("1", '299 - "w"')
 
 
-async def test_a_backend_that_hangs_up_is_told_as_unreachable(world: World) -> None:
+async def test_a_backend_that_hangs_up_is_reported_as_unreachable(world: World) -> None:
     await world.available()
 
     async def hang_up(request: web.BaseRequest) -> web.Response:

@@ -41,13 +41,13 @@ def table_of(swagger: Any) -> ApiServiceTable:
     [
         pytest.param("/apis/example.com/v1", True, id="the version itself"),
         pytest.param("/apis/example.com/v1/", True, id="with a slash"),
-        pytest.param("/apis/example.com/v1/namespaces/a/things/b", True, id="what is below"),
+        pytest.param("/apis/example.com/v1/namespaces/a/things/b", True, id="a path below"),
         pytest.param("/apis/example.com/v10", False, id="a longer version"),
         pytest.param("/apis/example.com", False, id="the group"),
         pytest.param("/apis/example.com/v2/things", False, id="another version"),
         pytest.param("/api/v1/pods", False, id="the core group"),
         pytest.param("//apis/example.com/v1", False, id="doubled slashes"),
-        pytest.param("/openapi/v3/apis/example.com/v1", False, id="an OpenAPI document that nobody has told of"),
+        pytest.param("/openapi/v3/apis/example.com/v1", False, id="an OpenAPI document that is not announced"),
         pytest.param("/openapi/v3/apis/example.com/v1/things", False, id="below an OpenAPI document"),
         pytest.param("", False, id="nothing"),
     ],
@@ -57,7 +57,7 @@ def test_a_path_leads_to_the_service_of_its_group_and_version(path: str, leads: 
     assert (found is not None) is leads
 
 
-def test_aggregation_itself_is_nobody_elses() -> None:
+def test_aggregation_itself_is_never_delegated() -> None:
     one = parse_api_service(api_service("v1.apiregistration.k8s.io"))
     assert ApiServiceTable(services={one.name: one}).find_by_path("/apis/apiregistration.k8s.io/v1/apiservices") is None
 

@@ -1,4 +1,4 @@
-"""Audit events of whole requests. What is expected is what a kube-apiserver logs for the same requests under the same policy."""
+"""Audit events of whole requests. The expected events are those of a kube-apiserver for the same requests under the same policy."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def audited(tmp_path: Path) -> Audited:
     return Audited(tmp_path)
 
 
-async def test_a_creation_is_told_when_it_comes_and_when_it_is_done(audited: Audited) -> None:
+async def test_a_creation_is_logged_when_it_arrives_and_when_it_is_done(audited: Audited) -> None:
     async with audited() as api:
         made = await api("POST", CONFIGMAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}}, Audit_Id="mine", User_Agent="test/1")
     assert made.headers["Audit-Id"] == "mine"
@@ -93,7 +93,7 @@ async def test_a_creation_is_told_when_it_comes_and_when_it_is_done(audited: Aud
     assert list(received)[:6] == ["kind", "apiVersion", "level", "auditID", "stage", "requestURI"]
 
 
-async def test_a_watch_is_told_when_it_begins_too(audited: Audited) -> None:
+async def test_a_watch_is_logged_when_it_begins_too(audited: Audited) -> None:
     async with audited() as api, api.watch(f"{CONFIGMAPS}?watch=1&timeoutSeconds=1") as events:
         async for _ in events:
             pass
@@ -120,7 +120,7 @@ async def test_a_refusal_is_shown_with_its_status(audited: Audited) -> None:
     assert audited.last["user"] == ALICE
 
 
-async def test_who_cannot_be_authenticated_is_told_once_without_a_name(audited: Audited) -> None:
+async def test_an_unauthenticated_request_is_logged_once_without_a_name(audited: Audited) -> None:
     async with audited() as api:
         assert (await api("GET", CONFIGMAPS, token="wrong")).status == 401
     (event,) = audited.events
@@ -143,7 +143,7 @@ async def test_both_users_of_an_impersonation_are_shown(audited: Audited) -> Non
     assert "impersonatedUser" not in audited.events[0]
 
 
-async def test_a_deletion_shows_its_options_and_what_is_answered(audited: Audited) -> None:
+async def test_a_deletion_shows_its_options_and_the_answer(audited: Audited) -> None:
     async with audited() as api:
         await api.create("a")
         await api("DELETE", f"{CONFIGMAPS}/a", {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"})
@@ -205,7 +205,7 @@ async def test_no_data_of_secrets_and_no_token_comes_into_the_log(audited: Audit
     assert not [secret for secret in ("hunter2", "aHVudGVyMg", *TOKENS) if secret in text]
 
 
-async def test_paths_that_are_no_resources_are_told_without_an_object(audited: Audited) -> None:
+async def test_paths_that_are_no_resources_are_logged_without_an_object(audited: Audited) -> None:
     async with audited() as api:
         await api("GET", "/version", token="", X_Forwarded_For="192.0.2.1, nobody, 192.0.2.2")
     assert "objectRef" not in audited.last

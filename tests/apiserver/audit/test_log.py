@@ -1,4 +1,4 @@
-"""The audit log's file: its mode, what is in it at the end, and files put aside."""
+"""The audit log's file: its mode, its content at the end, and rotated files."""
 
 from __future__ import annotations
 

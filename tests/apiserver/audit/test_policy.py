@@ -1,4 +1,4 @@
-"""Audit policies: which rule counts, and what is wrong with a file."""
+"""Audit policies: which rule counts, and which faults of a file are reported."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_rule_adds_stages_and_overrides_managed_fields(tmp_path: Path) -> None
         pytest.param("rules: [{level: None, nonResourceURLs: [/x], namespaces: [a]}]", "cannot apply to both", id="paths and resources"),
         pytest.param("rules: [{level: None, resources: [{group: apps/v1}]}]", "rules[0].resources[0].group: 'apps/v1'", id="a version"),
         pytest.param("rules: [{level: None, resources: [{resourceNames: [a]}]}]", "requires at least one resource", id="names alone"),
-        pytest.param("rules: [{level: None, users: alice}]", "rules[0].users: is no list of texts", id="a text for a list"),
+        pytest.param("rules: [{level: None, users: alice}]", "rules[0].users: is not a list of texts", id="a text for a list"),
         pytest.param("rules: [", "policy.yaml", id="no YAML"),
     ],
 )

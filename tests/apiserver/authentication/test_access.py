@@ -1,4 +1,4 @@
-"""Who gets in: certificates, tokens, nobody; impersonation; and that everything else is refused."""
+"""Which clients are admitted: certificates, tokens, anonymous; impersonation; and that everything else is refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fingerprint(certificate: IssuedCertificate) -> str:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/version"])
-async def test_everybody_may_read_health_and_version(api: Api, path: str) -> None:
+async def test_every_user_may_read_health_and_version(api: Api, path: str) -> None:
     assert (await api("GET", path, token="")).status == 200
 
 
@@ -47,7 +47,7 @@ IN_DEFAULT = 'in API group "" in the namespace "default"'
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "what", "cannot"),
+    ("method", "path", "subject", "cannot"),
     [
         pytest.param("GET", CONFIGMAPS, "configmaps is ", f'list resource "configmaps" {IN_DEFAULT}', id="list"),
         pytest.param("GET", f"{CONFIGMAPS}?watch=1", "configmaps is ", f'watch resource "configmaps" {IN_DEFAULT}', id="watch"),
@@ -67,13 +67,13 @@ IN_DEFAULT = 'in API group "" in the namespace "default"'
         pytest.param("POST", "/debug/compact", "", 'post path "/debug/compact"', id="compact"),
     ],
 )
-async def test_nobody_may(api: Api, method: str, path: str, what: str, cannot: str) -> None:
+async def test_an_anonymous_user_may_not(api: Api, method: str, path: str, subject: str, cannot: str) -> None:
     answer = await api(method, path, token="")
     assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
-    assert answer.message == f'{what}forbidden: User "system:anonymous" cannot {cannot}'
+    assert answer.message == f'{subject}forbidden: User "system:anonymous" cannot {cannot}'
 
 
-async def test_whoever_is_known_but_no_administrator_is_refused_too(api: Api) -> None:
+async def test_a_known_user_who_is_no_administrator_is_refused_too(api: Api) -> None:
     answer = await api("GET", f"{CONFIGMAPS}/a", token="alice-token")
     assert (
         answer.message
@@ -82,7 +82,7 @@ async def test_whoever_is_known_but_no_administrator_is_refused_too(api: Api) ->
 
 
 @pytest.mark.parametrize("path", [CONFIGMAPS, "/healthz"])
-async def test_a_wrong_token_is_unauthorized_even_where_nobody_needs_one(api: Api, path: str) -> None:
+async def test_a_wrong_token_is_unauthorized_even_where_none_is_needed(api: Api, path: str) -> None:
     answer = await api("GET", path, token="wrong")
     assert (answer.status, answer.body["reason"], answer.message) == (401, "Unauthorized", "Unauthorized")
 
@@ -143,7 +143,7 @@ async def test_a_token_review_tells_whose_a_token_is(api: Api) -> None:
 @pytest.mark.parametrize(
     ("spec", "allowed"),
     [
-        pytest.param({"user": "alice", "groups": ["devs"]}, False, id="somebody"),
+        pytest.param({"user": "alice", "groups": ["devs"]}, False, id="a user"),
         pytest.param({"user": "root", "groups": ["system:masters"]}, True, id="an administrator"),
     ],
 )

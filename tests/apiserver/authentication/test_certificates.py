@@ -65,7 +65,7 @@ async def who(api: ApiServer, user: IssuedCertificate, **headers: str) -> dict[s
 
 
 async def is_let_in(api: ApiServer, user: IssuedCertificate) -> bool:
-    """An authority that nobody knows ends the handshake; one that was known when the handshake was, is 401."""
+    """An unknown authority ends the handshake; an authority that was removed after the handshake is answered with 401."""
     try:
         await who(api, user)
     except (TransportError, Unauthorized):
@@ -122,7 +122,7 @@ async def behind_proxy(tmp_path: Path) -> AsyncIterator[tuple[ApiServer, Certifi
         yield api, authority
 
 
-async def test_a_front_proxy_says_who_its_client_is(behind_proxy: tuple[ApiServer, CertificateAuthority]) -> None:
+async def test_a_front_proxy_names_its_client(behind_proxy: tuple[ApiServer, CertificateAuthority]) -> None:
     api, authority = behind_proxy
     front = authority.issue("front", client=True)
     sent = {"X_Remote_User": "jane", "X_Remote_Group": "ops", "X_Remote_Uid": "u-1", "X_Remote_Extra_acme.com%2Fteam": "red"}
@@ -139,25 +139,25 @@ async def test_a_front_proxy_says_who_its_client_is(behind_proxy: tuple[ApiServe
     ("name", "headers"),
     [
         pytest.param("other", {"X_Remote_User": "jane"}, id="a name that is not allowed"),
-        pytest.param("front", {}, id="nobody named"),
-        pytest.param("front", {"X_Remote_Group": "system:masters"}, id="a group of nobody"),
+        pytest.param("front", {}, id="no user named"),
+        pytest.param("front", {"X_Remote_Group": "system:masters"}, id="a group without a user"),
     ],
 )
-async def test_a_proxy_is_nobody_with(behind_proxy: tuple[ApiServer, CertificateAuthority], name: str, headers: dict[str, str]) -> None:
+async def test_a_proxy_is_anonymous_with(behind_proxy: tuple[ApiServer, CertificateAuthority], name: str, headers: dict[str, str]) -> None:
     api, authority = behind_proxy
     with pytest.raises(Unauthorized):
         await who(api, authority.issue(name, ("system:masters",), client=True), **headers)
 
 
-async def test_who_is_no_proxy_names_nobody(behind_proxy: tuple[ApiServer, CertificateAuthority]) -> None:
+async def test_the_headers_of_a_client_that_is_no_proxy_are_ignored(behind_proxy: tuple[ApiServer, CertificateAuthority]) -> None:
     api, _ = behind_proxy
     assert (await who(api, api.administrator(), X_Remote_User="jane"))["username"] == "kubeloop-admin"
-    async with connected(api) as nobody:
+    async with connected(api) as anonymous:
         with pytest.raises(ApiError, match='User "system:anonymous" cannot'):
-            await ask(nobody, X_Remote_User="jane", X_Remote_Group="system:masters")
+            await ask(anonymous, X_Remote_User="jane", X_Remote_Group="system:masters")
 
 
-async def test_servers_behind_this_one_are_told_whom_to_believe(
+async def test_servers_behind_this_one_can_read_which_proxies_to_trust(
     behind_proxy: tuple[ApiServer, CertificateAuthority], tmp_path: Path
 ) -> None:
     api, authority = behind_proxy
@@ -207,7 +207,7 @@ def test_files_that_make_no_certificate_are_named(tmp_path: Path) -> None:
     one, other = CertificateAuthority.create("a").issue("s", server=True), CertificateAuthority.create("b").issue("s", server=True)
     (tmp_path / "tls.crt").write_bytes(one.certificate)
     (tmp_path / "tls.key").write_bytes(other.key)
-    with pytest.raises(ConfigError, match=r"--tls-cert-file .*tls\.crt and --tls-private-key-file .*tls\.key are no pair"):
+    with pytest.raises(ConfigError, match=r"--tls-cert-file .*tls\.crt and --tls-private-key-file .*tls\.key do not belong together"):
         ApiServer(ServerOptions(authentication=AuthenticationOptions(tls_certificate=tmp_path / "tls.crt", tls_key=tmp_path / "tls.key")))
     (tmp_path / "ca.crt").write_bytes(b"nothing")
     with pytest.raises(ConfigError, match=r"--client-ca-file .*ca\.crt: no certificates in it"):
@@ -233,10 +233,10 @@ async def test_tokens_of_a_file_come_and_go_with_it(tmp_path: Path) -> None:
 
 async def test_without_anonymous_requests_all_are_401_that_show_nothing() -> None:
     async with running(AuthenticationOptions(anonymous=False)) as api:
-        async with connected(api) as nobody:
+        async with connected(api) as anonymous:
             for path in ("/healthz", "/version", "/api"):
                 with pytest.raises(Unauthorized, match="Unauthorized"):
-                    await nobody.request("GET", path)
+                    await anonymous.request("GET", path)
         assert await is_let_in(api, api.administrator())
 
 

@@ -36,7 +36,7 @@ def encoded(data: bytes) -> str:
 
 
 def odd_tokens(token: str, count: int) -> Iterator[str]:
-    """Parts of a valid one, changed, cut, doubled and filled with what is no JSON."""
+    """Parts of a valid token, changed, cut, doubled and filled with bytes that are no JSON."""
     chance = random.Random(8)
     head, claims, signature = token.split(".")
     for _ in range(count):
@@ -65,5 +65,5 @@ async def test_nothing_but_the_token_itself_is_accepted() -> None:
             except NotAuthenticated as refused:
                 assert refused.faults[0] == "invalid bearer token"  # noqa: PT017 - the loop goes on
             else:
-                # What begins with a space is no token; what is behind one does not count.
+                # A value that begins with a space is no token; text behind a space does not count.
                 assert found == "system:anonymous" if odd[:1].isspace() else odd.split(" ")[0] == token

@@ -52,7 +52,7 @@ def number(text: str) -> int:
     return int.from_bytes(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), "big")
 
 
-def test_keys_are_told_once_each_and_never_the_private_part(tmp_path: Path, rsa_key: rsa.RSAPrivateKey) -> None:
+def test_keys_are_published_once_each_and_never_the_private_part(tmp_path: Path, rsa_key: rsa.RSAPrivateKey) -> None:
     curve = ec.generate_private_key(ec.SECP256R1())
     (tmp_path / "both.pem").write_bytes(public(rsa_key) + private(curve))
     (tmp_path / "again.pem").write_bytes(private(rsa_key))
@@ -69,8 +69,10 @@ def test_keys_are_told_once_each_and_never_the_private_part(tmp_path: Path, rsa_
 
 def test_the_configuration_leads_to_the_keys(tmp_path: Path, rsa_key: rsa.RSAPrivateKey) -> None:
     (tmp_path / "sa.key").write_bytes(private(rsa_key))
-    told = tree(IssuerDocuments(TokenSettings.read(signing_file=tmp_path / "sa.key"), "127.0.0.1:1").answer(request(CONFIGURATION + "/")))
-    assert told == {
+    document = tree(
+        IssuerDocuments(TokenSettings.read(signing_file=tmp_path / "sa.key"), "127.0.0.1:1").answer(request(CONFIGURATION + "/"))
+    )
+    assert document == {
         "issuer": URL,
         "jwks_uri": "https://127.0.0.1:1/openid/v1/jwks",
         "response_types_supported": ["id_token"],
@@ -91,18 +93,18 @@ def test_documents_are_only_read_and_only_in_their_form() -> None:
 
 
 @pytest.mark.parametrize(
-    ("issuers", "told"),
+    ("issuers", "message"),
     [
-        pytest.param(["kubernetes"], "kubernetes: not an https URL", id="the one that issues is an https URL"),
+        pytest.param(["kubernetes"], "kubernetes: not an https URL", id="the first issuer is an https URL"),
         pytest.param([URL, URL], "named twice", id="none is named twice"),
         pytest.param([""], "an empty issuer", id="none is empty"),
         pytest.param([URL + "?a=b"], "without query", id="none has a query"),
     ],
 )
-def test_what_makes_no_issuer_is_refused_with_the_flag(issuers: list[str], told: str) -> None:
+def test_an_invalid_issuer_is_refused_with_the_flag(issuers: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match="--service-account-issuer") as refused:
         TokenSettings.read(issuers=issuers)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_file_without_keys_is_named(tmp_path: Path) -> None:
@@ -118,7 +120,7 @@ def test_a_token_lasts_an_hour_at_least() -> None:
         TokenSettings.read(max_expiration=60)
 
 
-def test_the_key_that_signs_is_one_that_verifies(tmp_path: Path, rsa_key: rsa.RSAPrivateKey) -> None:
+def test_the_signing_key_also_verifies(tmp_path: Path, rsa_key: rsa.RSAPrivateKey) -> None:
     (tmp_path / "sa.pub").write_bytes(public(rsa_key))
     (tmp_path / "sa.key").write_bytes(private(rsa_key))
     (tmp_path / "other.key").write_bytes(private(ec.generate_private_key(ec.SECP256R1())))
@@ -128,6 +130,6 @@ def test_the_key_that_signs_is_one_that_verifies(tmp_path: Path, rsa_key: rsa.RS
         TokenSettings.read(key_files=[tmp_path / "sa.pub"], signing_file=tmp_path / "other.key")
 
 
-def test_keys_of_files_verify_beside_the_own_one_that_signs(tmp_path: Path, rsa_key: rsa.RSAPrivateKey) -> None:
+def test_keys_of_files_verify_beside_the_signing_key(tmp_path: Path, rsa_key: rsa.RSAPrivateKey) -> None:
     (tmp_path / "old.pub").write_bytes(public(rsa_key))
     assert [key.algorithm for key in TokenSettings.read(key_files=[tmp_path / "old.pub"]).all_keys] == ["RS256", "ES256"]

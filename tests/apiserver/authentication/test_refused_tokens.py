@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from kubeloop.client import Client
 from kubeloop.meta import Unauthorized
 from kubeloop.pki import SigningKey
-from tests.apiserver.authentication.asking import issued, review, who
+from tests.apiserver.authentication.token_requests import issued, review, who
 from tests.servers import ServerUnderTest
 
 pytestmark = pytest.mark.server
 
-NOBODY_S = "invalid bearer token"
+UNKNOWN_TOKEN = "invalid bearer token"
 BAD_SIGNATURE = "[invalid bearer token, go-jose/go-jose: error in cryptographic primitive]"
 NO_KEY = "[invalid bearer token, invalid signature, no keys found]"
 
@@ -55,7 +55,7 @@ def other_signature(token: str) -> str:
     return f"{start}.{'B' if signature[0] == 'A' else 'A'}{signature[1:]}"
 
 
-def signed_by_somebody_else(token: str, *, named: bool) -> str:
+def signed_by_another_key(token: str, *, named: bool) -> str:
     """With a key of one's own, under the name of the server's (``named``) or its own."""
     head, claims, _ = token.split(".")
     key = SigningKey.create()
@@ -76,23 +76,23 @@ CASES = [
     pytest.param(lambda token: other_head(token, alg="HS256"), BAD_SIGNATURE, id="an algorithm that is not the key's"),
     pytest.param(lambda token: other_head(token, alg=None), BAD_SIGNATURE, id="no algorithm"),
     pytest.param(lambda token: other_head(token, crit=["exp"]), BAD_SIGNATURE, id="a header that must be understood and is not"),
-    pytest.param(lambda token: other_head(token, kid="nosuch"), NO_KEY, id="a key that nobody knows"),
-    pytest.param(lambda token: signed_by_somebody_else(token, named=False), NO_KEY, id="a key of one's own"),
-    pytest.param(lambda token: signed_by_somebody_else(token, named=True), BAD_SIGNATURE, id="a key of one's own under the server's name"),
+    pytest.param(lambda token: other_head(token, kid="nosuch"), NO_KEY, id="an unknown key"),
+    pytest.param(lambda token: signed_by_another_key(token, named=False), NO_KEY, id="a key of one's own"),
+    pytest.param(lambda token: signed_by_another_key(token, named=True), BAD_SIGNATURE, id="a key of one's own under the server's name"),
     pytest.param(lambda token: other_claims(token, sub="system:serviceaccount:kube-system:admin"), BAD_SIGNATURE, id="another subject"),
     pytest.param(lambda token: other_claims(token, exp=4102444800), BAD_SIGNATURE, id="a later end"),
-    pytest.param(lambda token: other_claims(token, iss="https://elsewhere.example.com"), NOBODY_S, id="another issuer"),
-    pytest.param(lambda token: other_claims(token, iss=5), NOBODY_S, id="an issuer that is no text"),
+    pytest.param(lambda token: other_claims(token, iss="https://elsewhere.example.com"), UNKNOWN_TOKEN, id="another issuer"),
+    pytest.param(lambda token: other_claims(token, iss=5), UNKNOWN_TOKEN, id="an issuer that is no text"),
     pytest.param(lambda token: other_claims(token, iss="kubernetes/serviceaccount"), BAD_SIGNATURE, id="the issuer of token secrets"),
-    pytest.param(lambda token: token.rpartition(".")[0], NOBODY_S, id="two parts"),
-    pytest.param(lambda token: token + ".x", NOBODY_S, id="four parts"),
-    pytest.param(lambda token: token + "=", NOBODY_S, id="padding"),
-    pytest.param(lambda token: "!!." + token.partition(".")[2], NOBODY_S, id="a head that is no base64"),
-    pytest.param(lambda token: f"{encoded(b'[1]')}.{token.partition('.')[2]}", NOBODY_S, id="a head that is no object"),
-    pytest.param(lambda token: f"{encoded(b'{')}.{token.partition('.')[2]}", NOBODY_S, id="a head that is no JSON"),
-    pytest.param(lambda token: "a." + encoded(b"[" * 3000) + ".c", NOBODY_S, id="claims that nest deep"),
+    pytest.param(lambda token: token.rpartition(".")[0], UNKNOWN_TOKEN, id="two parts"),
+    pytest.param(lambda token: token + ".x", UNKNOWN_TOKEN, id="four parts"),
+    pytest.param(lambda token: token + "=", UNKNOWN_TOKEN, id="padding"),
+    pytest.param(lambda token: "!!." + token.partition(".")[2], UNKNOWN_TOKEN, id="a head that is no base64"),
+    pytest.param(lambda token: f"{encoded(b'[1]')}.{token.partition('.')[2]}", UNKNOWN_TOKEN, id="a head that is no object"),
+    pytest.param(lambda token: f"{encoded(b'{')}.{token.partition('.')[2]}", UNKNOWN_TOKEN, id="a head that is no JSON"),
+    pytest.param(lambda token: "a." + encoded(b"[" * 3000) + ".c", UNKNOWN_TOKEN, id="claims that nest deep"),
     pytest.param(lambda token: token + "A" * 8000, BAD_SIGNATURE, id="a long one"),
-    pytest.param(lambda token: "ü" + token, NOBODY_S, id="letters that no token has"),
+    pytest.param(lambda token: "ü" + token, UNKNOWN_TOKEN, id="letters that no token has"),
 ]
 
 
@@ -108,8 +108,8 @@ async def test_a_token_is_refused_with(server: ServerUnderTest, client: Client, 
 async def test_a_public_key_is_no_secret_to_sign_with(server: ServerUnderTest, client: Client) -> None:
     token = await issued(client)
     answer = await client.transport.request("GET", "/openid/v1/jwks", accept="*/*")
-    [told] = [key for key in json.loads(answer.body)["keys"] if key["kid"] == decoded(token.partition(".")[0])["kid"]]
-    public = public_key(told)
+    [web_key] = [key for key in json.loads(answer.body)["keys"] if key["kid"] == decoded(token.partition(".")[0])["kid"]]
+    public = public_key(web_key)
     start = other_head(token, alg="HS256").rpartition(".")[0]
     for form in (Encoding.PEM, Encoding.DER):
         secret = public.public_bytes(form, PublicFormat.SubjectPublicKeyInfo)
@@ -119,15 +119,15 @@ async def test_a_public_key_is_no_secret_to_sign_with(server: ServerUnderTest, c
         assert (await review(client, switched))["error"] == BAD_SIGNATURE
 
 
-def public_key(told: dict[str, str]) -> rsa.RSAPublicKey | ec.EllipticCurvePublicKey:
+def public_key(web_key: dict[str, str]) -> rsa.RSAPublicKey | ec.EllipticCurvePublicKey:
     def number(name: str) -> int:
-        return int.from_bytes(base64.urlsafe_b64decode(told[name] + "=="), "big")
+        return int.from_bytes(base64.urlsafe_b64decode(web_key[name] + "=="), "big")
 
-    if told["kty"] == "RSA":
+    if web_key["kty"] == "RSA":
         return RSAPublicNumbers(number("e"), number("n")).public_key()
     return ec.EllipticCurvePublicNumbers(number("x"), number("y"), ec.SECP256R1()).public_key()
 
 
 async def test_a_huge_token_is_refused_like_any_other(client: Client) -> None:
     assert (await review(client, await issued(client) + "A" * 1_000_000))["error"] == BAD_SIGNATURE
-    assert (await review(client, "A" * 1_000_000))["error"] == NOBODY_S
+    assert (await review(client, "A" * 1_000_000))["error"] == UNKNOWN_TOKEN

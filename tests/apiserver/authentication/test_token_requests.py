@@ -1,4 +1,4 @@
-"""TokenRequests: what is answered, what is refused, and how long a token holds."""
+"""TokenRequests: the answers, the refusals, and how long a token holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from kubeloop.api.core.v1 import Container, Node, Pod, PodSpec, Secret, ServiceAccount
 from kubeloop.client import Client
 from kubeloop.meta import ApiError, BadRequest, Conflict, Invalid, NotFound, ObjectMeta, Unauthorized
-from tests.apiserver.authentication.asking import issued, request_token, review, who
+from tests.apiserver.authentication.token_requests import issued, request_token, review, who
 from tests.servers import ServerUnderTest
 
 pytestmark = pytest.mark.server
@@ -38,16 +38,16 @@ def pod(**spec: Any) -> Pod:
 async def test_a_token_says_whose_it_is_and_its_bearer_is_the_account(server: ServerUnderTest, client: Client) -> None:
     answer = await request_token(client, expirationSeconds=700)
     account = await client.get(ServiceAccount, "default")
-    told = claims(answer["status"]["token"])
-    assert (told["sub"], told["exp"] - told["iat"]) == (f"system:serviceaccount:{client.namespace}:default", 700)
-    assert told["kubernetes.io"] == {"namespace": client.namespace, "serviceaccount": {"name": "default", "uid": account.metadata.uid}}
+    claimed = claims(answer["status"]["token"])
+    assert (claimed["sub"], claimed["exp"] - claimed["iat"]) == (f"system:serviceaccount:{client.namespace}:default", 700)
+    assert claimed["kubernetes.io"] == {"namespace": client.namespace, "serviceaccount": {"name": "default", "uid": account.metadata.uid}}
     assert answer["metadata"]["uid"] == account.metadata.uid
     me = await who(server.config, answer["status"]["token"])
     assert me == {
         "username": f"system:serviceaccount:{client.namespace}:default",
         "uid": account.metadata.uid,
         "groups": ["system:serviceaccounts", f"system:serviceaccounts:{client.namespace}", "system:authenticated"],
-        "extra": {f"{EXTRA}/credential-id": [f"JTI={told['jti']}"]},
+        "extra": {f"{EXTRA}/credential-id": [f"JTI={claimed['jti']}"]},
     }
 
 
@@ -77,8 +77,8 @@ async def test_a_token_of_a_pod_tells_the_pod_and_its_node_and_ends_with_the_pod
         f"{EXTRA}/pod-uid": [made.metadata.uid],
     }
     assert (await review(client, token))["authenticated"]
-    told = claims(await issued(client, boundObjectRef=reference(made, "Pod")))["kubernetes.io"]
-    assert told["node"] == {"name": node.metadata.name}
+    claimed = claims(await issued(client, boundObjectRef=reference(made, "Pod")))["kubernetes.io"]
+    assert claimed["node"] == {"name": node.metadata.name}
     await client.delete(Pod, "p", grace_period_seconds=0)
     await until_refused(client, token, "service account token has been invalidated")
 
@@ -119,9 +119,9 @@ async def test_a_token_ends_with_its_account_whatever_comes_after_it(client: Cli
 async def test_what_kubelets_ask_for_lasts_a_year(client: Client) -> None:
     made = await client.create(pod())
     answer = await request_token(client, expirationSeconds=3607, boundObjectRef=reference(made, "Pod"))
-    told = claims(answer["status"]["token"])
-    assert (answer["spec"]["expirationSeconds"], told["exp"] - told["iat"]) == (3607, 365 * 24 * 3600)
-    assert told["kubernetes.io"]["warnafter"] - told["iat"] == 3607
+    claimed = claims(answer["status"]["token"])
+    assert (answer["spec"]["expirationSeconds"], claimed["exp"] - claimed["iat"]) == (3607, 365 * 24 * 3600)
+    assert claimed["kubernetes.io"]["warnafter"] - claimed["iat"] == 3607
     assert "warnafter" not in claims(await issued(client, expirationSeconds=3607))["kubernetes.io"]
 
 
@@ -192,7 +192,7 @@ async def test_a_pod_of_another_account_is_not_bound_to(client: Client) -> None:
 @pytest.mark.parametrize(
     ("token", "status"),
     [
-        pytest.param(" x", "system:anonymous", id="a space first: nobody has a token"),
+        pytest.param(" x", "system:anonymous", id="a space first: the request has no token"),
         pytest.param("x y", None, id="a space within: up to there"),
     ],
 )

@@ -19,7 +19,7 @@ from kubeloop.client import Client
 from kubeloop.codec import encode
 from kubeloop.meta import ObjectMeta, Resource
 from kubeloop.pki import SigningKey, legacy_token
-from kubeloop.pki.files import kept_signing_key
+from kubeloop.pki.files import load_or_create_signing_key
 from kubeloop.testing import HandlerServer
 from kubeloop.timing import FakeClock
 
@@ -97,7 +97,7 @@ async def test_a_token_begins_with_its_time_but_for_a_minute(server: HandlerServ
     assert await fault(server, settings.signing.sign({**claims, "nbf": now + 59})) == ""
     assert await fault(server, settings.signing.sign({**claims, "nbf": now + 62})) == "service account token is not valid yet"
     assert await fault(server, settings.signing.sign({**claims, "iat": now + 62})) == "service account token is issued in the future"
-    assert await fault(server, settings.signing.sign({**claims, "exp": "soon"})) == "a time is no number"
+    assert await fault(server, settings.signing.sign({**claims, "exp": "soon"})) == "a time is not a number"
     assert await fault(server, settings.signing.sign({**claims, "aud": {"a": 1}})) == "aud is neither text nor a list of texts"
 
 
@@ -113,9 +113,9 @@ async def test_a_token_of_a_pod_that_ends_holds_for_its_grace_and_a_minute(serve
 
 
 async def test_a_token_of_an_earlier_run_holds_with_the_key_that_was_kept(tmp_path: Path) -> None:
-    first = kept_signing_key(tmp_path)
+    first = load_or_create_signing_key(tmp_path)
     assert (tmp_path / "sa.key").stat().st_mode & 0o777 == 0o600
-    assert kept_signing_key(tmp_path).public.verify(first.sign({"a": 1})) == b'{"a":1}'
+    assert load_or_create_signing_key(tmp_path).public.verify(first.sign({"a": 1})) == b'{"a":1}'
 
 
 class TestTokenSecrets:
@@ -142,7 +142,7 @@ class TestTokenSecrets:
         assert await fault(server, kept) == ""
         assert (await client.get(Secret, "kept")).metadata.labels["kubernetes.io/legacy-token-last-used"] == f"{clock.wall():%Y-%m-%d}"
 
-    async def test_it_is_the_one_that_the_secret_holds(self, server: HandlerServer, client: Client, kept: str) -> None:
+    async def test_it_is_the_token_of_the_secret(self, server: HandlerServer, client: Client, kept: str) -> None:
         assert await fault(server, kept) == ""
         await client.patch(Secret, "kept", {"data": {"token": base64.b64encode(b"another").decode()}})
         assert await fault(server, kept) == "Token does not match server's copy"

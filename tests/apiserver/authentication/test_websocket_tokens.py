@@ -32,7 +32,7 @@ async def who(asked: Request) -> str:
     return (await Authenticator((TOKENS,), AUDIENCES).authenticate(asked, [])).name
 
 
-async def test_a_token_among_other_protocols_counts_and_is_seen_by_nobody_else() -> None:
+async def test_a_token_among_other_protocols_counts_and_is_not_passed_on() -> None:
     asked = request(f"v4.channel.k8s.io, {offered(b't1')}", "v5.channel.k8s.io")
     assert await who(asked) == "ann"
     assert asked.header("Sec-WebSocket-Protocol") == "v4.channel.k8s.io,v5.channel.k8s.io"
@@ -42,7 +42,7 @@ async def test_a_token_among_other_protocols_counts_and_is_seen_by_nobody_else()
     "protocols",
     [
         pytest.param((offered(b"t1"),), id="nothing else to speak"),
-        pytest.param((offered(b"t2"), "v4"), id="a token that nobody knows"),
+        pytest.param((offered(b"t2"), "v4"), id="an unknown token"),
         pytest.param((offered(b"t1"), offered(b"t1"), "v4"), id="two tokens"),
         pytest.param((offered(b"t1") + "=", "v4"), id="padding"),
         pytest.param((offered(b"t1") + "!", "v4"), id="no base64"),
@@ -54,7 +54,7 @@ async def test_unauthorized_is(protocols: tuple[str, ...]) -> None:
         await who(request(*protocols))
 
 
-async def test_without_a_token_or_a_websocket_nobody_asks() -> None:
+async def test_without_a_token_or_a_websocket_there_is_no_check() -> None:
     assert await who(request("v4.channel.k8s.io")) == "system:anonymous"
     assert await who(request(offered(b"t1"), "v4", upgrade="SPDY/3.1")) == "system:anonymous"
     assert await who(request(offered(b""), "v4")) == "system:anonymous"

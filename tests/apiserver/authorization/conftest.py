@@ -1,4 +1,4 @@
-"""Requests to the server under test as somebody whom its administrator impersonates."""
+"""Requests to the server under test as a user whom its administrator impersonates."""
 
 from __future__ import annotations
 

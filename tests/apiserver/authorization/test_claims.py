@@ -13,7 +13,7 @@ pytestmark = pytest.mark.server
 DEVICES = "resource.k8s.io"
 MERGE = "application/merge-patch+json"
 ALLOCATED: dict[str, Any] = {"devices": {"results": [{"request": "r", "driver": "d.example.com", "pool": "p", "device": "x"}]}}
-TOLD = {"devices": [{"driver": "d.example.com", "pool": "p", "device": "x", "data": {"a": "b"}}]}
+DEVICE_STATUS = {"devices": [{"driver": "d.example.com", "pool": "p", "device": "x", "data": {"a": "b"}}]}
 
 
 async def test_a_claims_status_is_for_schedulers_and_drivers(as_: As) -> None:
@@ -43,7 +43,7 @@ async def test_a_claims_status_is_for_schedulers_and_drivers(as_: As) -> None:
     driver = f'resourceclaims.{DEVICES} "d.example.com" is forbidden: User "{eve}" cannot arbitrary-node:patch resource'
     where = f'"resourceclaims/driver" in API group "{DEVICES}" in the namespace "{as_.namespace}"'
     needs = 'changing status.devices requires resource="resourceclaims/driver", verb="[arbitrary-node:patch]" permission'
-    assert await status(**TOLD) == (422, f"{invalid}status.devices: Forbidden: {needs}: {driver} {where}")
+    assert await status(**DEVICE_STATUS) == (422, f"{invalid}status.devices: Forbidden: {needs}: {driver} {where}")
     await as_.role("driver", rule("arbitrary-node:patch", "resourceclaims/driver", DEVICES, "d.example.com"))
     await as_.bind("driver", eve)
     asked: dict[str, Any] = {
@@ -54,7 +54,7 @@ async def test_a_claims_status_is_for_schedulers_and_drivers(as_: As) -> None:
         "name": "d.example.com",
     }
     await as_.until(eve, **asked, namespace=as_.namespace)
-    assert await status(**TOLD) == (200, "")
+    assert await status(**DEVICE_STATUS) == (200, "")
 
 
 async def test_a_command_that_comes_as_get_needs_the_right_to_create(as_: As) -> None:

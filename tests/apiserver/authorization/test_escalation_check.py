@@ -1,4 +1,4 @@
-"""Who may write which roles, bindings and statuses of claims. ``test_rights.py`` and ``test_claims.py`` ask both servers."""
+"""Which users may write which roles, bindings and statuses of claims. ``test_rights.py`` and ``test_claims.py`` ask both servers."""
 
 from __future__ import annotations
 

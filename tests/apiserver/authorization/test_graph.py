@@ -104,14 +104,14 @@ def test_a_mirror_pod_gives_its_node_nothing() -> None:
     assert pod_dependencies(mirror) == set()
 
 
-def test_a_claim_made_from_a_template_is_the_one_that_the_status_names() -> None:
+def test_a_claim_made_from_a_template_is_named_in_the_status() -> None:
     made = pod(resourceClaims=[{"name": "r", "resourceClaimTemplateName": "t"}])
     assert pod_dependencies(made) == set()
     made["status"] = {"resourceClaimStatuses": [{"name": "r", "resourceClaimName": "p-r-1"}]}
     assert pod_dependencies(made) == {NamedResource("resourceclaims", "shop", "p-r-1")}
 
 
-def test_a_claim_for_extended_resources_is_the_one_that_the_status_names() -> None:
+def test_a_claim_for_extended_resources_is_named_in_the_status() -> None:
     made = pod()
     made["status"] = {"extendedResourceClaimStatus": {"resourceClaimName": "p-x"}}
     assert pod_dependencies(made) == {NamedResource("resourceclaims", "shop", "p-x")}

@@ -1,4 +1,4 @@
-"""Who may act as whom: by a mode of constrained impersonation, or the old way."""
+"""Which users may act as which others: by a mode of constrained impersonation, or the old way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AUTHENTICATION = "authentication.k8s.io"
 
 
 class Some:
-    """Allows what is listed, as ``VERB RESOURCE.GROUP NAME``; remembers what it was asked."""
+    """Allows the listed requests, as ``VERB RESOURCE.GROUP NAME``; remembers the questions that it got."""
 
     def __init__(self, *allowed: str) -> None:
         self.allowed = set(allowed)
@@ -32,13 +32,13 @@ class Some:
         """Nothing is needed."""
 
 
-def judged(some: Some, wanted: User, requester: User | None = None) -> tuple[User, str]:
+def judged(some: Some, target: User, requester: User | None = None) -> tuple[User, str]:
     access = Access(requester or User("eve"), "list", "", "v1", "pods", "", "shop")
-    return Impersonation(some).authorize(access, wanted)
+    return Impersonation(some).authorize(access, target)
 
 
 @pytest.mark.parametrize(
-    ("allowed", "wanted", "groups", "mode"),
+    ("allowed", "target", "groups", "mode"),
     [
         pytest.param(
             ["impersonate-on:user-info:list pods.", f"impersonate:user-info users.{AUTHENTICATION} bob"],
@@ -96,13 +96,13 @@ def judged(some: Some, wanted: User, requester: User | None = None) -> tuple[Use
             User("system:anonymous"),
             ("system:unauthenticated",),
             "",
-            id="nobody is not authenticated",
+            id="the anonymous user is not authenticated",
         ),
     ],
 )
-def test_somebody_is_then(allowed: list[str], wanted: User, groups: tuple[str, ...], mode: str) -> None:
-    user, by = judged(Some(*allowed), wanted)
-    assert (user.name, user.groups, by) == (wanted.name, groups, mode)
+def test_the_impersonated_user_is(allowed: list[str], target: User, groups: tuple[str, ...], mode: str) -> None:
+    user, by = judged(Some(*allowed), target)
+    assert (user.name, user.groups, by) == (target.name, groups, mode)
 
 
 def test_a_service_account_may_be_the_node_that_its_token_names_and_no_other() -> None:
@@ -132,7 +132,7 @@ def test_only_the_modes_of_the_last_users_are_remembered(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("wanted", "why"),
+    ("target", "why"),
     [
         pytest.param(User("bob", ("system:masters",)), "impersonating the system:masters group is not allowed", id="a superuser"),
         pytest.param(User("bob", ("",)), "impersonating the empty string group is not allowed", id="a group without name"),
@@ -147,8 +147,8 @@ def test_only_the_modes_of_the_last_users_are_remembered(monkeypatch: pytest.Mon
         pytest.param(User("bob", extra={"example.com/k": ("",)}), "impersonating the empty string value in extra", id="an empty value"),
     ],
 )
-def test_by_constrained_modes_nobody_becomes(wanted: User, why: str) -> None:
+def test_constrained_modes_refuse(target: User, why: str) -> None:
     some = Some("impersonate-on:user-info:list pods.", f"impersonate:user-info users.{AUTHENTICATION} bob")
     with pytest.raises(ApiError) as refused:
-        judged(some, wanted)
+        judged(some, target)
     assert why in refused.value.status.message

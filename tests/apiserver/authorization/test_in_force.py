@@ -37,7 +37,7 @@ async def test_the_next_request_knows_of_a_write_and_of_a_removal(on_disk: bool,
             await as_("DELETE", f"{RBAC}/namespaces/default/rolebindings/reader")
 
 
-async def test_whoever_has_the_right_to_its_path_may_compact() -> None:
+async def test_a_user_with_the_right_to_its_path_may_compact() -> None:
     async with TlsTestServer() as server, Transport(server.config) as transport:
         as_, path = As(transport, ""), "/debug/compact?revision=2"
         _, refused = await as_("POST", path, user="eve")
@@ -47,7 +47,7 @@ async def test_whoever_has_the_right_to_its_path_may_compact() -> None:
         assert (await as_("POST", path, user="eve"))[0] == 200
 
 
-async def test_without_news_of_changes_nobody_keeps_what_may_have_been_taken_from_him(caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_news_of_changes_no_user_keeps_rights_that_may_have_been_revoked(caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: StorageEvent) -> None:
         raise ValueError("no such thing")
 
@@ -59,7 +59,7 @@ async def test_without_news_of_changes_nobody_keeps_what_may_have_been_taken_fro
         server.api.cache.observe("/registry/core/configmaps/", fail)
         await as_("POST", configmaps, {"metadata": {"name": "one"}})
         status, refused = await as_("DELETE", f"{RBAC}/namespaces/default/rolebindings/reader")
-        why = "changes are no longer followed (ValueError: no such thing); the server must be started again"
+        why = "changes are no longer followed (ValueError: no such thing); restart the server"
         assert (status, why in refused["message"]) == (500, True)
         status, refused = await as_("GET", configmaps, user="eve")
         assert (status, refused["message"].endswith(why)) == (403, True)
@@ -109,9 +109,9 @@ async def test_default_roles_get_back_what_they_lack_at_the_next_start_and_keep_
 @pytest.mark.parametrize(
     ("modes", "allowed", "reason"),
     [
-        pytest.param(("Node", "RBAC"), False, "", id="roles and nodes: nobody else"),
-        pytest.param(("AlwaysAllow",), True, "", id="everybody"),
-        pytest.param(("AlwaysDeny",), False, "Everything is forbidden.", id="nobody"),
+        pytest.param(("Node", "RBAC"), False, "", id="roles and nodes, and no other user"),
+        pytest.param(("AlwaysAllow",), True, "", id="all users"),
+        pytest.param(("AlwaysDeny",), False, "Everything is forbidden.", id="no user"),
         pytest.param(("AlwaysDeny", "AlwaysAllow"), True, "", id="AlwaysDeny has no opinion, so that a later one may allow"),
     ],
 )
@@ -130,7 +130,7 @@ async def test_modes_decide_after_the_superusers(modes: tuple[str, ...], allowed
     ("modes", "words"),
     [
         pytest.param((), "names no mode", id="none"),
-        pytest.param(("Webhook",), "'Webhook' is no mode of this server; known are Node, RBAC", id="an unknown one"),
+        pytest.param(("Webhook",), "'Webhook' is not a mode of this server; known: Node, RBAC", id="an unknown one"),
         pytest.param(("RBAC", "RBAC"), "names RBAC more than once", id="one twice"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.apiserver.authorization.rbac import RoleAuthorizer, RoleIndex, SubjectBinding
+from kubeloop.apiserver.authorization.rbac import IndexedBinding, RoleAuthorizer, RoleIndex
 from kubeloop.apiserver.authorization.rbac_rules import RoleRules
 from kubeloop.endpoints.access import Access, Rules, User
 
@@ -50,7 +50,7 @@ def test_bindings_are_looked_up_once_for_each_user_until_one_changes() -> None:
     class Counted(RoleIndex):
         lookups = 0
 
-        def bindings_in(self, user: User, namespace: str) -> Iterator[SubjectBinding]:
+        def bindings_in(self, user: User, namespace: str) -> Iterator[IndexedBinding]:
             self.lookups += 1
             return super().bindings_in(user, namespace)
 
@@ -117,7 +117,7 @@ def test_the_rules_of_a_user_are_listed_without_empty_fields_and_missing_roles_a
     )
 
 
-def test_a_service_account_without_namespace_is_one_of_the_bindings_own_and_nobody_in_a_cluster_wide_one() -> None:
+def test_a_service_account_without_namespace_is_in_that_of_a_binding_and_matches_none_in_a_cluster_wide_binding() -> None:
     index = RoleIndex()
     index.put_role("shop", "r", GET_PODS)
     index.put_role("", "r", GET_PODS)
@@ -153,7 +153,7 @@ _CHANGES = st.lists(
 
 @settings(max_examples=60)
 @given(_CHANGES)
-def test_the_index_decides_as_one_who_looks_through_everything(changes: list[tuple[str, str, str, Any]]) -> None:
+def test_the_index_decides_like_a_search_through_all_rules(changes: list[tuple[str, str, str, Any]]) -> None:
     index, all_roles, all_bindings = RoleIndex(), {}, {}
     roles = RoleAuthorizer(index)
     asked = [

@@ -43,7 +43,7 @@ async def test_a_node_reads_the_secrets_of_its_pods_until_they_are_gone(as_: As)
     assert (await as_("GET", f"{place}/secrets/s", **mine))[0] == 403
 
 
-async def test_a_node_has_a_lease_of_its_own(as_: As) -> None:
+async def test_a_node_may_use_only_the_lease_of_its_name(as_: As) -> None:
     node = {"user": "system:node:n1", "group": "system:nodes"}
     leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
     assert (await as_("GET", f"{leases}/n1", **node))[0] == 404

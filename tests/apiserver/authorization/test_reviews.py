@@ -13,7 +13,7 @@ pytestmark = pytest.mark.server
 REVIEWS = "/apis/authorization.k8s.io/v1"
 
 
-async def test_one_is_told_what_one_may_and_by_which_binding(as_: As) -> None:
+async def test_a_review_says_what_a_user_may_do_and_by_which_binding(as_: As) -> None:
     eve, space = f"eve-{as_.namespace}", as_.namespace
     await as_.role("reader", rule("get list", "configmaps"), rule("delete", "configmaps", "", "mine"))
     await as_.bind("reader", eve)
@@ -45,9 +45,9 @@ async def test_a_role_that_is_gone_is_named(as_: As) -> None:
     assert refused["message"].endswith('RBAC: role.rbac.authorization.k8s.io "reader" not found')
 
 
-async def test_a_node_is_told_that_its_rights_cannot_be_listed(as_: As) -> None:
+async def test_a_rules_review_says_that_the_rights_of_a_node_cannot_be_listed(as_: As) -> None:
     body = {"spec": {"namespace": as_.namespace}}
     node = {"user": "system:node:nobodys", "group": "system:nodes"}
     _, found = await as_("POST", f"{REVIEWS}/selfsubjectrulesreviews", body, **node)
-    told = found["status"]["incomplete"], found["status"]["evaluationError"]
-    assert told == (True, "node authorizer does not support user rule resolution")
+    outcome = found["status"]["incomplete"], found["status"]["evaluationError"]
+    assert outcome == (True, "node authorizer does not support user rule resolution")

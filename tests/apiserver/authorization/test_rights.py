@@ -1,4 +1,4 @@
-"""Who may do what, and who may let others, on both servers."""
+"""What users may do, and which rights they may grant, on both servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.apiserver.authorization.conftest import GROUP, RBAC, As, rule
 pytestmark = pytest.mark.server
 
 
-async def test_somebody_may_what_a_role_of_the_namespace_allows_and_no_more(as_: As) -> None:
+async def test_a_user_may_do_what_a_role_of_the_namespace_allows_and_no_more(as_: As) -> None:
     eve, configmaps = f"eve-{as_.namespace}", f"/api/v1/namespaces/{as_.namespace}/configmaps"
     where = f'in API group "" in the namespace "{as_.namespace}"'
     assert await as_("GET", configmaps, user=eve) == (
@@ -28,7 +28,7 @@ async def test_somebody_may_what_a_role_of_the_namespace_allows_and_no_more(as_:
     assert (await as_("GET", configmaps, user=eve))[0] == 403
 
 
-async def test_nobody_grants_what_he_does_not_hold_by_whatever_verb(as_: As) -> None:
+async def test_no_verb_lets_a_user_grant_rights_that_he_does_not_hold(as_: As) -> None:
     eve, roles = f"eve-{as_.namespace}", f"{RBAC}/namespaces/{as_.namespace}/roles"
     await as_.role("keeper", rule("get create update patch", "roles", GROUP), rule("get", "configmaps"))
     await as_.bind("keeper", eve)
@@ -51,7 +51,7 @@ async def test_nobody_grants_what_he_does_not_hold_by_whatever_verb(as_: As) -> 
     assert (await as_("PATCH", f"{roles}/r", {"metadata": {"labels": {"a": "b"}}}, user=eve, content=merge))[0] == 200
 
 
-async def test_who_may_escalate_or_bind_may_grant_more(as_: As) -> None:
+async def test_a_user_who_may_escalate_or_bind_may_grant_more(as_: As) -> None:
     eve, place = f"eve-{as_.namespace}", f"{RBAC}/namespaces/{as_.namespace}"
     await as_.role("keeper", rule("create escalate", "roles", GROUP), rule("create", "rolebindings", GROUP))
     await as_.role("binder", rule("bind", "roles", GROUP, "strong"))
@@ -90,7 +90,7 @@ async def test_an_update_that_creates_needs_the_right_to_create(as_: As) -> None
 
 
 async def test_members_of_masters_need_no_role(as_: As) -> None:
-    assert (await as_("GET", "/api/v1/secrets?limit=1", user="whoever", group="system:masters"))[0] == 200
+    assert (await as_("GET", "/api/v1/secrets?limit=1", user="anyone", group="system:masters"))[0] == 200
     assert (await as_("GET", "/api/v1/secrets?limit=1", user="system:masters"))[0] == 403
 
 
@@ -106,7 +106,7 @@ async def test_members_of_masters_need_no_role(as_: As) -> None:
         pytest.param("fieldSelector=metadata.name%3Da&limit=x", "", id="a limit that is no number"),
         pytest.param("fieldSelector=metadata.name%3Da&timeoutSeconds=x", "", id="a time that is no number"),
         pytest.param("fieldSelector=metadata.name%3Da&labelSelector=%3D%3D", "", id="a label selector that cannot be read"),
-        pytest.param("fieldSelector=metadata.name%3D..", "", id="what is no name"),
+        pytest.param("fieldSelector=metadata.name%3D..", "", id="a value that is no name"),
         pytest.param("fieldSelector=metadata.name%3Da%2Fb", "", id="what would be several segments of a path"),
     ],
 )

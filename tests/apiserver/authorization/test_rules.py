@@ -31,7 +31,7 @@ def may(verb: str, resource: str, name: str = "", group: str = "") -> Access:
 
 
 @pytest.mark.parametrize(
-    ("given", "asked", "allowed"),
+    ("rule_tree", "asked", "allowed"),
     [
         pytest.param(rule("get", None, "pods"), may("get", "pods"), True, id="a verb on a resource"),
         pytest.param(rule("get", None, "pods"), may("list", "pods"), False, id="another verb"),
@@ -48,7 +48,7 @@ def may(verb: str, resource: str, name: str = "", group: str = "") -> Access:
         pytest.param(rule("list", None, "pods", "a"), may("list", "pods"), False, id="names do not allow to ask for all"),
         pytest.param(paths("get", "/x"), Access(EVE, "get", path="/x", is_resource=False), True, id="a path"),
         pytest.param(paths("get", "/x"), Access(EVE, "post", path="/x", is_resource=False), False, id="another verb on a path"),
-        pytest.param(paths("get", "/x"), Access(EVE, "get", path="/x/y", is_resource=False), False, id="what is below it"),
+        pytest.param(paths("get", "/x"), Access(EVE, "get", path="/x/y", is_resource=False), False, id="a path below it"),
         pytest.param(paths("get", "/x/*"), Access(EVE, "get", path="/x/y/z", is_resource=False), True, id="a prefix"),
         pytest.param(paths("get", "/x/*"), Access(EVE, "get", path="/x", is_resource=False), False, id="a prefix without what follows"),
         pytest.param(paths("*", "*"), Access(EVE, "post", path="/any", is_resource=False), True, id="all paths"),
@@ -56,19 +56,19 @@ def may(verb: str, resource: str, name: str = "", group: str = "") -> Access:
         pytest.param(rule("*", "*", "*"), Access(EVE, "get", path="/x", is_resource=False), False, id="all resources are no paths"),
     ],
 )
-def test_a_rule_allows(given: dict[str, Any], asked: Access, allowed: bool) -> None:
-    assert RoleRules([given]).allow(asked) is allowed
+def test_a_rule_allows(rule_tree: dict[str, Any], asked: Access, allowed: bool) -> None:
+    assert RoleRules([rule_tree]).allow(asked) is allowed
 
 
 @pytest.mark.parametrize(
-    ("held", "wanted", "missing"),
+    ("held", "required", "missing"),
     [
         pytest.param([rule("get list", None, "pods")], [rule("list", None, "pods")], "", id="less than one has"),
         pytest.param(
             [rule("get", None, "pods"), rule("list", None, "services")],
             [rule("get list", None, "pods services")],
             '{APIGroups:[""], Resources:["pods"], Verbs:["list"]}\n{APIGroups:[""], Resources:["services"], Verbs:["get"]}',
-            id="each right apart, told by resource and sorted",
+            id="each right apart, listed by resource and sorted",
         ),
         pytest.param([rule("get", None, "pods", "a")], [rule("get", None, "pods", "a")], "", id="a name that one has"),
         pytest.param(
@@ -111,5 +111,5 @@ def test_a_rule_allows(given: dict[str, Any], asked: Access, allowed: bool) -> N
         ),
     ],
 )
-def test_who_holds_something_lacks(held: list[dict[str, Any]], wanted: list[dict[str, Any]], missing: str) -> None:
-    assert describe_rules(missing_rules(held, wanted)) == missing
+def test_a_user_with_rules_lacks(held: list[dict[str, Any]], required: list[dict[str, Any]], missing: str) -> None:
+    assert describe_rules(missing_rules(held, required)) == missing

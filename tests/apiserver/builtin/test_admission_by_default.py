@@ -126,7 +126,7 @@ async def test_a_claim_grows_when_it_is_bound_and_its_class_lets_it(client: Clie
         await send(client, "DELETE", f"{STORAGE}/{name}")
 
 
-async def test_nobody_asks_for_an_administrators_certificate(client: Client, namespace: str) -> None:
+async def test_a_request_for_an_administrators_certificate_is_refused(client: Client, namespace: str) -> None:
     names = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters"), x509.NameAttribute(NameOID.COMMON_NAME, "me")]
     request = (
         x509.CertificateSigningRequestBuilder()

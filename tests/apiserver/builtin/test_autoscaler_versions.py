@@ -1,6 +1,6 @@
 """Autoscalers in their two versions: what a Kubernetes 1.36 API server made of each.
 
-``autoscalers.json`` holds, by sentence, an object in v2, the same in v1, and the spec in v2 of what is created from the latter.
+``autoscalers.json`` holds, by sentence, an object in v2, the same in v1, and the spec in v2 of the object created from the latter.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 
 from kubeloop.meta import Invalid
 from kubeloop.transport import Transport
-from tests.apiserver.builtin.writes import create, update
+from tests.apiserver.builtin.write_pipeline import create, update
 from tests.servers import ServerUnderTest
 
 _CASES: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "device_statuses.json").read_text())
@@ -58,7 +58,7 @@ async def test_status_on_the_wire(name: str, server: ServerUnderTest, namespace:
 
 
 @pytest.mark.server
-async def test_what_is_told_of_a_device_goes_with_its_allocation(server: ServerUnderTest, namespace: str) -> None:
+async def test_the_status_of_a_device_goes_with_its_allocation(server: ServerUnderTest, namespace: str) -> None:
     path = _CLAIMS.format(namespace)
     async with Transport(server.config) as transport:
 
@@ -68,11 +68,11 @@ async def test_what_is_told_of_a_device_goes_with_its_allocation(server: ServerU
             return found
 
         claim = json.loads((await transport.request("POST", path, body=json.dumps(_CLAIM).encode())).body)
-        told = [{"driver": "d.x", "pool": "p", "device": "d", "conditions": None}]
+        devices = [{"driver": "d.x", "pool": "p", "device": "d", "conditions": None}]
         allocation = {"devices": {"results": [_RESULT]}}
-        claim = await tell(claim, {"allocation": allocation, "devices": told})
-        assert claim["status"]["devices"] == told
-        claim = await tell(claim, {"devices": told})
+        claim = await tell(claim, {"allocation": allocation, "devices": devices})
+        assert claim["status"]["devices"] == devices
+        claim = await tell(claim, {"devices": devices})
         assert claim["status"] == {}
 
 

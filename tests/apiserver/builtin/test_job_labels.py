@@ -15,20 +15,20 @@ GENERATED = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name
 
 
 @pytest.mark.parametrize(
-    ("own", "of_template", "expected"),
+    ("of_job", "of_template", "expected"),
     [
         pytest.param(None, {"a": "b"}, {"a": "b", **dict.fromkeys(GENERATED, "")}, id="a job without labels has all those of its template"),
         pytest.param(None, None, dict.fromkeys(GENERATED, ""), id="be they the generated ones alone"),
-        pytest.param({"a": "b"}, {"a": "b"}, {"a": "b"}, id="one that has labels keeps to them, also where they are alike"),
+        pytest.param({"a": "b"}, {"a": "b"}, {"a": "b"}, id="a job that has labels keeps them, also where they are alike"),
         pytest.param({"x": "y"}, {"a": "b"}, {"x": "y"}, id="and where they are not"),
     ],
 )
 async def test_labels(
-    client: Client, namespace: str, own: dict[str, str] | None, of_template: dict[str, str] | None, expected: dict[str, str]
+    client: Client, namespace: str, of_job: dict[str, str] | None, of_template: dict[str, str] | None, expected: dict[str, str]
 ) -> None:
     pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
     template: dict[str, Any] = {"metadata": {"labels": of_template}, "spec": pod}
-    body = {"metadata": {"name": "j", "labels": own}, "spec": {"template": template, "suspend": True}}
+    body = {"metadata": {"name": "j", "labels": of_job}, "spec": {"template": template, "suspend": True}}
     path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
     headers = {"Content-Type": "application/json"}
     made = json.loads((await client.transport.request("POST", path, body=json.dumps(body).encode(), headers=headers)).body)

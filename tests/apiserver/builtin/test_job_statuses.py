@@ -14,7 +14,7 @@ import pytest
 
 from kubeloop.meta import Invalid
 from kubeloop.transport import Transport
-from tests.apiserver.builtin.writes import create, update
+from tests.apiserver.builtin.write_pipeline import create, update
 from tests.servers import ServerUnderTest
 
 _CASES: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "job_statuses.json").read_text())
@@ -23,7 +23,7 @@ _POD = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image":
 
 
 def _job(name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    # Managed by nobody: no controller writes the status meanwhile.
+    # Another controller manages it: none writes the status meanwhile.
     return {"metadata": {"name": name}, "spec": {"managedBy": "example.com/test", "template": _POD, **spec}}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from tests.apiserver.builtin.writes import create, update
+from tests.apiserver.builtin.write_pipeline import create, update
 
 _PATH = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 _RULE = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"]}

@@ -51,7 +51,7 @@ async def test_a_dry_run_does_not_look_whether_an_address_is_taken(client: Clien
 @pytest.mark.parametrize(
     ("change", "kept"),
     [
-        pytest.param({"allocateLoadBalancerNodePorts": False}, True, id="who wants no more node ports keeps those there are"),
+        pytest.param({"allocateLoadBalancerNodePorts": False}, True, id="a Service that needs no more node ports keeps the allocated ones"),
         pytest.param({"type": "ClusterIP"}, False, id="a type without node ports loses them"),
         pytest.param({"type": "ClusterIP", "ports": [{"port": 80, "name": "x"}]}, False, id="and so do ports that change besides"),
     ],

@@ -43,7 +43,7 @@ def test_ranges_of_flags(addresses: str, ports: str, expected: ServiceRanges) ->
         pytest.param("", "3-65536", "ports go from 1 to 65535", id="beyond the last port"),
     ],
 )
-def test_what_is_no_range_is_refused_with_the_flag(addresses: str, ports: str, message: str) -> None:
+def test_an_invalid_range_is_refused_with_the_flag(addresses: str, ports: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ServiceRanges.parse(addresses, ports)
 

@@ -50,12 +50,12 @@ async def request_(server: ServerUnderTest, namespace: str) -> AsyncIterator[_Re
     """A request with the name of the test's namespace, which goes with the test."""
     async with Transport(server.config) as transport:
         made = _Request(transport, namespace)
-        await made.call("POST", "", {"metadata": {"name": namespace}, "spec": {**_SPEC, "username": "somebody else"}})
+        await made.call("POST", "", {"metadata": {"name": namespace}, "spec": {**_SPEC, "username": "another user"}})
         yield made
         await made.call("DELETE", f"/{namespace}")
 
 
-async def test_all_that_is_known_of_who_asks_is_written_down(server: ServerUnderTest, namespace: str) -> None:
+async def test_all_that_is_known_of_the_requesting_user_is_stored(server: ServerUnderTest, namespace: str) -> None:
     who = {"Impersonate-User": "u", "Impersonate-Uid": "u-1", "Impersonate-Group": "system:masters", "Impersonate-Extra-A.b%2fc": "d"}
     body = json.dumps({"metadata": {"name": namespace}, "spec": {**_SPEC, "uid": "other", "extra": {"x": ["y"]}}}).encode()
     async with Transport(server.config) as transport:
@@ -64,9 +64,9 @@ async def test_all_that_is_known_of_who_asks_is_written_down(server: ServerUnder
     assert spec["groups"] == ["system:masters", "system:authenticated"]
 
 
-async def test_who_asks_is_written_down(request_: _Request) -> None:
+async def test_the_requesting_user_is_stored(request_: _Request) -> None:
     found = await request_.call("GET", f"/{request_.name}")
-    assert found["spec"]["username"] != "somebody else"
+    assert found["spec"]["username"] != "another user"
     assert "system:authenticated" in found["spec"]["groups"]
     assert found["status"] == {}
 
@@ -110,7 +110,7 @@ async def test_conditions_are_whole(request_: _Request) -> None:
         pytest.param(_SPEC["request"], 'only CERTIFICATE PEM blocks are allowed, found "CERTIFICATE REQUEST"', id="the request"),
     ],
 )
-async def test_what_is_issued_is_a_certificate(request_: _Request, issued: str, fault: str) -> None:
+async def test_only_certificates_can_be_issued(request_: _Request, issued: str, fault: str) -> None:
     assert certificate_error(issued) == fault
     found = await request_.refusal("status", {"certificate": issued})
     assert found == [("status.certificate", f'Invalid value: "<certificate data>": {fault}')]

@@ -9,7 +9,7 @@ import pytest
 
 from kubeloop.apiserver.builtin.defaults_core import default_pull_policy
 from kubeloop.apiserver.builtin.difference import difference
-from tests.apiserver.builtin.writes import create, strategy, update
+from tests.apiserver.builtin.write_pipeline import create, strategy, update
 
 PODS = "/api/v1/namespaces/n/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/n/deployments"
@@ -130,7 +130,7 @@ def test_pods_end_with_grace_only_on_a_node() -> None:
     assert pods.default_grace(found) == 30
 
 
-def test_warns_of_what_is_deprecated_or_odd() -> None:
+def test_warns_of_deprecated_and_odd_fields() -> None:
     pod = _pod(env=[{"name": "a", "value": "1"}, {"name": "a", "value": "2"}])
     pod["spec"]["hostIPC"] = False
     found = create(PODS, pod).warnings

@@ -17,7 +17,7 @@ import pytest
 
 from kubeloop.meta import Conflict, Invalid
 from kubeloop.transport import Transport
-from tests.apiserver.builtin.writes import create, update
+from tests.apiserver.builtin.write_pipeline import create, update
 from tests.servers import ServerUnderTest
 
 _CASES = {
@@ -45,8 +45,8 @@ def _changed(obj: dict[str, Any], changes: Iterable[tuple[str, Any]]) -> dict[st
     return obj
 
 
-def _causes(found: Iterable[tuple[str, str, str]], uid: str, name: str) -> list[tuple[str, ...]]:
-    return sorted((field, _steady(message, uid, name), reason) for field, message, reason in found)
+def _causes(causes: Iterable[tuple[str, str, str]], uid: str, name: str) -> list[tuple[str, ...]]:
+    return sorted((field, _steady(message, uid, name), reason) for field, message, reason in causes)
 
 
 def _steady(message: str, uid: str, name: str) -> str:
@@ -54,10 +54,10 @@ def _steady(message: str, uid: str, name: str) -> str:
     return message.replace(f'"{uid}"', '"UID"')
 
 
-def _with_name(where: str, body: dict[str, Any], name: str) -> dict[str, Any]:
+def _with_name(path: str, body: dict[str, Any], name: str) -> dict[str, Any]:
     body = {**body, "metadata": {**body.get("metadata", {}), "name": name}}
-    if where.endswith("/pods"):
-        # Nobody shall bind it, on a cluster that has a scheduler.
+    if path.endswith("/pods"):
+        # No scheduler may bind it, on a cluster that has one.
         body = {**body, "spec": {**body["spec"], "schedulerName": "nobody"}}
     return body
 

@@ -14,7 +14,7 @@ import pytest
 
 from kubeloop.meta import Invalid
 from kubeloop.transport import Transport
-from tests.apiserver.builtin.writes import create
+from tests.apiserver.builtin.write_pipeline import create
 from tests.servers import ServerUnderTest
 
 Case = tuple[str, dict[str, Any], list[tuple[str, str, str]]]

@@ -59,7 +59,7 @@ def version(name: str, schema: JSONObject, **parts: Any) -> JSONObject:
 
 @contextmanager
 def defined(server: ServerUnderTest, *versions: JSONObject, **spec: Any) -> Iterator[Foos]:
-    """A definition with these versions in a group of its own, served when the block begins, and gone when it ends."""
+    """A definition with these versions in a separate group, served when the block begins, and gone when it ends."""
     foos = Foos(server, f"test-{secrets.token_hex(4)}.example.com")
     spec = {
         "group": foos.group,
@@ -89,7 +89,7 @@ async def _create(foos: Foos, definition: JSONObject) -> None:
 
 
 async def redefine(foos: Foos, *versions: JSONObject) -> None:
-    """Put other versions in place of those that there are."""
+    """Replace the present versions by others."""
     code, definition = await foos.ask("GET", foos.path)
     assert code == 200, definition
     definition["spec"]["versions"] = list(versions)

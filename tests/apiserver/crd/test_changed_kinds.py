@@ -51,7 +51,7 @@ MISSING = "Internal error occurred: Object 'apiVersion' is missing in 'object ha
         pytest.param(
             {"metadata": {"ownerReferences": [{"name": 3}]}}, 422,
             "json: cannot unmarshal number into Go struct field OwnerReference.ownerReferences.name of type string",
-            id="what is deeper is named from metadata on",
+            id="a deeper field is named from metadata on",
         ),
     ],
 )  # fmt: skip
@@ -88,7 +88,7 @@ async def test_a_status_is_taken_from_an_object_of_another_kind_and_its_owners_a
 
 
 @pytest.mark.parametrize(
-    ("said", "named"),
+    ("changes", "named"),
     [
         pytest.param({"kind": 3}, "GROUP/v1, Kind=", id="a kind that is no text"),
         pytest.param({"apiVersion": 3}, "/, Kind=Foo", id="a version that is no text"),
@@ -96,12 +96,12 @@ async def test_a_status_is_taken_from_an_object_of_another_kind_and_its_owners_a
         pytest.param({"kind": "Bar"}, "GROUP/v1, Kind=Bar", id="another kind"),
     ],
 )
-async def test_who_applies_is_told_what_he_said(foos: Foos, namespace: str, said: dict[str, Any], named: str) -> None:
-    code, answer = await foos.ask("PATCH", foos.below(namespace, "/a?fieldManager=m"), foos.foo() | said, APPLY)
+async def test_a_refused_apply_names_the_kind_that_was_sent(foos: Foos, namespace: str, changes: dict[str, Any], named: str) -> None:
+    code, answer = await foos.ask("PATCH", foos.below(namespace, "/a?fieldManager=m"), foos.foo() | changes, APPLY)
     assert (code, refusal(answer)) == (400, "invalid object type: " + named.replace("GROUP", foos.group))
 
 
-async def test_malformed_metadata_that_nobody_owns_is_dropped_when_it_is_applied(foos: Foos, namespace: str) -> None:
+async def test_malformed_metadata_without_an_owner_is_dropped_when_it_is_applied(foos: Foos, namespace: str) -> None:
     config = foos.foo(spec={"n": 1}) | {"metadata": {"name": "a", "creationTimestamp": 3}}
     code, answer = await foos.ask("PATCH", foos.below(namespace, "/a?fieldManager=m"), config, APPLY)
     assert (code, isinstance(answer["metadata"]["creationTimestamp"], str)) == (201, True)

@@ -37,7 +37,7 @@ async def _story(foos: Foos, namespace: str) -> None:
     misfit = ".spec.a: expected numeric (int or float), got string"
     one, two = (f"{namespace}/{name}; {foos.group}/v1, Kind=Foo" for name in ("one", "two"))
 
-    # It is still read as it is, and what does not touch the field may be written; but nobody knows any more who owns what.
+    # It is still read as it is, and writes that do not touch the field succeed; but the owners of the fields are lost.
     code, read = await foos.ask("GET", foos.below(namespace, "/one"))
     assert (code, read["spec"]["a"]) == (200, "x")
     code, labelled = await foos.ask("PATCH", foos.below(namespace, "/one"), {"metadata": {"labels": {"l": "m"}}}, MERGE)

@@ -165,7 +165,7 @@ async def test_a_version_that_is_no_longer_served_leaves_the_registry(bench: Ben
     assert bench.registry.get(GVR) is not None
 
 
-async def test_a_new_schema_is_in_force_for_what_is_read_from_then_on(bench: Bench) -> None:
+async def test_a_new_schema_applies_to_all_later_reads(bench: Bench) -> None:
     await bench.create(definition())
     await bench.until(lambda: established(bench))
     await bench.add("a")
@@ -185,7 +185,7 @@ async def test_a_new_schema_is_in_force_for_what_is_read_from_then_on(bench: Ben
     await bench.until(defaulted)
 
 
-async def test_deletion_removes_instances_first_and_waits_for_those_that_are_held(bench: Bench) -> None:
+async def test_deletion_removes_instances_first_and_waits_for_instances_with_finalizers(bench: Bench) -> None:
     await bench.create(definition())
     await bench.until(lambda: established(bench))
     for name in ("a", "b"):

@@ -50,7 +50,7 @@ async def test_what_cannot_be_read_is_refused_without_a_reason(foos: Foos, names
         ),
     ],
 )  # fmt: skip
-async def test_a_patch_is_told_why(foos: Foos, namespace: str, patch: dict[str, Any], message: str) -> None:
+async def test_a_patch_is_refused_with_a_reason(foos: Foos, namespace: str, patch: dict[str, Any], message: str) -> None:
     await foos.ask("POST", foos.below(namespace), foos.foo(spec={"n": 1}))
     code, answer = await foos.ask("PATCH", foos.below(namespace, "/a/scale"), patch, MERGE)
     assert code == 422
@@ -65,7 +65,7 @@ async def test_replicas_that_an_object_does_not_say_must_be_given(foos: Foos, na
     assert (code, answer["spec"]) == (200, {"replicas": 4})
 
 
-async def test_nobody_is_the_first_to_own_replicas_by_applying(foos: Foos, namespace: str) -> None:
+async def test_applying_a_scale_whose_replicas_have_no_owner_fails(foos: Foos, namespace: str) -> None:
     await foos.ask("POST", foos.below(namespace), foos.foo())
     why = (
         "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, Kind=Scale) to proper version: "

@@ -82,7 +82,7 @@ async def test_what_has_another_type_cannot_be_read(foos: Foos, namespace: str, 
     assert (code, refusal(answer)) == (400, f'Foo in version "v1" cannot be handled as a Foo: {message}')
 
 
-async def test_what_is_applied_is_brought_into_form_too(foos: Foos, namespace: str) -> None:
+async def test_applied_objects_are_normalised_too(foos: Foos, namespace: str) -> None:
     config = foos.foo(t=pod({"labels": {"a": None}, "namespace": ""}))
     code, answer = await foos.ask("PATCH", foos.below(namespace, "/a?fieldManager=m"), config, APPLY)
     assert (code, answer["t"]["metadata"]) == (201, {"labels": {"a": ""}})

@@ -26,8 +26,8 @@ def definition(plural: str = "objs", kind: str = "Obj", group: str = "kl.example
     }
 
 
-def settled(crd: dict[str, Any], *others: dict[str, Any]) -> dict[str, Any]:
-    after = update_names(crd, names_in_use(others), NOW)
+def settled(crd: dict[str, Any], *established: dict[str, Any]) -> dict[str, Any]:
+    after = update_names(crd, names_in_use(established), NOW)
     assert after is not None
     return after
 

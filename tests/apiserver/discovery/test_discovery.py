@@ -149,9 +149,9 @@ def test_the_tag_changes_with_the_registry(registry: Registry) -> None:
 @pytest.mark.parametrize(
     ("accept", "aggregated"),
     [
-        pytest.param(f"{AGGREGATED},application/json", True, id="who accepts both forms gets the first one"),
+        pytest.param(f"{AGGREGATED},application/json", True, id="a client that accepts both forms gets the first one"),
         pytest.param(f"application/json,{AGGREGATED}", True, id="the aggregated form goes before the legacy one, whatever comes first"),
-        pytest.param("application/json", False, id="who does not know the aggregated form gets the legacy one"),
+        pytest.param("application/json", False, id="a client that does not know the aggregated form gets the legacy one"),
         pytest.param(AGGREGATED.replace("json", "yaml"), True, id="it may be YAML"),
         pytest.param(AGGREGATED.replace("application/json", "*/*"), True, id="any media type will do"),
         pytest.param(f"application/vnd.kubernetes.protobuf,{AGGREGATED}", True, id="clauses that cannot be served are passed over"),

@@ -1,4 +1,4 @@
-"""Who is served first, who waits, and who is refused."""
+"""Which requests are served first, which wait, and which are refused."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Crowd:
             await asyncio.sleep(0)
 
     async def let_go(self, number: int) -> None:
-        """The first of those that hold seats end."""
+        """End the first requests that hold seats."""
         for _, seat in self.seats[:number]:
             self.control.release(seat)
         del self.seats[:number]
@@ -117,7 +117,7 @@ async def test_a_flood_of_one_user_does_not_keep_another_waiting() -> None:
     await crowd.end()
 
 
-async def test_who_has_too_many_waiting_is_refused_and_nobody_else() -> None:
+async def test_a_user_with_too_many_waiting_requests_is_refused_and_others_are_not() -> None:
     crowd = Crowd(control(level("one"), seats=1))
     for number in range(10):
         crowd.come(f"mallory-{number}", flow(crowd.control, "mallory"))
@@ -131,7 +131,7 @@ async def test_who_has_too_many_waiting_is_refused_and_nobody_else() -> None:
     await crowd.end()
 
 
-async def test_a_level_that_queues_nobody_refuses_beyond_its_seats() -> None:
+async def test_a_level_without_queues_refuses_beyond_its_seats() -> None:
     crowd = Crowd(control(level("one", response={"type": "Reject"}), seats=2))
     for number in range(4):
         crowd.come(str(number), flow(crowd.control, "alice"))
@@ -140,7 +140,7 @@ async def test_a_level_that_queues_nobody_refuses_beyond_its_seats() -> None:
     await crowd.end()
 
 
-async def test_who_is_exempt_is_never_refused_and_needs_no_seat() -> None:
+async def test_an_exempt_request_is_never_refused_and_needs_no_seat() -> None:
     crowd = Crowd(control(level("none", exempt=True), seats=1))
     for number in range(100):
         crowd.come(str(number), flow(crowd.control, "root"))
@@ -156,7 +156,7 @@ async def test_a_level_lends_what_it_says_and_no_more() -> None:
     for number in range(7):
         crowd.come(str(number), flow(crowd.control, f"user-{number}"))
     await crowd.settle()
-    assert len(crowd.served) == 6  # four of its own, two of the other's four
+    assert len(crowd.served) == 6  # four of this user, two of the other user's four
     for number in range(2):
         crowd.come(f"lender-{number}", flow(crowd.control, "lender", "lenders"))
     await crowd.settle()
@@ -164,7 +164,7 @@ async def test_a_level_lends_what_it_says_and_no_more() -> None:
     await crowd.end()
 
 
-async def test_who_waits_for_too_long_is_refused() -> None:
+async def test_a_request_that_waits_for_too_long_is_refused() -> None:
     clock = FakeClock()
     crowd = Crowd(control(level("one"), seats=1, clock=clock))
     for name in ("holds", "waits"):
@@ -176,7 +176,7 @@ async def test_who_waits_for_too_long_is_refused() -> None:
     await crowd.end()
 
 
-async def test_who_goes_while_waiting_leaves_no_trace() -> None:
+async def test_a_request_that_is_cancelled_while_waiting_leaves_no_trace() -> None:
     crowd = Crowd(control(level("one"), seats=1))
     crowd.come("holds", flow(crowd.control, "alice"))
     await crowd.settle()
@@ -190,7 +190,7 @@ async def test_who_goes_while_waiting_leaves_no_trace() -> None:
     await crowd.end()
 
 
-async def test_who_goes_as_it_is_let_in_gives_its_seat_back() -> None:
+async def test_a_request_that_is_cancelled_at_its_start_gives_its_seat_back() -> None:
     crowd = Crowd(control(level("one"), seats=1))
     crowd.come("holds", flow(crowd.control, "alice"))
     await crowd.settle()
@@ -204,7 +204,7 @@ async def test_who_goes_as_it_is_let_in_gives_its_seat_back() -> None:
     await crowd.end()
 
 
-def test_the_first_schema_that_matches_counts_and_its_ids_are_told() -> None:
+def test_the_first_schema_that_matches_counts_and_its_ids_are_sent() -> None:
     found = control(level("one"), level("two"))
     found.put_schema("", "first", schema("first", "two", "devs", precedence=1))
     ours = flow(found, "alice", "devs")
@@ -245,7 +245,7 @@ def test_plain_limits_refuse_all_but_administrators() -> None:
     limits.check("list", User("alice"))
 
 
-async def test_who_has_had_less_than_all_that_wait_need_not_wait_for_a_turn() -> None:
+async def test_a_flow_that_was_served_less_than_all_waiting_ones_is_served_at_once() -> None:
     crowd = Crowd(control(level("one", response={"type": "Queue", "queuing": {**QUEUING, "queueLengthLimit": 100}}), seats=100))
     for number in range(60):
         crowd.come(f"flood-{number}", flow(crowd.control, "mallory"))

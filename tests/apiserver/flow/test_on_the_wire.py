@@ -14,7 +14,7 @@ SCHEMAS = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
 
 
 async def narrow(api: Api, seats: int) -> tuple[str, str]:
-    """Alice's requests go to a level that queues nobody; returns what its ids are."""
+    """Alice's requests go to a level without queues; returns its ids."""
     limited = {"nominalConcurrencyShares": seats, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}
     level = await api.create("narrow", LEVELS, spec={"type": "Limited", "limited": limited})
     rule = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "clusterScope": True}

@@ -1,4 +1,4 @@
-"""Whoever waits in a queue is found again, whatever is let in, charged and given up meanwhile."""
+"""A request that waits in a queue is never lost, whichever others are admitted, charged and cancelled meanwhile."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TWICE_CHARGED = [("come", 0), ("come", 0), ("next", 0), ("next", 0), ("charge", 
 @settings(max_examples=100)
 @given(steps=STEPS)
 @example(steps=TWICE_CHARGED)
-def test_nobody_who_waits_is_lost(hand: int, steps: list[tuple[str, int]]) -> None:
+def test_no_waiting_request_is_lost(hand: int, steps: list[tuple[str, int]]) -> None:
     loop = asyncio.new_event_loop()
     at = flow(control(level("one")), "user")
     queues = FairQueues(4, hand) if hand else FairQueues()

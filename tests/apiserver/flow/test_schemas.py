@@ -78,5 +78,5 @@ def test_paths(path: str, *, matches: bool) -> None:
     assert schema(nonResourceRules=[{"verbs": ["get"], "nonResourceURLs": [path]}]).match(BOT, HEALTH) is matches
 
 
-def test_flows_are_told_apart_by_user_by_namespace_or_not_at_all() -> None:
+def test_flows_are_distinguished_by_user_by_namespace_or_not_at_all() -> None:
     assert [schema(by=by).flow(BOT, PODS) for by in ("ByUser", "ByNamespace", "")] == [BOT.name, "shop", ""]

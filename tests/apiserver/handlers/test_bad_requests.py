@@ -94,7 +94,7 @@ async def test_paths_and_methods_that_do_not_exist_get_a_status(api: Api, method
 
 
 @pytest.mark.parametrize("path", ["/nosuch", "/apis/nosuch.example.com/v1/foos"])
-async def test_paths_that_nobody_owns_get_a_plain_page(api: Api, path: str) -> None:
+async def test_unknown_paths_get_a_plain_page(api: Api, path: str) -> None:
     answer = await api("GET", path)
     assert (answer.status, answer.text) == (404, "404 page not found\n")
 
@@ -259,7 +259,7 @@ async def test_a_warning_about_a_name_that_no_header_may_hold_shows_it_as_go_doe
     assert (answer.status, answer.warnings) == (201, [r'299 - "unknown field \"a\\x7f\\nb\""'])
 
 
-async def test_what_nobody_expected_is_an_internal_error_without_a_traceback(
+async def test_an_unexpected_exception_is_an_internal_error_without_a_traceback(
     api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*_: object, **__: object) -> None:

@@ -37,7 +37,7 @@ async def test_a_selector_selects_by(api: Api, query: str, expected: list[str]) 
     assert names(await api("GET", f"{CONFIGMAPS}?{query}")) == expected
 
 
-async def test_pods_are_selected_by_fields_of_their_own(api: Api) -> None:
+async def test_pods_are_selected_by_the_fields_of_pods(api: Api) -> None:
     for name, node in (("a", "n1"), ("b", "n2")):
         await api.create(name, PODS, spec={"nodeName": node, "containers": [{"name": "c", "image": "x"}]})
     assert names(await api("GET", f"{PODS}?fieldSelector=spec.nodeName=n1")) == ["a"]
@@ -150,7 +150,7 @@ async def test_items_of_a_typed_list_leave_out_kind_and_version(api: Api) -> Non
     assert (listed["kind"], set(listed["items"][0])) == ("ConfigMapList", {"metadata"})
 
 
-async def test_tables_and_metadata_are_given_to_who_asks(api: Api) -> None:
+async def test_tables_and_metadata_are_given_on_request(api: Api) -> None:
     await api.create("a", data={"k": "v"})
     table = (await api("GET", CONFIGMAPS, accept=TABLE)).body
     assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Data", "Age"]
@@ -192,7 +192,7 @@ async def test_an_autoscaler_is_one_object_in_both_versions(api: Api) -> None:
     assert (await api("GET", path.format("v2"))).body["items"][0]["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 50
 
 
-async def test_a_large_answer_is_compressed_for_who_accepts_it(api: Api) -> None:
+async def test_a_large_answer_is_compressed_for_clients_that_accept_it(api: Api) -> None:
     await api.create("big", data={"k": "x" * 200_000})
     assert (await api("GET", f"{CONFIGMAPS}/big", Accept_Encoding="gzip")).headers["Content-Encoding"] == "gzip"
     assert "Content-Encoding" not in (await api("GET", f"{CONFIGMAPS}/big", Accept_Encoding="identity")).headers

@@ -20,7 +20,7 @@ async def send(session: aiohttp.ClientSession, method: str, path: str, body: byt
         return answer.status, answer.headers["Content-Type"], await answer.read()
 
 
-async def test_an_object_sent_and_read_in_protobuf_is_the_one_that_json_shows(api: Api) -> None:
+async def test_an_object_sent_and_read_in_protobuf_is_the_same_as_in_json(api: Api) -> None:
     pod: dict[str, Any] = {
         "kind": "Pod",
         "apiVersion": "v1",

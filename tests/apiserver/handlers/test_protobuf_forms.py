@@ -1,4 +1,4 @@
-"""Protobuf of what is stored: made once for each revision, and the same as the codec would make it."""
+"""Protobuf of stored objects: made once for each revision, and the same as the codec would make it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubeloop.apiserver.handlers.protobuf_forms import ProtobufForms
+from kubeloop.apiserver.handlers.protobuf_forms import ProtobufEncoder
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.server.bootstrap import builtin_registry
@@ -29,8 +29,8 @@ def resource() -> ServedResource:
 
 
 @pytest.fixture
-def forms() -> ProtobufForms:
-    return ProtobufForms(Objects(MemoryStorage(FakeClock())))
+def forms() -> ProtobufEncoder:
+    return ProtobufEncoder(Objects(MemoryStorage(FakeClock())))
 
 
 def stored(revision: int, **data: str) -> KeyValue:
@@ -42,7 +42,7 @@ def shown(revision: int) -> dict[str, Any]:
     return {**CONFIG_MAP, "metadata": {**CONFIG_MAP["metadata"], "resourceVersion": str(revision)}}
 
 
-def test_an_object_a_list_and_an_event_hold_the_same(forms: ProtobufForms, resource: ServedResource) -> None:
+def test_an_object_a_list_and_an_event_hold_the_same(forms: ProtobufEncoder, resource: ServedResource) -> None:
     single, page = forms.object(resource, stored(7)), forms.page(resource, "ConfigMapList", {"resourceVersion": "9"}, [stored(7)])
     assert single is not None
     assert page is not None
@@ -54,7 +54,7 @@ def test_an_object_a_list_and_an_event_hold_the_same(forms: ProtobufForms, resou
     assert protobuf.decode_event(frame) == {"type": "ADDED", "object": shown(7)}
 
 
-def test_a_revision_is_encoded_once(forms: ProtobufForms, resource: ServedResource, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_revision_is_encoded_once(forms: ProtobufEncoder, resource: ServedResource, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     encode = protobuf.encode_message
 
@@ -72,13 +72,13 @@ def test_a_revision_is_encoded_once(forms: ProtobufForms, resource: ServedResour
     assert len(calls) == 2
 
 
-def test_another_state_at_the_same_revision_is_another(forms: ProtobufForms, resource: ServedResource) -> None:
+def test_another_state_at_the_same_revision_is_another(forms: ProtobufEncoder, resource: ServedResource) -> None:
     """A watch shows an object that leaves its selection as it was, at the revision at which it left."""
     one, other = forms.object(resource, stored(7, k="before")), forms.object(resource, stored(7, k="after"))
     assert one != other
 
 
-def test_what_the_codec_cannot_say_has_no_form(forms: ProtobufForms, resource: ServedResource) -> None:
+def test_what_the_codec_cannot_say_has_no_form(forms: ProtobufEncoder, resource: ServedResource) -> None:
     kv = stored(7)
     strange = replace(kv, value=kv.value.replace(b'"data"', b'"unknown"'))
     assert forms.object(resource, strange) is None

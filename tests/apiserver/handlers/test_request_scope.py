@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.apiserver.handlers.routing import NoRoute
+from kubeloop.apiserver.handlers.routes import NoRoute
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.server.pipeline import NonResourcePaths

@@ -21,7 +21,7 @@ DEPLOYMENT = {
         "template": {"metadata": {"labels": {"app": "one"}}, "spec": {"containers": [{"name": "nginx", "image": "nginx"}]}},
     },
 }
-#: As the server prints the one that it holds.
+#: As the server prints its stored object.
 CONTAINER = (
     "map[image:nginx imagePullPolicy:Always name:nginx resources:map[] "
     "terminationMessagePath:/dev/termination-log terminationMessagePolicy:File]"
@@ -159,7 +159,7 @@ UNFIT_DEPLOYMENTS = [
         '{"replicas": "x", "template": {"spec": {"securityContext": {"runAsUser": null}, "volumes": [{"name": "a", "emptyDir": null}]}}}',
         "replicas:x template:map[spec:map[securityContext:map[runAsUser:<nil>] volumes:[map[name:a]]]]",
         "unrecognized type: int32",
-        id="nulls of what is new are taken out",
+        id="nulls of new values are taken out",
     ),
     pytest.param(
         '{"replicas": "x", "strategy": {"$retainKeys": ["type"], "type": "Recreate"}}',
@@ -213,7 +213,7 @@ UNFIT_CONTAINERS = [
         '"imagePullPolicy": 5',
         "imagePullPolicy:5 name:nginx",
         "cannot convert int64 to v1.PullPolicy",
-        id="a number for a text of a type of its own",
+        id="a number for a text with a named type",
     ),
     pytest.param('"imagePullPolicy": true', "imagePullPolicy:true name:nginx", "unrecognized type: string", id="a bool for a text"),
     pytest.param(
@@ -325,7 +325,7 @@ async def test_fits(client: Client, namespace: str, patch: str, replicas: int) -
     assert (found["kind"], found["spec"]["replicas"]) == ("Deployment", replicas)
 
 
-async def test_unknown_fields_are_told_by_name(client: Client, namespace: str) -> None:
+async def test_unknown_fields_are_reported_by_name(client: Client, namespace: str) -> None:
     patch = '{"spec": {"zzz": 1, "aaa": 2}, "unknown": 1, "metadata": {"odd": 1}}'
     code, message = await _refusal(client, namespace, "/apis/apps/v1", DEPLOYMENT, patch, "Strict")
     assert code == 422

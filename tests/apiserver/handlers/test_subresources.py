@@ -51,7 +51,7 @@ async def test_scale_refuses_another_name_and_negative_replicas(api: Api) -> Non
     assert (negative.status, "must be greater than or equal to 0" in negative.message) == (422, True)
 
 
-async def test_scale_is_a_table_for_who_asks(api: Api) -> None:
+async def test_scale_is_a_table_on_request(api: Api) -> None:
     table = (await api("GET", f"{await deployment(api)}/scale", accept=TABLE)).body
     assert [one["name"] for one in table["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
     assert table["rows"][0]["cells"][:3] == ["d", 2, 0]

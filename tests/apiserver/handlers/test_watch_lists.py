@@ -90,19 +90,19 @@ async def test_the_state_is_streamed_and_its_end_marked_for(api: Api, send: str,
         later = asyncio.create_task(api.create("c"))
         found = [await anext(events) for _ in range(4 if streams else 2 if version == "first" else 1)]
         made = (await later).version
-    told = [(one["type"], one["object"]["metadata"].get("name")) for one in found]
+    shown = [(one["type"], one["object"]["metadata"].get("name")) for one in found]
     if streams:
         # The change that comes meanwhile is part of the state, or comes after its end; never both, never neither.
-        assert sorted(told, key=str) == sorted([("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c"), ("BOOKMARK", None)], key=str)
+        assert sorted(shown, key=str) == sorted([("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c"), ("BOOKMARK", None)], key=str)
         mark = next(one["object"]["metadata"] for one in found if one["type"] == "BOOKMARK")
         assert mark["annotations"] == {"k8s.io/initial-events-end": "true"}
-        assert mark["resourceVersion"] == (made if told[-1][0] == "BOOKMARK" else last)
+        assert mark["resourceVersion"] == (made if shown[-1][0] == "BOOKMARK" else last)
     else:
-        assert told == [("ADDED", "b"), ("ADDED", "c")][-len(told) :]
+        assert shown == [("ADDED", "b"), ("ADDED", "c")][-len(shown) :]
 
 
 @pytest.mark.parametrize("version", [None, "0", "last"])
-async def test_who_wants_no_initial_events_gets_only_changes(api: Api, version: str | None) -> None:
+async def test_a_watch_without_initial_events_gets_only_changes(api: Api, version: str | None) -> None:
     last = (await api.create("a")).version
     path = f"{CONFIGMAPS}?{query_of('false', 'NotOlderThan', last if version == 'last' else version)}"
     async with api.watch(path) as events:
@@ -110,7 +110,7 @@ async def test_who_wants_no_initial_events_gets_only_changes(api: Api, version: 
         assert (await anext(events))["object"]["metadata"]["name"] == "b"
 
 
-async def test_who_wants_no_bookmarks_gets_the_state_without_a_mark(api: Api) -> None:
+async def test_a_watch_without_bookmarks_gets_the_state_without_a_mark(api: Api) -> None:
     await api.create("a")
     async with api.watch(f"{CONFIGMAPS}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan") as events:
         assert (await anext(events))["object"]["metadata"]["name"] == "a"
@@ -136,7 +136,7 @@ async def test_who_wants_no_bookmarks_gets_the_state_without_a_mark(api: Api) ->
         pytest.param(TABLE, "Table", id="as a table"),
     ],
 )
-async def test_the_stream_holds_what_is_selected_and_then_the_mark(
+async def test_the_stream_holds_the_selected_objects_and_then_the_mark(
     api: Api, path: str, selector: str, names: list[str], accept: str, kind: str
 ) -> None:
     for name in "ab":
@@ -186,7 +186,7 @@ async def test_changes_after_a_version_that_has_not_come_are_waited_for_in_silen
         assert (await anext(events))["object"]["metadata"]["name"] == "c"
 
 
-async def test_a_compacted_version_is_no_hindrance_for_who_asks_for_the_state_at_least_as_new(api: Api) -> None:
+async def test_a_compacted_version_is_no_hindrance_for_a_request_of_the_state_at_least_as_new(api: Api) -> None:
     first = (await api.create("a")).version
     newest = (await api.create("b")).version
     await api("POST", "/debug/compact")

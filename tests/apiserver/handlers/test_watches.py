@@ -44,7 +44,7 @@ async def test_changes_that_come_later_are_shown_as_they_happen(api: Api) -> Non
 
 
 @pytest.mark.parametrize("query", ["", "&resourceVersion=0"])
-async def test_a_watch_without_a_version_begins_with_what_is_there(api: Api, query: str) -> None:
+async def test_a_watch_without_a_version_begins_with_the_existing_objects(api: Api, query: str) -> None:
     versions = [(await api.create(name)).version for name in "ab"]
     events = await api.events(f"{CONFIGMAPS}?watch=1{query}", 2)
     assert seen(events) == [("ADDED", "a", versions[0]), ("ADDED", "b", versions[1])]
@@ -76,7 +76,7 @@ async def test_a_watch_of_one_name_shows_only_it(api: Api) -> None:
     assert seen(await api.events("/api/v1/watch/namespaces/default/configmaps/b", 1)) == [("ADDED", "b", version)]
 
 
-async def test_a_watch_from_before_compaction_is_told_so_in_its_stream(api: Api) -> None:
+async def test_a_watch_from_before_compaction_gets_the_error_in_its_stream(api: Api) -> None:
     start = (await api.create("a")).version
     newest = (await api.create("b")).version
     await api("POST", "/debug/compact")
@@ -97,7 +97,7 @@ async def test_tables_of_a_watch_carry_their_columns_once(api: Api) -> None:
     assert [one["object"]["rows"][0]["cells"][0] for one in (first, second)] == ["a", "b"]
 
 
-async def test_metadata_alone_is_watched_by_who_asks(api: Api) -> None:
+async def test_metadata_alone_is_watched_on_request(api: Api) -> None:
     await api.create("a", data={"k": "v"})
     async with api.watch(f"{CONFIGMAPS}?watch=1", accept=PARTIAL) as events:
         found = await anext(events)
@@ -168,7 +168,7 @@ async def test_a_watch_that_its_client_leaves_frees_its_place(api: Api) -> None:
 
 
 async def test_bookmarks_go_on_while_nothing_happens() -> None:
-    """Whoever got one takes silence for a broken connection. None tells a watch the version that it began from."""
+    """A client that got a bookmark takes silence for a broken connection. No bookmark repeats the version that a watch began from."""
     clock = FakeClock()
     async with running_api(clock) as api:
         server, start = api.server.api, (await api.create("start")).version
@@ -197,7 +197,7 @@ async def test_bookmarks_go_on_while_nothing_happens() -> None:
 
 
 async def test_a_bookmark_does_not_overtake_changes_that_came_while_the_client_took_its_time() -> None:
-    """Whoever is cut off after such a bookmark, and resumes from it, would never see them."""
+    """A client that is cut off after such a bookmark, and resumes from it, would never see them."""
     clock = FakeClock()
     async with running_api(clock) as api:
         server, start = api.server.api, (await api.create("start")).version

@@ -22,7 +22,7 @@ from tests.servers import ServerUnderTest
 
 @asynccontextmanager
 async def cluster_with(credentials: KubeletCredentials, folder: Path) -> AsyncIterator[Cluster]:
-    """A server of its own, in this loop."""
+    """Start a separate server, in this loop."""
     api = ApiServer(ServerOptions(kubelets=credentials, admission=WITHOUT_ACCOUNTS))
     await api.start()
     try:
@@ -37,7 +37,7 @@ async def cluster_with(credentials: KubeletCredentials, folder: Path) -> AsyncIt
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> tuple[CertificateAuthority, Path, Path]:
+def credentials(tmp_path: Path) -> tuple[CertificateAuthority, Path, Path]:
     """An authority of clients, and the server's certificate and key as files."""
     authority = CertificateAuthority.create("clients")
     issued = authority.issue("the-api-server", client=True)
@@ -49,9 +49,9 @@ def own(tmp_path: Path) -> tuple[CertificateAuthority, Path, Path]:
 
 
 async def test_the_server_shows_its_certificate_and_checks_the_kubelets(
-    own: tuple[CertificateAuthority, Path, Path], tmp_path: Path
+    credentials: tuple[CertificateAuthority, Path, Path], tmp_path: Path
 ) -> None:
-    authority, certificate, key = own
+    authority, certificate, key = credentials
     async with ScriptedKubelet(client_authority=authority.certificate) as kubelet:
         trusted = tmp_path / "kubelets.crt"
         trusted.write_bytes(kubelet.authority)
@@ -74,7 +74,7 @@ async def test_a_kubelet_of_another_authority_is_refused_but_where_a_log_says_to
             assert await log.text() == "one\ntwo\n"
 
 
-async def test_without_flags_nobody_is_checked_and_nothing_shown(tmp_path: Path) -> None:
+async def test_without_flags_no_kubelet_is_checked_and_no_certificate_shown(tmp_path: Path) -> None:
     async with ScriptedKubelet() as kubelet, cluster_with(KubeletCredentials(), tmp_path) as cluster:
         pod = await cluster.pod("web", await cluster.node(kubelet))
         async with cluster.session.get(f"{pod}/log") as answer:
@@ -93,7 +93,7 @@ async def test_without_flags_nobody_is_checked_and_nothing_shown(tmp_path: Path)
     ],
 )
 async def test_files_that_cannot_be_used_are_named_at_the_start(
-    own: tuple[CertificateAuthority, Path, Path], tmp_path: Path, names: tuple[str | None, str | None, str | None], expected: str
+    credentials: tuple[CertificateAuthority, Path, Path], tmp_path: Path, names: tuple[str | None, str | None, str | None], expected: str
 ) -> None:
     files = [tmp_path / name if name is not None else None for name in names]
     api = ApiServer(ServerOptions(kubelets=KubeletCredentials(*files)))

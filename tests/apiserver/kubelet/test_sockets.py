@@ -34,7 +34,7 @@ async def received(socket: aiohttp.ClientWebSocketResponse) -> list[bytes]:
     return found
 
 
-def told(messages: list[bytes]) -> Any:
+def final_status(messages: list[bytes]) -> Any:
     """What the error channel says."""
     return json.loads(b"".join(one[1:] for one in messages if one[:1] == b"\x03"))
 
@@ -58,9 +58,9 @@ async def test_the_first_message_is_an_empty_one(cluster: Cluster, pod: str, que
         assert (await received(socket))[0] == first
 
 
-async def test_an_exit_code_is_told_as_a_cause(cluster: Cluster, pod: str) -> None:
+async def test_an_exit_code_is_reported_as_a_cause(cluster: Cluster, pod: str) -> None:
     async with cluster.session.ws_connect(f"{pod}/exec?command=sh&command=-c&command=exit+7&stdout=1", protocols=[V5]) as socket:
-        assert told(await received(socket)) == {
+        assert final_status(await received(socket)) == {
             "metadata": {},
             "status": "Failure",
             "message": "command terminated with non-zero exit code: command terminated with exit code 7",
@@ -76,7 +76,7 @@ async def test_closing_the_input_ends_it_for_the_command(cluster: Cluster, pod: 
         await socket.send_bytes(b"\xff\x00")
         messages = await received(socket)
     assert b"".join(one[1:] for one in messages if one[:1] == b"\x01") == b"one two"
-    assert told(messages)["status"] == "Success"
+    assert final_status(messages)["status"] == "Success"
 
 
 async def test_a_terminal_has_one_output_and_its_sizes_arrive(cluster: Cluster, kubelet: ScriptedKubelet, pod: str) -> None:
@@ -111,12 +111,12 @@ async def test_a_client_that_goes_ends_the_command(cluster: Cluster, kubelet: Sc
         await ended.wait()
 
 
-async def test_a_kubelets_refusal_is_told_on_the_error_channel(cluster: Cluster, kubelet: ScriptedKubelet, pod: str) -> None:
+async def test_a_kubelets_refusal_is_reported_on_the_error_channel(cluster: Cluster, kubelet: ScriptedKubelet, pod: str) -> None:
     kubelet.refusal = Answer(418, body=b"why\n")
     async with cluster.session.ws_connect(f"{pod}/exec?command=x&stdout=1", protocols=[V5]) as socket:
         messages = await received(socket)
     cause = "unable to upgrade connection: why"
-    assert told(messages) == {
+    assert final_status(messages) == {
         "metadata": {},
         "status": "Failure",
         "message": f"Internal error occurred: {cause}",
@@ -128,10 +128,10 @@ async def test_a_kubelets_refusal_is_told_on_the_error_channel(cluster: Cluster,
     assert kubelet.last.protocols == [V5, V4, "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io"]
 
 
-async def test_a_kubelet_that_is_not_there_is_told_on_the_error_channel(cluster: Cluster) -> None:
+async def test_a_kubelet_that_is_not_there_is_reported_on_the_error_channel(cluster: Cluster) -> None:
     pod = await cluster.pod("web", await cluster.node(1))
     async with cluster.session.ws_connect(f"{pod}/exec?command=x&stdout=1", protocols=[V5]) as socket:
-        message = told(await received(socket))["message"]
+        message = final_status(await received(socket))["message"]
     url = f"https://127.0.0.1:1/exec/{cluster.namespace}/web/main?command=x&output=1"
     refused = "dial tcp 127.0.0.1:1: connect: connection refused"
     assert message == f'Internal error occurred: error sending request: Post "{url}": {refused}'
@@ -140,7 +140,7 @@ async def test_a_kubelet_that_is_not_there_is_told_on_the_error_channel(cluster:
 async def test_an_error_of_an_old_protocol_is_passed_on_as_text(cluster: Cluster, kubelet: ScriptedKubelet, pod: str) -> None:
     kubelet.spdy_protocol = "v2.channel.k8s.io"
     async with cluster.session.ws_connect(f"{pod}/exec?command=sh&command=-c&command=exit+7&stdout=1", protocols=[V5]) as socket:
-        message = told(await received(socket))["message"]
+        message = final_status(await received(socket))["message"]
     assert message.startswith('Internal error occurred: error executing remote command: {"metadata"')
 
 
@@ -149,7 +149,7 @@ async def test_other_websockets_go_to_the_kubelet_as_they_are(cluster: Cluster, 
         assert socket.protocol == V4
         messages = await received(socket)
     assert messages[0] == b"\x01hi\n"
-    assert told(messages)["status"] == "Success"
+    assert final_status(messages)["status"] == "Success"
     assert (kubelet.last.method, kubelet.last.headers["upgrade"]) == ("GET", "websocket")
 
 
@@ -164,7 +164,7 @@ async def test_a_kubelet_that_dies_has_said_nothing_which_kubernetes_takes_for_s
     kubelet.command = command
     async with cluster.session.ws_connect(f"{pod}/exec?command=x&stdout=1", protocols=[V5]) as socket:
         messages = await received(socket)
-    assert (messages[1], told(messages)) == (b"\x01begun", {"metadata": {}, "status": "Success"})
+    assert (messages[1], final_status(messages)) == (b"\x01begun", {"metadata": {}, "status": "Success"})
 
 
 @pytest.mark.parametrize(("protocol", "first"), [("binary.k8s.io", b""), ("base64.binary.k8s.io", "")])
@@ -203,7 +203,7 @@ async def test_a_kubelet_that_resets_its_streams_after_the_outcome_has_ended_in_
     async with cluster.session.ws_connect(f"{pod}/exec?{query}", protocols=[V5]) as socket:
         messages = await received(socket)
     assert b"".join(one[1:] for one in messages if one[:1] == b"\x01") == b"hi\n"
-    outcome = told(messages)
+    outcome = final_status(messages)
     assert outcome["status"] == ("Failure" if message else "Success")
     assert (message or "") in outcome.get("message", "")
 

@@ -54,7 +54,7 @@ def test_a_dash_in_the_group_begins_a_word(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize("name", [NAME, f"{NAME}List"])
-def test_selectable_fields_are_told_of_the_object_and_its_list(registry: Registry, name: str) -> None:
+def test_selectable_fields_are_listed_for_the_object_and_its_list(registry: Registry, name: str) -> None:
     selectable = [{"fieldPath": "spec.a"}]
     assert v3(registry)["components"]["schemas"][name]["x-kubernetes-selectable-fields"] == selectable
     assert swagger(registry)["definitions"][name]["x-kubernetes-selectable-fields"] == selectable
@@ -102,7 +102,7 @@ def test_consumed_types_in_version_2(registry: Registry, path: str, method: str,
     assert swagger(registry)["paths"][path][method]["consumes"] == consumes
 
 
-def test_a_field_that_nobody_describes_is_a_bare_reference(registry: Registry) -> None:
+def test_a_field_without_description_is_a_bare_reference(registry: Registry) -> None:
     document = json.loads(OpenAPIDocuments(registry, FakeClock()).body("apis/networking.k8s.io/v1"))
     rule = document["components"]["schemas"]["io.k8s.api.networking.v1.IngressRule"]
     assert rule["properties"]["http"] == {"$ref": "#/components/schemas/io.k8s.api.networking.v1.HTTPIngressRuleValue"}

@@ -113,7 +113,7 @@ def test_the_index_names_each_document_with_a_hash(registry: Registry) -> None:
     assert {"api/v1", "apis/apps/v1", "version"} <= set(paths)
 
 
-def test_a_document_asked_for_by_its_hash_may_be_kept_for_ever(registry: Registry) -> None:
+def test_a_document_requested_by_its_hash_may_be_cached_without_expiry(registry: Registry) -> None:
     url = index(registry)["api/v1"]["serverRelativeURL"]
     answer = ask(registry, *url.split("?"))
     assert answer is not None
@@ -149,9 +149,9 @@ def test_an_unchanged_document_is_not_sent_twice(registry: Registry) -> None:
     [
         pytest.param("/openapi/v2", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf", 200, id="v2 has a protobuf form"),
         pytest.param("/openapi/v3/api/v1", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf", 200, id="v3 has one too"),
-        pytest.param("/openapi/v2", "application/x-protobuf, application/json", 200, id="who accepts JSON too gets it"),
+        pytest.param("/openapi/v2", "application/x-protobuf, application/json", 200, id="a client that accepts JSON too gets it"),
         pytest.param("/openapi/v3/api/v1", "application/yaml", 406, id="there is no YAML"),
-        pytest.param("/openapi/v3/api/v1", "*/*", 200, id="who accepts anything gets JSON"),
+        pytest.param("/openapi/v3/api/v1", "*/*", 200, id="a client that accepts anything gets JSON"),
         pytest.param("/openapi/v3/apis/nosuch/v1", "", 404, id="an unknown document is not found"),
     ],
 )

@@ -19,7 +19,7 @@ def pod(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": list(containers), **spec}}
 
 
-async def test_applying_creates_what_is_not_there_and_owns_only_what_it_says(managers: Managers) -> None:
+async def test_applying_creates_a_missing_object_and_owns_only_the_applied_fields(managers: Managers) -> None:
     made = await managers.apply("one", "pods/p", pod(container("c", image="x")))
     assert made.status == 201
     assert made.owners == {
@@ -54,7 +54,7 @@ async def test_a_field_that_an_update_owns_too_stays_when_its_applier_gives_it_u
     assert (after.body["data"], after.owners) == ({"k": "v"}, {"Update maker": [".data", ".data.k"]})
 
 
-async def test_who_joins_in_without_a_change_is_given_no_time(managers: Managers) -> None:
+async def test_a_manager_that_joins_without_a_change_gets_no_time(managers: Managers) -> None:
     await managers.apply("one", "configmaps/a", config_map("a", {"k": "v"}))
     joined = await managers.apply("two", "configmaps/a", config_map("a", {"k": "v"}))
     assert {entry["manager"]: "time" in entry for entry in joined.entries} == {"one": True, "two": False}
@@ -81,7 +81,7 @@ async def test_a_conflict_names_each_field_and_its_managers(managers: Managers) 
     ]
 
 
-async def test_force_takes_fields_from_whoever_has_them(managers: Managers) -> None:
+async def test_force_takes_fields_from_their_owners(managers: Managers) -> None:
     await managers.apply("one", "configmaps/a", config_map("a", {"k": "v", "l": "v"}))
     forced = await managers.apply("two", "configmaps/a", config_map("a", {"k": "w"}), force=True)
     assert forced.owners == {"Apply one": [".data.l"], "Apply two": [".data.k"]}
@@ -103,7 +103,7 @@ async def test_one_manager_that_applies_and_updates_is_two(managers: Managers) -
     )
 
 
-async def test_items_of_a_list_are_told_apart_by_their_keys(managers: Managers) -> None:
+async def test_items_of_a_list_are_distinguished_by_their_keys(managers: Managers) -> None:
     await managers.apply("one", "pods/p", pod(container("a", image="x"), container("b", image="x")))
     spec = {"tolerations": [{"key": "k", "operator": "Exists"}], "containers": [container("a", image="y")]}
     after = await managers.apply("two", "pods/p", {**pod(), "spec": spec}, force=True)
@@ -137,7 +137,7 @@ async def test_a_set_has_members_of_several_appliers(managers: Managers) -> None
     await managers.apply("two", "configmaps/a", config_map("a"))
 
 
-async def test_what_is_atomic_belongs_to_one(managers: Managers) -> None:
+async def test_an_atomic_value_has_one_owner(managers: Managers) -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], "selector": {"a": "b"}}}
     await managers.apply("one", "services/s", service)
     other = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"selector": {"c": "d"}}}
@@ -159,7 +159,7 @@ async def test_yaml_may_be_applied(managers: Managers) -> None:
     assert made.body["data"] == {"k": "yes"}
 
 
-async def test_what_is_not_there_has_no_status_to_apply(managers: Managers) -> None:
+async def test_a_missing_object_has_no_status_to_apply(managers: Managers) -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "status": {"hard": {"pods": "1"}}}
     assert (await managers.apply("one", "resourcequotas/q/status", quota)).status == 404
 
@@ -273,7 +273,7 @@ async def test_applying_is_not_said_in_cbor(managers: Managers) -> None:
     assert refused.status == 415
 
 
-async def test_what_was_there_before_anybody_applied_is_not_taken_without_force(managers: Managers) -> None:
+async def test_fields_from_before_the_first_apply_are_not_taken_without_force(managers: Managers) -> None:
     await managers.apply("one", "configmaps/a", config_map("a", {"k": "v"}))
     await managers("PATCH", "configmaps/a", [{"op": "remove", "path": "/metadata/managedFields/0"}], content=JSON_PATCH)
     refused = await managers.apply("two", "configmaps/a", config_map("a", {"k": "w"}))

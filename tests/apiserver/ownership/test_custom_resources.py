@@ -153,7 +153,7 @@ async def test_an_apply_in_another_version_is_by_the_same_manager(things: Manage
     assert wrong.message == f"invalid object type: {GROUP}/v2, Kind=Thing"
 
 
-async def test_status_and_scale_have_owners_of_their_own(things: Managers) -> None:
+async def test_status_and_scale_have_separate_owners(things: Managers) -> None:
     await things("POST", f"{THINGS}?fieldManager=maker", {**thing(replicas=1), "status": {"x": "y"}})
     written = await things.merge("controller", f"{THINGS}/t/status", {"metadata": {"labels": {"a": "b"}}, "status": {"x": "y"}})
     assert written.owners == {

@@ -21,7 +21,7 @@ from kubeloop.apiserver.ownership.entries import (
 )
 from kubeloop.apiserver.ownership.managers import cap_updaters
 from kubeloop.merge.fields import FieldSet
-from kubeloop.merge.fields.managing import VersionedSet
+from kubeloop.merge.fields.managers import VersionedSet
 
 
 def entry(manager: str = "one", fields: tuple[str, ...] = ("k",), **more: Any) -> dict[str, Any]:
@@ -44,11 +44,11 @@ def entry(manager: str = "one", fields: tuple[str, ...] = ("k",), **more: Any) -
         pytest.param("", "curl", "curl", id="a user agent without a slash is taken whole"),
         pytest.param("", "a\tb\x07c/1", "abc", id="what cannot be printed is left out"),
         pytest.param("", "ü" * 100, "ü" * 64, id="at most 128 bytes, no letter halved"),
-        pytest.param("", "", "unknown", id="nobody says who it is"),
+        pytest.param("", "", "unknown", id="a request without field manager and user agent"),
         pytest.param("", "/v1", "unknown", id="a user agent without a name"),
     ],
 )
-def test_who_writes_is(field_manager: str, user_agent: str, expected: str) -> None:
+def test_the_writing_manager_is(field_manager: str, user_agent: str, expected: str) -> None:
     assert manager_of(field_manager, user_agent) == expected
 
 
@@ -66,7 +66,7 @@ def test_of_two_entries_of_one_manager_the_later_counts() -> None:
     assert encode(decode([entry(), entry(fields=("l",))])) == [entry(fields=("l",))]
 
 
-def test_who_applies_is_one_manager_in_all_versions_who_updates_is_not() -> None:
+def test_an_applier_is_one_manager_in_all_versions_an_updater_is_not() -> None:
     assert identifier("one", APPLY, "v1", "") == identifier("one", APPLY, "v2", "") == '{"manager":"one","operation":"Apply"}'
     assert identifier("one", UPDATE, "v1", "") != identifier("one", UPDATE, "v2", "")
 
@@ -98,7 +98,7 @@ def updaters(count: int, version: str = "v1") -> ManagedFields:
     managed = ManagedFields()
     for number in range(count):
         manager = identifier(f"m{number:02}", UPDATE, version, "")
-        managed.fields[manager] = VersionedSet(FieldSet.of((f"f:k{number}",)), version, False)
+        managed.fields[manager] = VersionedSet(FieldSet.from_paths((f"f:k{number}",)), version, False)
         managed.times[manager] = f"2026-01-01T00:00:{number:02}Z"
     return managed
 
@@ -114,14 +114,14 @@ def test_beyond_ten_the_oldest_share_an_entry_whose_time_is_the_latest_of_theirs
     cap_updaters(managed)
     bucket = identifier("ancient-changes", UPDATE, "v1", "")
     assert len(managed.fields) == 10
-    assert managed.fields[bucket].set == FieldSet.of(("f:k0",), ("f:k1",), ("f:k2",), ("f:k3",))
+    assert managed.fields[bucket].set == FieldSet.from_paths(("f:k0",), ("f:k1",), ("f:k2",), ("f:k3",))
     assert managed.times[bucket] == "2026-01-01T00:00:03Z"
 
 
 def test_managers_of_different_versions_do_not_share_an_entry() -> None:
     managed = updaters(10)
     other = identifier("old", UPDATE, "v0", "")
-    managed.fields[other] = VersionedSet(FieldSet.of(("f:k",)), "v0", False)
+    managed.fields[other] = VersionedSet(FieldSet.from_paths(("f:k",)), "v0", False)
     managed.times[other] = None
     cap_updaters(managed)
     assert other in managed.fields
@@ -159,12 +159,12 @@ def scaled(manager: str, **more: Any) -> dict[str, Any]:
     return {**entry(manager, apiVersion="apps/v1"), "fieldsV1": {"f:spec": {"f:replicas": {}, "f:paused": {}}}, **more}
 
 
-def test_a_scale_shows_who_owns_replicas() -> None:
+def test_a_scale_shows_the_owner_of_replicas() -> None:
     shown = to_scale([scaled("one"), entry("two", apiVersion="apps/v1"), scaled("three", apiVersion="gone/v1")], PATHS)
     assert shown == [entry("one", apiVersion="autoscaling/v1", fieldsV1={"f:spec": {"f:replicas": {}}})]
 
 
-def test_who_takes_replicas_through_a_scale_takes_them_from_their_owner() -> None:
+def test_a_write_to_scale_takes_replicas_from_their_owner() -> None:
     scale = [{**entry("two", apiVersion="autoscaling/v1", subresource="scale"), "fieldsV1": {"f:spec": {"f:replicas": {}}}}]
     after = to_parent([scaled("one"), entry("old", apiVersion="gone/v1")], scale, PATHS, "apps/v1")
     taken = entry("two", apiVersion="apps/v1", subresource="scale", fieldsV1={"f:spec": {"f:replicas": {}}})

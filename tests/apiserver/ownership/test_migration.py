@@ -27,7 +27,7 @@ async def test_kubectl_takes_over_what_it_applied_itself(managers: Managers) -> 
     assert applied.owners["Apply kubectl"] == [".data.k"]
 
 
-async def test_its_annotation_follows_what_is_applied(managers: Managers) -> None:
+async def test_its_annotation_follows_each_apply(managers: Managers) -> None:
     await managers("POST", "configmaps?fieldManager=kubectl-client-side-apply", applied_earlier({"k": "v"}))
     applied = await managers.apply("kubectl", "configmaps/a", config_map("a", {"k": "<w>"}, annotations={"x": "y"}))
     assert applied.body["metadata"]["annotations"] == {

@@ -12,13 +12,13 @@ pytestmark = pytest.mark.server
 
 
 async def owner(managers: Managers, name: str) -> dict[str, Any]:
-    """A reference to an owner that exists: what belongs to nobody is garbage, and soon collected."""
+    """A reference to an owner that exists: an object whose owners are missing is garbage, and soon collected."""
     made = await managers("POST", "configmaps", config_map(name))
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": made.body["metadata"]["uid"]}
 
 
 async def test_the_second_of_two_equal_owner_references_is_dropped_with_a_warning(managers: Managers) -> None:
-    first, second = sorted([await owner(managers, "x"), await owner(managers, "y")], key=lambda one: str(one["uid"]))
+    first, second = sorted([await owner(managers, "x"), await owner(managers, "y")], key=lambda reference: str(reference["uid"]))
     made = await managers("POST", "configmaps?fieldManager=one", config_map("a", ownerReferences=[first, first, second]))
     assert made.body["metadata"]["ownerReferences"] == [first, second]
     assert made.owners["Update one"][-2:] == [f'.metadata.ownerReferences[uid="{one["uid"]}"]' for one in (first, second)]

@@ -93,7 +93,7 @@ async def test_bytes_that_are_no_base64_are_refused_as_the_converter_does(manage
         pytest.param(JSON_PATCH, b"[", id="a JSON patch that ends too soon"),
     ],
 )
-async def test_that_there_is_nothing_to_patch_is_told_before_what_is_wrong_with(managers: Managers, content: str, body: bytes) -> None:
+async def test_a_missing_object_is_reported_before_a_fault_of(managers: Managers, content: str, body: bytes) -> None:
     answer = await managers("PATCH", "configmaps/nobody", body, content=content)
     assert (answer.status, answer.message) == (404, 'configmaps "nobody" not found')
 

@@ -26,7 +26,7 @@ RECORDED: JSONObject = json.loads(
     (Path(__file__).parents[2] / "merge" / "fields" / "recorded.json").read_text().replace("fields.example.com", GROUP)
 )
 PLURALS = {"NetworkPolicy": "networkpolicies"}
-#: Of a Service: allocated anew in each run.
+#: Fields of a Service: each run allocates other values.
 ALLOCATED = ("clusterIP", "clusterIPs")
 
 
@@ -56,7 +56,7 @@ async def defined(managers: Managers) -> AsyncIterator[Managers]:
 
 
 async def until_sets_are(managers: Managers, owned: JSONObject) -> None:
-    """A real server serves a new schema a moment after it was told."""
+    """A real server serves a new schema a moment after it was written."""
     path = f"/apis/{GROUP}/v1/namespaces/{{ns}}/things/probe"
     body = {"apiVersion": f"{GROUP}/v1", "kind": "Thing", "metadata": {"name": "probe"}, "set": ["x"]}
     async with asyncio.timeout(20):

@@ -22,7 +22,7 @@ def owned_by(name: str, *fields: str) -> dict[str, Any]:
     }
 
 
-async def test_who_creates_owns_what_was_set_and_what_was_defaulted(managers: Managers) -> None:
+async def test_the_creator_owns_the_fields_that_were_set_and_that_were_defaulted(managers: Managers) -> None:
     service = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], "selector": {"a": "b"}}}
     made = await managers("POST", "services?fieldManager=maker", service)
     assert made.owners == {
@@ -46,7 +46,7 @@ async def test_what_a_create_says_of_owners_is_taken_and_then_what_it_creates_is
     assert made.owners == {"Update maker": [".data", ".data.k"], "Update x": [".data.gone"]}
 
 
-async def test_an_update_owns_what_it_changed_and_what_it_removed_is_nobodys(managers: Managers) -> None:
+async def test_an_update_owns_the_changed_fields_and_removed_fields_have_no_owner(managers: Managers) -> None:
     await managers("POST", "configmaps?fieldManager=one", config_map("a", {"k": "v", "l": "v"}, labels={"x": "1"}))
     changed = await managers("PUT", "configmaps/a?fieldManager=two", config_map("a", {"k": "w", "m": "v"}))
     assert changed.owners == {"Update one": [".data"], "Update two": [".data.k", ".data.m"]}
@@ -58,7 +58,7 @@ async def test_a_patch_that_changes_nothing_owns_nothing(managers: Managers) -> 
     assert (same.owners, same.version) == (made.owners, made.version)
 
 
-async def test_whoever_changes_a_field_back_owns_it(managers: Managers) -> None:
+async def test_a_manager_that_changes_a_field_back_owns_it(managers: Managers) -> None:
     await managers("POST", "configmaps?fieldManager=one", config_map("a", {"k": "v"}))
     await managers.merge("two", "configmaps/a", {"data": {"k": "w"}})
     assert (await managers.merge("one", "configmaps/a", {"data": {"k": "v"}})).owners == {"Update one": [".data", ".data.k"]}
@@ -68,13 +68,13 @@ async def test_whoever_changes_a_field_back_owns_it(managers: Managers) -> None:
 async def test_owners_are_forgotten_when_a_write_says_there_are_none(managers: Managers, empty: list[Any]) -> None:
     await managers("POST", "configmaps?fieldManager=one", config_map("a", {"k": "v"}))
     assert (await managers("PUT", "configmaps/a", config_map("a", {"k": "v"}, managedFields=empty))).entries == []
-    # From then on nobody counts, until somebody applies.
+    # From then on no owner is recorded, until a manager applies.
     assert (await managers.merge("two", "configmaps/a", {"data": {"k": "w"}})).entries == []
     applied = await managers.apply("three", "configmaps/a", config_map("a", {"m": "v"}))
     assert applied.owners == {"Apply three": [".data.m"], "Update before-first-apply": [".data", ".data.k"]}
 
 
-async def test_a_write_may_say_who_owns_what(managers: Managers) -> None:
+async def test_a_write_may_name_the_owners_of_fields(managers: Managers) -> None:
     await managers("POST", "configmaps?fieldManager=one", config_map("a", {"k": "v"}))
     said = await managers("PUT", "configmaps/a?fieldManager=two", config_map("a", {"k": "v", "l": "v"}, managedFields=[owned_by("x", "k")]))
     assert said.owners == {"Update two": [".data.l"], "Update x": [".data.k"]}
@@ -102,13 +102,13 @@ async def test_beyond_ten_managers_that_update_the_oldest_melt_into_one(managers
     for number in range(1, 13):
         last = await managers.merge(f"m{number:02}", "configmaps/a", {"data": {f"k{number:02}": "v"}})
     names = [entry["manager"] for entry in last.entries]
-    assert len(names) == 11  # ten that update, and the one that applies
+    assert len(names) == 11  # ten updaters and one applier
     assert names[0] == "applier"
     assert ".data.k00" in last.owners["Update ancient-changes"]
     assert {f"m{number:02}" for number in range(5, 13)} <= set(names)
 
 
-async def test_a_status_is_owned_by_whoever_writes_it_through_its_path(managers: Managers) -> None:
+async def test_a_status_is_owned_by_the_writer_of_its_subresource(managers: Managers) -> None:
     await managers("POST", "resourcequotas?fieldManager=one", {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}})
     quota = {"metadata": {"name": "q", "labels": {"x": "y"}}, "spec": {"hard": {"pods": "9"}}, "status": {"hard": {"pods": "1"}}}
     written = await managers("PUT", "resourcequotas/q/status?fieldManager=two", quota)
@@ -124,7 +124,7 @@ async def test_owners_sent_with_a_status_are_not_looked_at(managers: Managers) -
     assert written.owners == made.owners
 
 
-async def test_a_status_on_the_main_path_is_owned_by_nobody(managers: Managers) -> None:
+async def test_a_status_on_the_main_path_gets_no_owner(managers: Managers) -> None:
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}, "status": {"hard": {"pods": "1"}}}
     made = await managers("POST", "resourcequotas?fieldManager=one", quota)
     assert made.owners == {"Update one": [".spec.hard", ".spec.hard.pods"]}
@@ -179,6 +179,6 @@ async def test_an_empty_list_is_owned_where_go_always_writes_the_list(
 ) -> None:
     made = await managers("POST", f"{path}?fieldManager=one", {"metadata": {"name": "a"}, **body})
     assert made.owners == ({"Update one": owned} if owned else {})
-    # What is stored has null, so each write that says "empty" changes it.
+    # The stored object has null, so each write that says "empty" changes it.
     again = await managers("PUT", f"{path}/a?fieldManager=two", {"metadata": {"name": "a"}, **body})
     assert again.owners == after

@@ -91,7 +91,7 @@ async def cars(managers: Managers) -> AsyncIterator[Cars]:
     await found.remove()
 
 
-async def test_who_owns_a_field_that_a_write_in_another_version_drops_still_owns_it(cars: Cars) -> None:
+async def test_the_owner_of_a_field_that_a_write_in_another_version_drops_still_owns_it(cars: Cars) -> None:
     await cars.define("size")
     await cars.apply("one", "v1", size="1", color="red")
     await cars.merge("two", "v2", size="2")
@@ -108,7 +108,7 @@ async def test_an_apply_fails_that_says_a_field_which_the_version_of_another_own
     assert (refused.status, refused.message) == (500, f"{why} {cars.group}/v2: .spec.color: field not declared in schema")
 
 
-async def test_what_is_stored_does_not_fit_the_version_of_another_owner(cars: Cars) -> None:
+async def test_the_stored_object_does_not_fit_the_version_of_another_owner(cars: Cars) -> None:
     await cars.define("size")
     assert (await cars.apply("two", "v2", size="1")).status == 201
     updated = await cars.merge("one", "v1", color="red")

@@ -49,7 +49,7 @@ class Bound:
 class PolicyWorld(World):
     """The same with policies, which concern the test's own namespace.
 
-    Of ``spec``, ``rules`` and ``labels`` (of objects) go into the match constraints. What is in no namespace must be told by labels.
+    ``rules`` and ``labels`` of a ``spec`` go into the match constraints. Select objects without a namespace by labels.
     """
 
     @asynccontextmanager
@@ -95,19 +95,19 @@ class PolicyWorld(World):
         return {"matchConstraints": constraints, **spec}
 
     @staticmethod
-    def _path(kind: str, what: str, name: str = "") -> str:
-        plural = f"{kind}{what}".lower().removesuffix("y") + ("ies" if what.endswith("Policy") else "s")
+    def _path(kind: str, suffix: str, name: str = "") -> str:
+        plural = f"{kind}{suffix}".lower().removesuffix("y") + ("ies" if suffix.endswith("Policy") else "s")
         return f"{ADMISSION}/{plural}" + (f"/{name}" if name else "")
 
     @asynccontextmanager
-    async def _written(self, kind: str, what: str, name: str, spec: JSONObject) -> AsyncIterator[None]:
-        tree = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": f"{kind}{what}", "metadata": {"name": name}, "spec": spec}
-        await self("POST", self._path(kind, what), tree)
+    async def _written(self, kind: str, suffix: str, name: str, spec: JSONObject) -> AsyncIterator[None]:
+        tree = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": f"{kind}{suffix}", "metadata": {"name": name}, "spec": spec}
+        await self("POST", self._path(kind, suffix), tree)
         try:
             yield
         finally:
             with suppress(NotFound):
-                await self("DELETE", self._path(kind, what, name))
+                await self("DELETE", self._path(kind, suffix, name))
 
     async def _until_in_force(self, kind: str, name: str) -> None:
         """A kube-apiserver learns of a policy a moment after it is stored."""

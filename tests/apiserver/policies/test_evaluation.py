@@ -32,12 +32,12 @@ def test_a_variable_is_computed_once_however_often_it_is_used() -> None:
     assert 1000 - both < 2 * (1000 - one)
 
 
-def test_a_variable_that_nobody_uses_may_fail() -> None:
+def test_an_unused_variable_may_fail() -> None:
     expressions, variables = compiled("true", bad="object.nosuch")
     assert evaluate(expressions, VALUES, 1000, variables)[0] == [ExpressionResult(True)]
 
 
-def test_what_a_variable_costs_counts_for_who_uses_it_first() -> None:
+def test_the_cost_of_a_variable_counts_for_its_first_user() -> None:
     expressions, variables = compiled("true", "variables.v == 6", v="[1, 2, 3].map(x, x * 2).sum() - 6")
     evaluate(expressions[:1], VALUES, 5, variables)
     with pytest.raises(CostBudgetExceeded):
@@ -48,7 +48,7 @@ def test_what_a_variable_costs_counts_for_who_uses_it_first() -> None:
     ("expressions", "ignore", "outcome"),
     [
         pytest.param(("true", "object.a == 1"), False, True, id="all must be true"),
-        pytest.param(("true", "object.a == 2"), False, False, id="one that is false settles it"),
+        pytest.param(("true", "object.a == 2"), False, False, id="a single false condition decides"),
         pytest.param(("object.nosuch == 1", "false"), False, False, id="whatever is wrong with the others"),
         pytest.param(("object.nosuch == 1", "true"), True, False, id="an error that is ignored is as false"),
     ],
@@ -57,7 +57,7 @@ def test_conditions(expressions: tuple[str, ...], ignore: bool, outcome: bool) -
     assert conditions_hold(compiled(*expressions)[0], VALUES, ignore_failure=ignore) is outcome
 
 
-def test_each_error_of_conditions_is_told_once() -> None:
+def test_each_error_of_conditions_is_reported_once() -> None:
     with pytest.raises(MatchConditionsError) as fault:
         conditions_hold(compiled("object.b == 1", "object.b == 1", "object.c == 1")[0], VALUES, ignore_failure=False)
     text = "expression 'object.{0} == 1' resulted in error: no such key: {0}"

@@ -46,7 +46,7 @@ def test_json_passes() -> None:
         pytest.param({"kind": b"\x01"}, f".kind: expected string, got {BOXED}[]uint8{{0x1}}}}", id="bytes are no text"),
     ],
 )
-def test_what_is_said_of_other_values(configuration: Any, fault: str) -> None:
+def test_other_values_are_refused_with(configuration: Any, fault: str) -> None:
     with pytest.raises(TypeMismatch) as met:
         of_deployment(configuration)
     assert str(met.value) == fault

@@ -39,7 +39,7 @@ async def test_a_warning_is_a_header_of_the_answer(world: PolicyWorld) -> None:
     )
 
 
-async def test_what_policies_and_webhooks_changed_is_what_is_validated(world: PolicyWorld) -> None:
+async def test_validation_sees_the_changes_of_policies_and_webhooks(world: PolicyWorld) -> None:
     hook = world.hook.on("/second", webhook_patch({"op": "add", "path": "/data/second", "value": "webhook"}))
     shown = {"expression": "false", "messageExpression": "object.data.first + ' ' + object.data.second"}
     async with (
@@ -59,7 +59,7 @@ async def test_a_policy_that_asks_for_it_sees_what_a_webhook_changed_after_it(wo
     assert made["data"] == {"a": "b", "later": "yes", "seen": "yes"}
 
 
-async def test_a_webhook_that_asks_for_it_is_asked_again_after_a_policy_changed_something_anew(world: PolicyWorld) -> None:
+async def test_a_webhook_with_reinvocation_is_called_again_after_a_policy_changed_the_object_again(world: PolicyWorld) -> None:
     counted = patch("[JSONPatch{op: 'add', path: '/data/n', value: object.data.n + 'x'}]")
     hook = world.hook.on("/again", allow())
     async with (
@@ -126,7 +126,7 @@ async def test_a_change_that_the_kind_does_not_allow_is_refused_as_if_the_client
     assert (fault.status.code, fault.causes[0].field) == (422, "metadata.labels")
 
 
-async def test_who_owns_a_field_is_not_changed_by_a_policy(world: PolicyWorld) -> None:
+async def test_a_policy_does_not_change_the_owner_of_a_field(world: PolicyWorld) -> None:
     async with world.mutating(apply("Object{data: {'added': 'yes'}}")):
         made = await world("POST", world.path(), named("x", data={"a": "b"}))
     (owner,) = made["metadata"]["managedFields"]

@@ -17,7 +17,7 @@ from kubeloop.apiserver.registry.registry import Change, Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.endpoints.go_json_errors import json_fault
-from kubeloop.endpoints.negotiation import JSON, PROTOBUF, YAML, Accepted, check_streams, media_type_for_errors, negotiate
+from kubeloop.endpoints.negotiation import JSON, PROTOBUF, YAML, Accepted, media_type_for_errors, negotiate, require_streamable
 from kubeloop.endpoints.request_info import request_info
 from kubeloop.endpoints.yaml_body import dump_yaml, parse_yaml
 from kubeloop.meta.errors import DecodeError, NotAcceptable
@@ -45,6 +45,7 @@ def request(method: str, target: str) -> Request:
         ("{} x", "invalid character 'x' after top-level value"),
         ('"\n"', "invalid character '\\n' in string literal"),
         ('"\\x"', "invalid character 'x' in string escape code"),
+        ('"\\u12', "unexpected end of JSON input"),
         ('"\\u12g4"', "invalid character 'g' in \\u hexadecimal character escape"),
         ("tru}", "invalid character '}' in literal true (expecting 'e')"),
         ("not", "invalid character 'o' in literal null (expecting 'u')"),
@@ -55,7 +56,7 @@ def request(method: str, target: str) -> Request:
         ("{'", "invalid character '\\'' looking for beginning of object key string"),
     ],
 )
-def test_broken_json_is_told_in_gos_words(text: str, fault: str) -> None:
+def test_broken_json_is_reported_in_gos_words(text: str, fault: str) -> None:
     assert json_fault(text.encode()) == fault
 
 
@@ -109,7 +110,7 @@ def test_other_paths_ask_for_no_resource(path: str) -> None:
         pytest.param("*/*", Accepted(), id="anything is JSON"),
         pytest.param("application/yaml", Accepted(YAML), id="YAML"),
         pytest.param("application/json;q=0.1,application/yaml", Accepted(YAML), id="the better quality wins"),
-        pytest.param("text/html, */*;q=0.5", Accepted(JSON), id="what is not served is passed over"),
+        pytest.param("text/html, */*;q=0.5", Accepted(JSON), id="a type that is not served is passed over"),
         pytest.param("application/json;as=Table;v=v1;g=meta.k8s.io", Accepted(JSON, "Table", "v1"), id="a table"),
         pytest.param("application/json;as=Odd;v=v1;g=meta.k8s.io,application/json", Accepted(JSON), id="an unknown form falls back"),
     ],
@@ -121,13 +122,13 @@ def test_an_accept_header_is_answered_with(header: str, expected: Accepted) -> N
 @pytest.mark.parametrize(
     ("header", "verb", "custom"),
     [
-        pytest.param("text/html", "get", False, id="a media type that nobody knows"),
+        pytest.param("text/html", "get", False, id="an unknown media type"),
         pytest.param("application/*", "get", False, id="a range of media types"),
         pytest.param(f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io", "list", False, id="a table in protobuf"),
         pytest.param(PROTOBUF, "get", True, id="a custom resource in protobuf"),
     ],
 )
-def test_what_is_not_offered_is_not_acceptable(header: str, verb: str, custom: bool) -> None:
+def test_a_type_that_is_not_offered_is_not_acceptable(header: str, verb: str, custom: bool) -> None:
     with pytest.raises(NotAcceptable):
         negotiate(header, verb, custom=custom)
 
@@ -135,7 +136,7 @@ def test_what_is_not_offered_is_not_acceptable(header: str, verb: str, custom: b
 @pytest.mark.parametrize("header", ["application/yaml", "application/yaml,application/json"])
 def test_yaml_is_offered_to_watches_and_refused_by_them(header: str) -> None:
     with pytest.raises(NotAcceptable):
-        check_streams(negotiate(header, "watch"))
+        require_streamable(negotiate(header, "watch"))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_custom_resources_have_no_protobuf(header: str, expected: Accepted) -> N
     [
         pytest.param(f"{PROTOBUF},application/json", PROTOBUF, id="protobuf first"),
         pytest.param(f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,application/json", JSON, id="a form that errors do not have is passed over"),
-        pytest.param("text/html", "", id="nothing for whoever accepts nothing"),
+        pytest.param("text/html", "", id="no type for a client that accepts none"),
     ],
 )
 def test_errors_go_out_in(header: str, media_type: str) -> None:
@@ -181,7 +182,7 @@ def test_yaml_is_read_as_kubernetes_reads_it(text: str, tree: Any) -> None:
     assert parse_yaml(text.encode()) == tree
 
 
-def test_broken_yaml_is_told_with_its_line() -> None:
+def test_broken_yaml_is_reported_with_its_line() -> None:
     with pytest.raises(DecodeError, match=r"^yaml: line 2: did not find expected ',' or '\]'$"):
         parse_yaml(b"x: y\na: [1")
 
@@ -195,7 +196,7 @@ def served(version: str = "v1", group: str = "example.com") -> ServedResource:
     return ServedResource(gvr, "Foo", "foo", True, ("get",), TypeSchema(), Strategy, custom=True)
 
 
-def test_resources_come_and_go_and_listeners_are_told() -> None:
+def test_resources_come_and_go_and_listeners_are_notified() -> None:
     registry, changes = Registry(), list[Change]()
     end = registry.on_change(changes.append)
     one, two = served("v1"), served("v2")
@@ -230,10 +231,10 @@ def test_generated_names_fit_into_a_label() -> None:
 
 
 def test_events_convert_there_and_back() -> None:
-    told = {"involvedObject": {"name": "p"}, "message": "m", "source": {"component": "c"}, "count": 2, "type": "Normal"}
+    shared = {"involvedObject": {"name": "p"}, "message": "m", "source": {"component": "c"}, "count": 2, "type": "Normal"}
     times = {"firstTimestamp": None, "lastTimestamp": None, "eventTime": None}
     reporting = {"reportingComponent": "r", "reportingInstance": "i"}
-    core = {"kind": "Event", "apiVersion": "v1", "metadata": {"name": "e"}, **told, **times, **reporting}
+    core = {"kind": "Event", "apiVersion": "v1", "metadata": {"name": "e"}, **shared, **times, **reporting}
     there = convert_event(core, "events.k8s.io/v1")
     assert (there["note"], there["regarding"], there["reportingController"]) == ("m", {"name": "p"}, "r")
     assert convert_event(there, "v1") == core

@@ -95,7 +95,7 @@ async def test_an_object_that_cannot_be_synced_stops_no_other_and_is_tried_again
         assert made.healthy()
         assert made.tasks.failures == {"test-controller": 1}
     [record] = [one for one in caplog.records if one.name == "tests.controller"]
-    assert record.getMessage() == "test-controller: a failed (ValueError); it is tried again"
+    assert record.getMessage() == "test-controller: a failed (ValueError); retrying"
     assert record.exc_info is not None
 
 

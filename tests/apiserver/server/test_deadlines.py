@@ -33,7 +33,7 @@ def test_durations_are_gos(text: str, seconds: float) -> None:
         pytest.param("5y", 'time: unknown unit "y" in duration "5y"', id="an unknown unit"),
     ],
 )
-async def test_what_is_no_duration_is_refused(api: Api, text: str, fault: str) -> None:
+async def test_a_timeout_that_is_no_duration_is_refused(api: Api, text: str, fault: str) -> None:
     refused = await api("GET", f"{CONFIGMAPS}?timeout={text}")
     assert (refused.status, refused.message) == (400, f"invalid timeout specified in the request URL - {fault}")
 
@@ -43,7 +43,7 @@ async def test_nothing_less_than_nothing_and_too_long_mean_as_long_as_the_server
     assert (await api("GET", f"{CONFIGMAPS}?timeout={text}")).status == 200
 
 
-async def test_who_asks_for_no_time_is_told_that_it_is_over(api: Api) -> None:
+async def test_a_request_with_a_timeout_of_zero_is_answered_as_timed_out(api: Api) -> None:
     late = await api("GET", f"{CONFIGMAPS}?timeout=1ns")
     assert (late.status, late.text, late.headers["Content-Type"]) == (504, TOO_LATE, "text/plain; charset=utf-8")
 

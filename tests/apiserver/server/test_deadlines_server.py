@@ -29,7 +29,7 @@ async def session(server: ServerUnderTest) -> AsyncIterator[aiohttp.ClientSessio
         yield found
 
 
-async def test_a_request_without_any_time_is_told_that_it_is_over(session: aiohttp.ClientSession) -> None:
+async def test_a_request_with_a_timeout_of_zero_is_answered_as_timed_out(session: aiohttp.ClientSession) -> None:
     async with session.get(f"{NAMESPACES}&timeout=1ns") as answer:
         assert (answer.status, answer.content_type, (await answer.text()).strip()) == (504, "text/plain", TOO_LATE)
 
@@ -38,13 +38,13 @@ async def test_a_request_without_any_time_is_told_that_it_is_over(session: aioht
     ("text", "fault"),
     [("x", 'time: invalid duration "x"'), ("5", 'time: missing unit in duration "5"'), ("5y", 'time: unknown unit "y" in duration "5y"')],
 )
-async def test_what_is_no_duration_is_refused(session: aiohttp.ClientSession, text: str, fault: str) -> None:
+async def test_a_timeout_that_is_no_duration_is_refused(session: aiohttp.ClientSession, text: str, fault: str) -> None:
     async with session.get(f"{NAMESPACES}&timeout={text}") as answer:
-        told = await answer.json()
-    assert (answer.status, told["message"]) == (400, f"invalid timeout specified in the request URL - {fault}")
+        body = await answer.json()
+    assert (answer.status, body["message"]) == (400, f"invalid timeout specified in the request URL - {fault}")
 
 
-async def test_answers_tell_the_audit_id_and_who_let_them_in(session: aiohttp.ClientSession) -> None:
+async def test_answers_have_the_audit_id_and_the_ids_of_flow_control(session: aiohttp.ClientSession) -> None:
     async with session.get(NAMESPACES, headers={"Audit-Id": "mine"}) as answer:
         assert answer.headers["Audit-Id"] == "mine"
     async with session.get(NAMESPACES) as answer:
@@ -64,7 +64,7 @@ async def test_checks_of_health_are_there_by_name(session: aiohttp.ClientSession
 
 
 @pytest.mark.parametrize(
-    ("path", "wanted"),
+    ("path", "metric"),
     [
         ("/metrics", 'apiserver_storage_objects{resource="namespaces"}'),
         ("/metrics", "authentication_attempts"),
@@ -72,7 +72,7 @@ async def test_checks_of_health_are_there_by_name(session: aiohttp.ClientSession
         ("/metrics/slis", 'kubernetes_healthcheck{name="shutdown",type="readyz"} 1'),
     ],
 )
-async def test_metrics_have_kubernetes_names(session: aiohttp.ClientSession, path: str, wanted: str) -> None:
+async def test_metrics_have_kubernetes_names(session: aiohttp.ClientSession, path: str, metric: str) -> None:
     async with session.get(path) as answer:
         assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
-        assert f"\n{wanted}" in await answer.text()
+        assert f"\n{metric}" in await answer.text()

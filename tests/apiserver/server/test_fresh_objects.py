@@ -1,4 +1,4 @@
-"""The objects of a cluster that nobody has used: each is as on a fresh Kubernetes 1.36.3 server, but for times, addresses, keys."""
+"""The objects of an unused cluster: each is as on a fresh Kubernetes 1.36.3 server, but for times, addresses, keys."""
 
 from __future__ import annotations
 

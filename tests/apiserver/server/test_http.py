@@ -1,4 +1,4 @@
-"""What goes over the socket: what is no request, unclear framing, methods that nobody has, and what is said of the connection."""
+"""Bytes on the socket: malformed requests, unclear framing, unknown methods, and headers about the connection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ END = "Connection: close"
 NOT_ALLOWED = "the server does not allow this method on the requested resource"
 
 
-class Asked:
+class RawClient:
     """Sends bytes as an administrator; ``first`` reads one answer's head and what came with it."""
 
     def __init__(self, server: ServerUnderTest, tls: ssl.SSLContext) -> None:
@@ -59,9 +59,9 @@ class Asked:
 
 
 @pytest.fixture
-async def asked(server: ServerUnderTest) -> Asked:
+async def raw_client(server: ServerUnderTest) -> RawClient:
     config = server.config
-    return Asked(server, config.ssl_context(await RequestAuthenticator(config, SystemClock()).client_certificate()))
+    return RawClient(server, config.ssl_context(await RequestAuthenticator(config, SystemClock()).client_certificate()))
 
 
 REFUSED = "400 Bad Request"
@@ -75,7 +75,7 @@ REFUSED = "400 Bad Request"
         pytest.param(
             b"GET /version HTTP/2.0\r\n" + HOST + b"\r\n",
             "505 HTTP Version Not Supported: unsupported protocol version",
-            id="and one that this connection speaks",
+            id="and a version that this connection speaks",
         ),
         pytest.param(b"\r\nGET /version HTTP/1.1\r\n" + HOST + b"\r\n", REFUSED, id="nothing is before it"),
         pytest.param(b"GET /version HTTP/1.1\r\n\r\n", "400 Bad Request: missing required Host header", id="a host is named"),
@@ -112,8 +112,8 @@ REFUSED = "400 Bad Request"
         ),
     ],
 )
-async def test_what_is_no_request_is_told_so_and_the_connection_ends(asked: Asked, sent: bytes, answered: str) -> None:
-    text = await asked.all(sent)
+async def test_a_malformed_request_is_refused_and_the_connection_ends(raw_client: RawClient, sent: bytes, answered: str) -> None:
+    text = await raw_client.all(sent)
     body = "Unsupported transfer encoding" if answered.startswith("501") else answered
     assert text == f"HTTP/1.1 {answered}\r\nContent-Type: text/plain; charset=utf-8\r\n{END}\r\n\r\n{body}"
 
@@ -147,14 +147,14 @@ async def test_what_is_no_request_is_told_so_and_the_connection_ends(asked: Aske
         pytest.param(POST + b"Content-Length: 3\r\n\r\n" + BODY[:3], 400, id="no more is read than was announced"),
     ],
 )
-async def test_what_is_a_request_is_answered_and_the_connection_stays(asked: Asked, sent: bytes, status: int) -> None:
+async def test_a_valid_request_is_answered_and_the_connection_stays(raw_client: RawClient, sent: bytes, status: int) -> None:
     if sent.startswith(b"HEAD"):
         sent = sent.replace(b"HTTP/1.1", b"HTTP/1.0")  # a connection that ends shows that nothing follows
-        answer = await asked.all(sent)
+        answer = await raw_client.all(sent)
         assert answer.startswith(f"HTTP/1.0 {status} ")
         assert answer.endswith("\r\n\r\n")
         return
-    answers = await asked.answers(sent + b"GET /livez HTTP/1.1\r\n" + HOST + b"\r\n", 2)
+    answers = await raw_client.answers(sent + b"GET /livez HTTP/1.1\r\n" + HOST + b"\r\n", 2)
     assert [head.split(" ")[1] for head, _ in answers] == [str(status), "200"]
     assert answers[1][1] == "ok"
     assert "Server:" not in answers[0][0]
@@ -175,43 +175,43 @@ async def test_what_is_a_request_is_answered_and_the_connection_stays(asked: Ask
         ),
     ],
 )
-async def test_chunks_that_are_unclear_end_the_connection(asked: Asked, chunks: bytes, message: str) -> None:
-    text = await asked.all(CHUNKED + chunks)
+async def test_chunks_that_are_unclear_end_the_connection(raw_client: RawClient, chunks: bytes, message: str) -> None:
+    text = await raw_client.all(CHUNKED + chunks)
     assert text.startswith("HTTP/1.1 500 Internal Server Error\r\n")
     assert END in text
     assert text.rstrip().endswith(f'"message":"{message}","code":500}}')
 
 
-async def test_who_waits_to_be_asked_for_the_body_is_asked(asked: Asked) -> None:
+async def test_a_client_that_waits_to_be_asked_for_the_body_is_asked(raw_client: RawClient) -> None:
     sent = POST + b"Expect: 100-Continue\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
-    (first, _), (second, _) = await asked.answers(sent, 2)
+    (first, _), (second, _) = await raw_client.answers(sent, 2)
     assert first == "HTTP/1.1 100 Continue\r\n\r\n"
     assert second.startswith("HTTP/1.1 201 Created\r\n")
 
 
-async def test_other_expectations_fail(asked: Asked) -> None:
-    text = await asked.all(b"GET /readyz HTTP/1.1\r\n" + HOST + b"Expect: 200-ok\r\n\r\n")
+async def test_other_expectations_fail(raw_client: RawClient) -> None:
+    text = await raw_client.all(b"GET /readyz HTTP/1.1\r\n" + HOST + b"Expect: 200-ok\r\n\r\n")
     assert text.startswith("HTTP/1.1 417 Expectation Failed\r\n")
     assert END in text
 
 
-async def test_a_body_that_nobody_reads_is_read_over_unless_it_is_large(asked: Asked) -> None:
+async def test_an_unread_body_is_skipped_unless_it_is_large(raw_client: RawClient) -> None:
     get = b"GET /readyz HTTP/1.1\r\n" + HOST
-    kept = await asked.answers(get + b"Content-Length: 3\r\n\r\nabc" + get + b"\r\n", 2)
+    kept = await raw_client.answers(get + b"Content-Length: 3\r\n\r\nabc" + get + b"\r\n", 2)
     assert [body for _, body in kept] == ["ok", "ok"]
-    ended = await asked.all(get + b"Content-Length: 300000\r\n\r\n" + b"a" * 300_000)
+    ended = await raw_client.all(get + b"Content-Length: 300000\r\n\r\n" + b"a" * 300_000)
     assert END in ended
     assert ended.endswith("\r\n\r\nok")
 
 
-async def test_any_field_about_the_connection_may_end_it(asked: Asked) -> None:
-    text = await asked.all(b"GET /readyz HTTP/1.1\r\n" + HOST + b"Connection: X-A\r\nConnection: X-B, Close\r\n\r\n" + b"GET /livez")
+async def test_any_field_about_the_connection_may_end_it(raw_client: RawClient) -> None:
+    text = await raw_client.all(b"GET /readyz HTTP/1.1\r\n" + HOST + b"Connection: X-A\r\nConnection: X-B, Close\r\n\r\n" + b"GET /livez")
     assert END in text
     assert text.endswith("\r\n\r\nok")
 
 
-async def test_an_older_client_keeps_the_connection_if_it_asks_to(asked: Asked) -> None:
-    ended = await asked.all(b"GET /readyz HTTP/1.0\r\n\r\n")
+async def test_an_older_client_keeps_the_connection_if_it_asks_to(raw_client: RawClient) -> None:
+    ended = await raw_client.all(b"GET /readyz HTTP/1.0\r\n\r\n")
     assert ended.startswith("HTTP/1.0 200 OK\r\n")
-    kept = await asked.answers(b"GET /readyz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" * 2, 2)
+    kept = await raw_client.answers(b"GET /readyz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" * 2, 2)
     assert all("Connection: keep-alive" in head for head, _ in kept)

@@ -50,7 +50,7 @@ async def test_requests_are_counted_by_what_they_were_and_how_they_ended(api: Ap
     assert found[f'apiserver_response_sizes_count{{{MAPS},scope="namespace",{rest}verb="LIST",version="v1"}}'] == 1
 
 
-async def test_nobody_makes_the_numbers_grow_by_inventing_paths(api: Api) -> None:
+async def test_invented_paths_do_not_add_metrics(api: Api) -> None:
     await api("GET", "/nosuch/0")
     before = len(await scrape(api))
     for number in range(20):
@@ -62,7 +62,7 @@ async def test_nobody_makes_the_numbers_grow_by_inventing_paths(api: Api) -> Non
     assert len(await scrape(api)) < before + 200
 
 
-async def test_streams_that_are_open_and_events_that_went_out_are_told(api: Api) -> None:
+async def test_open_streams_and_sent_events_are_counted(api: Api) -> None:
     watches = f'apiserver_longrunning_requests{{{MAPS},scope="namespace",subresource="",verb="WATCH",version="v1"}}'
     async with api.watch(f"{CONFIGMAPS}?watch=1") as events:
         await api.create("a")
@@ -73,7 +73,7 @@ async def test_streams_that_are_open_and_events_that_went_out_are_told(api: Api)
         assert found['apiserver_watch_events_total{group="",resource="configmaps",version="v1"}'] >= 1
 
 
-async def test_stored_objects_admission_flow_control_health_and_process_are_told(api: Api) -> None:
+async def test_stored_objects_admission_flow_control_health_and_process_have_metrics(api: Api) -> None:
     await api.create("a")
     found = await scrape(api)
     assert found['apiserver_storage_objects{resource="configmaps"}'] >= 1
@@ -88,11 +88,11 @@ async def test_stored_objects_admission_flow_control_health_and_process_are_told
     assert found["process_cpu_seconds_total"] > 0
 
 
-async def test_indicators_of_service_have_a_path_of_their_own(api: Api) -> None:
+async def test_service_level_indicators_have_a_separate_path(api: Api) -> None:
     assert set(await scrape(api, "/metrics/slis")) >= {'kubernetes_healthcheck{name="etcd",type="livez"}'}
 
 
-async def test_who_lacks_the_right_reads_no_metrics(api: Api) -> None:
+async def test_a_user_without_the_right_reads_no_metrics(api: Api) -> None:
     refused = await api("GET", "/metrics", token="alice-token")
     assert (refused.status, refused.message) == (403, 'forbidden: User "alice" cannot get path "/metrics"')
 

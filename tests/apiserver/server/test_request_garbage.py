@@ -1,4 +1,4 @@
-"""What a request leaves behind when it is over: nothing that only the collector of cycles would find, which seldom looks at what is old.
+"""A completed request leaves no cycles: only Python's garbage collector would find them, and it seldom scans old objects.
 
 A watch is old when it ends; a server that relied on the collector would grow with each of them.
 """
@@ -62,7 +62,7 @@ def collected() -> Iterator[collections.Counter[str]]:
 ASKED: dict[str, tuple[str, str, Any, dict[str, str], int]] = {
     "a creation": ("POST", CONFIGMAPS, {"metadata": {"name": "new"}}, {}, 201),
     "a creation that is refused": ("POST", CONFIGMAPS, {"metadata": {"name": "No"}}, {}, 422),
-    "a creation of what is there": ("POST", CONFIGMAPS, {"metadata": {"name": "there"}}, {}, 409),
+    "a creation of an existing object": ("POST", CONFIGMAPS, {"metadata": {"name": "there"}}, {}, 409),
     "an update from an old version": ("PUT", f"{CONFIGMAPS}/there", {"metadata": {"name": "there", "resourceVersion": "1"}}, {}, 409),
     "a deletion of another version": ("DELETE", f"{CONFIGMAPS}/there", {"preconditions": {"resourceVersion": "1"}}, {}, 409),
     "an apply": ("PATCH", f"{CONFIGMAPS}/there?fieldManager=x", {**APPLIED, "data": {"c": "d"}}, {"content": APPLY}, 200),
@@ -73,22 +73,22 @@ ASKED: dict[str, tuple[str, str, Any, dict[str, str], int]] = {
     "the documents": ("GET", "/openapi/v3/api/v1", None, {}, 200),
     "a change": ("PATCH", f"{CONFIGMAPS}/there", {"data": {"a": "b"}}, {"content": MERGE}, 200),
     "a read": ("GET", f"{CONFIGMAPS}/there", None, {}, 200),
-    "a read of what is not there": ("GET", f"{CONFIGMAPS}/none", None, {}, 404),
+    "a read of a missing object": ("GET", f"{CONFIGMAPS}/none", None, {}, 404),
     "a list": ("GET", f"{CONFIGMAPS}?limit=1", None, {}, 200),
     "a deletion": ("DELETE", f"{CONFIGMAPS}/there", None, {}, 200),
     "a watch that ends": ("GET", f"{CONFIGMAPS}?watch=1&timeoutSeconds=1&allowWatchBookmarks=true", None, {}, 200),
-    "who may not": ("GET", CONFIGMAPS, None, {"token": "alice-token"}, 403),
-    "who may not impersonate": ("GET", CONFIGMAPS, None, {"token": "alice-token", "Impersonate_User": "bob"}, 403),
-    "who is not known": ("GET", CONFIGMAPS, None, {"token": "nobody"}, 401),
+    "a user without the right": ("GET", CONFIGMAPS, None, {"token": "alice-token"}, 403),
+    "a user who may not impersonate": ("GET", CONFIGMAPS, None, {"token": "alice-token", "Impersonate_User": "bob"}, 403),
+    "an unknown token": ("GET", CONFIGMAPS, None, {"token": "nobody"}, 401),
 }
 
 
 @pytest.mark.parametrize("name", ASKED)
 async def test_a_request_leaves_nothing_to_the_collector(guarded: Api, name: str) -> None:
-    method, path, body, told, status = ASKED[name]
+    method, path, body, options, status = ASKED[name]
     await guarded("GET", CONFIGMAPS)
     with collected() as found:
-        assert (await guarded(method, path, body, **told)).status == status
+        assert (await guarded(method, path, body, **options)).status == status
     assert found == {}
 
 

@@ -31,9 +31,9 @@ async def refused(client: Client, method: str, path: str, body: Any = None) -> t
     ("method", "path", "answered"),
     [
         pytest.param("GET", "/version/x", (404, NOWHERE), id="nothing is below the version"),
-        pytest.param("GET", "/api/v1/bindings", (404, NOWHERE), id="what is only created is nowhere across namespaces"),
+        pytest.param("GET", "/api/v1/bindings", (404, NOWHERE), id="a kind that is only created has no path across namespaces"),
         pytest.param("POST", "/api/v1/bindings", (404, NOWHERE), id="and not made there either"),
-        pytest.param("POST", "/api/v1/pods", (405, NOT_ALLOWED), id="what is listed across namespaces is made in one"),
+        pytest.param("POST", "/api/v1/pods", (405, NOT_ALLOWED), id="a kind that is listed across namespaces is created in one"),
         pytest.param("GET", "/api/v1/namespaces/default/pods//log", (400, "name must be provided"), id="a subresource is of an object"),
         pytest.param("GET", "/apis/apps/v1/namespaces/default/deployments//scale", (400, "name must be provided"), id="of any kind"),
         pytest.param(

@@ -26,7 +26,7 @@ UNKNOWN_FORMAT = (
 
 
 @pytest.mark.parametrize(
-    ("path", "found"),
+    ("path", "exists"),
     [
         pytest.param("//", False, id="nothing is at two slashes"),
         pytest.param("//api/v1", False, id="nothing is below two slashes"),
@@ -38,8 +38,8 @@ UNKNOWN_FORMAT = (
         pytest.param("/version//", True, id="and a document"),
     ],
 )
-async def test_slashes_are_passed_over_only_at_the_end(client: Client, path: str, found: bool) -> None:
-    if found:
+async def test_slashes_are_passed_over_only_at_the_end(client: Client, path: str, exists: bool) -> None:
+    if exists:
         assert (await client.transport.request("GET", path)).status == 200
         return
     with pytest.raises(ApiError) as refused:

@@ -77,7 +77,7 @@ async def test_a_write_keeps_the_revision_of_creation(storage: Storage) -> None:
     assert at == changed
 
 
-async def test_a_write_of_another_revision_than_expected_changes_nothing_and_tells_what_is_there(storage: Storage) -> None:
+async def test_a_write_of_another_revision_than_expected_changes_nothing_and_returns_the_stored_one(storage: Storage) -> None:
     created = await put(storage, "/a/x", b"1")
     refused = await storage.write("/a/x", b"2", expected=0)
     assert (refused.succeeded, refused.revision, refused.current) == (False, created, KeyValue("/a/x", b"1", created, created))
@@ -86,11 +86,11 @@ async def test_a_write_of_another_revision_than_expected_changes_nothing_and_tel
     assert await storage.revision() == created
 
 
-async def test_deleting_what_is_not_there_succeeds_without_a_revision(storage: Storage) -> None:
+async def test_deleting_a_missing_key_succeeds_without_a_revision(storage: Storage) -> None:
     assert await storage.write("/a/x", None, expected=0) == (True, 1, None)
 
 
-async def test_a_key_that_comes_back_is_created_anew(storage: Storage) -> None:
+async def test_a_key_that_comes_back_is_created_again(storage: Storage) -> None:
     first = await put(storage, "/a/x", b"1")
     await storage.write("/a/x", None, expected=first)
     again = await put(storage, "/a/x", b"2")
@@ -181,7 +181,7 @@ async def test_closing_the_store_ends_its_watches(storage: Storage) -> None:
     assert await asyncio.wait_for(watching, 5) == 0
 
 
-async def test_compaction_keeps_what_was_current_and_refuses_what_is_older(storage: Storage) -> None:
+async def test_compaction_keeps_the_then_current_state_and_refuses_older_revisions(storage: Storage) -> None:
     x = await put(storage, "/a/x", b"1")
     await put(storage, "/a/y", b"1")
     at = await put(storage, "/a/x", b"2", x)
@@ -195,7 +195,7 @@ async def test_compaction_keeps_what_was_current_and_refuses_what_is_older(stora
         assert refused.value.oldest == at
 
 
-async def test_compaction_forgets_deleted_keys_for_good(storage: Storage) -> None:
+async def test_compaction_removes_deleted_keys_permanently(storage: Storage) -> None:
     x = await put(storage, "/a/x", b"1")
     await storage.write("/a/x", None, expected=x)
     await put(storage, "/a/y", b"1")
@@ -238,7 +238,7 @@ async def test_a_lease_deletes_its_keys_when_it_ends_each_with_a_revision(storag
     assert await storage.revision() == before + 2
 
 
-async def test_a_lease_that_nobody_granted_or_that_has_ended_is_refused(storage: Storage, clock: FakeClock) -> None:
+async def test_a_lease_that_was_never_granted_or_has_ended_is_refused(storage: Storage, clock: FakeClock) -> None:
     lease = await storage.grant(10)
     await clock.advance(11)
     for one in (lease, 99):

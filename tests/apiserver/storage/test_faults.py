@@ -1,4 +1,4 @@
-"""What clients of a server are told when its disk gives out, and that it goes on when that is over."""
+"""A server whose disk is full: the answers that its clients get, and that it goes on when there is room again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def config_map(name: str, size: int = 1) -> ConfigMap:
     return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"), data={"k": "v" * size})
 
 
-async def test_a_full_disk_is_told_to_writers_readers_go_on_and_it_passes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_writers_get_an_error_of_a_full_disk_readers_go_on_and_it_passes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with TlsTestServer(data=tmp_path / "data") as server, Client(Transport(server.config)) as client:
         await client.create(config_map("a"))
         assert isinstance(server.api.storage, SqliteStorage)

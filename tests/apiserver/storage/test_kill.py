@@ -1,6 +1,6 @@
 """``kill -9`` amid concurrent writes, again and again: what was acknowledged stays, no revision is given twice, and watches go on.
 
-What the workers were told, what a watch has shown and what the server holds afterwards must be one history.
+The answers to the workers, the events of a watch and the state of the server afterwards must be one history.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ pytestmark = pytest.mark.embedded
 ROUNDS = effort(short=12, long=50)
 WORKERS = 8
 PATH = "/api/v1/namespaces/default/configmaps"
-#: Only what the workers write: the server and its kind's other objects have histories of their own.
+#: Only what the workers write: the server and its kind's other objects have other histories.
 OURS = "labelSelector=test%3Dkill"
 Content = str | None
 
 
 @dataclass
 class Histories:
-    """What is known from outside. ``doubtful``: of writes that were sent and not answered, which may or may not have happened."""
+    """The history as seen by clients. ``doubtful``: writes that were sent and not answered, which may or may not have happened."""
 
     known: dict[str, Content] = field(default_factory=dict)
     doubtful: dict[str, Content] = field(default_factory=dict)
@@ -42,16 +42,16 @@ class Histories:
     shown: list[tuple[int, str, Content]] = field(default_factory=list)
     highest: int = 0
 
-    def settle(self, found: dict[str, Content], version: int) -> None:
+    def settle(self, stored: dict[str, Content], version: int) -> None:
         """After a restart: each object is as it was acknowledged last, or as a write made it that got no answer."""
         assert version >= self.highest
-        for name in {*self.known, *self.doubtful, *found}:
+        for name in {*self.known, *self.doubtful, *stored}:
             allowed = {self.known.get(name), self.doubtful.get(name, self.known.get(name))}
-            assert found.get(name) in allowed, f"{name}: {found.get(name)} is none of {allowed}"
-        self.known, self.doubtful = dict(found), {}
+            assert stored.get(name) in allowed, f"{name}: {stored.get(name)} is none of {allowed}"
+        self.known, self.doubtful = dict(stored), {}
 
     def check_shown(self) -> None:
-        """The watch showed every acknowledged write once, in order, and came to what is there."""
+        """The watch showed every acknowledged write once, in order, and ended in the stored state."""
         versions = [version for version, _, _ in self.shown]
         assert versions == sorted(set(versions))
         by_version = {version: (name, content) for version, name, content in self.shown}
@@ -71,7 +71,7 @@ class Lab:
         self.start_version = ""
 
     async def worker(self, number: int, rng: random.Random, enough: asyncio.Event, acks: asyncio.Semaphore) -> None:
-        """Creates, changes and deletes objects of its own until the server is gone."""
+        """Creates, changes and deletes its objects until the server is gone."""
         names = [f"w{number}-{one}" for one in range(4)]
         with contextlib.suppress(aiohttp.ClientError, asyncio.IncompleteReadError, ConnectionError):
             while not enough.is_set():

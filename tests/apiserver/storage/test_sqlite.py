@@ -1,4 +1,4 @@
-"""What only a storage in a file must do: come back as it was, keep others out, and name what is wrong with its file."""
+"""What only a storage in a file must do: come back as it was, keep other processes out, and name the faults of its file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kubeloop.apiserver.storage import Compacted, StorageEvent, StorageFailed
-from kubeloop.apiserver.storage.sqlite import SqliteStorage, StoreDamaged, ledger
+from kubeloop.apiserver.storage.sqlite import SqliteStorage, StoreDamaged, journal
 from kubeloop.apiserver.storage.sqlite.folder import save_snapshot
 from kubeloop.meta import ConfigError
 from kubeloop.timing import Clock, FakeClock
@@ -54,7 +54,7 @@ async def test_content_history_and_revision_come_back(tmp_path: Path) -> None:
         assert await storage.revision() == 5
 
 
-async def test_what_is_compacted_stays_so_and_the_rest_comes_back(tmp_path: Path) -> None:
+async def test_compacted_revisions_stay_so_and_the_rest_comes_back(tmp_path: Path) -> None:
     async with opened(tmp_path) as storage:
         first = (await storage.write("/a/x", b"1", expected=0)).revision
         second = (await storage.write("/a/x", b"2", expected=first)).revision
@@ -103,7 +103,7 @@ async def test_a_compaction_that_broke_off_is_finished_when_the_store_is_opened(
     assert [row[0] for row in rows(tmp_path)] == [revision, last + 1]
 
 
-async def test_leases_end_when_they_would_have_also_while_nobody_was_there(tmp_path: Path) -> None:
+async def test_leases_end_at_their_time_also_while_the_server_was_down(tmp_path: Path) -> None:
     clock = FakeClock()
     async with opened(tmp_path, clock) as storage:
         for name, seconds in (("soon", 10), ("late", 60)):
@@ -206,7 +206,7 @@ async def test_its_files_are_for_its_owner_only(tmp_path: Path) -> None:
     assert sorted(one.name for one in folder.iterdir()) == ["lock", "store.db"]
 
 
-async def test_a_second_server_is_refused_and_told_which_process_is_the_first(tmp_path: Path) -> None:
+async def test_a_second_server_is_refused_with_the_process_id_of_the_first(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("12345678901234\n")  # of a server that ended
     async with opened(tmp_path):
         with pytest.raises(ConfigError, match=rf"is in use by another server \(process {os.getpid()}\); end that one, or name another"):
@@ -338,7 +338,7 @@ async def test_a_last_transaction_that_was_torn_was_never_acknowledged(tmp_path:
         pytest.param(
             "PRAGMA user_version = 2", "has format 2, and this kubeloop knows formats up to 1; use a newer one", id="a newer format"
         ),
-        pytest.param("PRAGMA application_id = 1", "is no store of kubeloop; name another folder", id="a database of another program"),
+        pytest.param("PRAGMA application_id = 1", "is not a store of kubeloop; name another folder", id="a database of another program"),
     ],
 )
 async def test_what_it_does_not_know_is_left_alone(tmp_path: Path, change: str, message: str) -> None:
@@ -353,7 +353,7 @@ async def test_what_it_does_not_know_is_left_alone(tmp_path: Path, change: str, 
 
 async def test_a_store_of_an_older_format_is_converted_when_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await fill(tmp_path)
-    monkeypatch.setattr(ledger, "_FORMATS", (*ledger._FORMATS, "CREATE TABLE later (name TEXT)"))
+    monkeypatch.setattr(journal, "_FORMATS", (*journal._FORMATS, "CREATE TABLE later (name TEXT)"))
     for _ in range(2):  # once
         async with opened(tmp_path) as storage:
             assert storage._ledger._connection.execute("PRAGMA user_version").fetchone() == (2,)
@@ -419,7 +419,7 @@ async def test_after_a_fault_of_the_disk_nothing_is_written_until_it_is_opened_a
         assert storage.fault == ""
 
 
-async def test_what_is_under_way_when_it_is_closed_is_finished_and_nothing_comes_after(tmp_path: Path) -> None:
+async def test_transactions_under_way_at_closing_are_finished_and_none_comes_after(tmp_path: Path) -> None:
     async with opened(tmp_path) as storage:
         writing = [asyncio.ensure_future(storage.write(f"/a/{number}", b"", expected=0)) for number in range(3)]
         await asyncio.sleep(0)
@@ -452,7 +452,7 @@ async def test_a_write_that_waits_for_another_when_the_store_is_closed_is_finish
         await closing
 
 
-async def test_a_writer_whose_transaction_is_cancelled_does_not_wait_forever(tmp_path: Path) -> None:
+async def test_a_writer_whose_transaction_is_cancelled_stops_waiting(tmp_path: Path) -> None:
     async with opened(tmp_path) as storage:
         committed, commit = threading.Event(), storage._ledger.commit
 

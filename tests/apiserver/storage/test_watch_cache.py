@@ -244,7 +244,7 @@ async def test_a_cache_whose_storage_ends_fails_waits_and_ends_subscriptions() -
         await asyncio.sleep(0)
         await storage.close()
         for wait in (waiting, cache.wait_until(9)):
-            with pytest.raises(StorageFailed, match=r"\(the storage ended\); the server must be started again"):
+            with pytest.raises(StorageFailed, match=r"\(the storage ended\); restart the server"):
                 await asyncio.wait_for(wait, 5)
         assert await receive(subscription) == []
         await cache.wait_until(1)  # what was distributed before still counts

@@ -22,7 +22,7 @@ async def pod(api: Api, name: str, node: str = "", **spec: Any) -> Reply:
     return await api.create(name, PODS, spec=spec)
 
 
-async def test_a_deletion_that_is_done_answers_with_what_is_gone(api: Api) -> None:
+async def test_a_completed_deletion_answers_with_the_deleted_object(api: Api) -> None:
     uid = (await api.create("a")).body["metadata"]["uid"]
     answer = await api("DELETE", f"{CONFIGMAPS}/a")
     assert (answer.status, answer.body["status"]) == (200, "Success")

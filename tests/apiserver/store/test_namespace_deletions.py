@@ -1,4 +1,4 @@
-"""Namespaces are deleted in a way of their own: what becomes of dependents is decided at once."""
+"""Namespaces are deleted in a special way: the fate of dependents is decided at once."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ async def test_what_becomes_of_dependents_is_a_finalizer(mine: Namespace, option
     await mine.let_go()
 
 
-@pytest.mark.parametrize("what", ["uid", "resourceVersion"])
-async def test_preconditions_are_told_in_words_of_their_own(mine: Namespace, what: str) -> None:
+@pytest.mark.parametrize("precondition", ["uid", "resourceVersion"])
+async def test_failed_preconditions_of_namespaces_have_a_special_message(mine: Namespace, precondition: str) -> None:
     with pytest.raises(ApiError) as caught:
-        await mine.delete(preconditions={what: "1"})
+        await mine.delete(preconditions={precondition: "1"})
     metadata = (await mine.ask("GET"))[1]["metadata"]
-    said = {"uid": "UID", "resourceVersion": "ResourceVersion"}[what]
-    why = f"Precondition failed: {said} in precondition: 1, {said} in object meta: {metadata[what]}"
+    said = {"uid": "UID", "resourceVersion": "ResourceVersion"}[precondition]
+    why = f"Precondition failed: {said} in precondition: 1, {said} in object meta: {metadata[precondition]}"
     assert caught.value.status.message == f'Operation cannot be fulfilled on namespaces "{mine.name}": {why}'
     assert caught.value.status.code == 409
     await mine.delete()

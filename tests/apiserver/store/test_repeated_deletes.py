@@ -1,4 +1,4 @@
-"""A deletion of what is being deleted already: it may hasten it, and else changes nothing and asks nobody, as on a real server."""
+"""Another deletion of an object that is being deleted: it may hasten it; else it changes nothing and calls no admission."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def deletions_denied(client: Client, namespace: str, probe: str) -> AsyncI
         await send(client, "DELETE", f"{POLICIES}policies/{namespace}")
 
 
-async def test_nobody_is_asked_about_a_deletion_that_is_under_way(client: Client, namespace: str) -> None:
+async def test_admission_is_not_asked_about_a_deletion_that_is_under_way(client: Client, namespace: str) -> None:
     going, staying = await running_pod(client, namespace, "going"), await running_pod(client, namespace, "staying")
     before = await send(client, "DELETE", going, {"gracePeriodSeconds": 100})
     async with deletions_denied(client, namespace, staying):

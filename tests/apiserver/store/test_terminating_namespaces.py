@@ -24,7 +24,7 @@ MERGE = "application/merge-patch+json"
         pytest.param({}, "Unknown", id="as unknown when it has neither"),
     ],
 )
-async def test_what_is_not_created_is_named(server: ServerUnderTest, namespace: str, metadata: dict[str, Any], named: str) -> None:
+async def test_the_refused_object_is_named(server: ServerUnderTest, namespace: str, metadata: dict[str, Any], named: str) -> None:
     configmaps = f"/api/v1/namespaces/{namespace}/configmaps"
     held = {"metadata": {"name": "held", "finalizers": ["kubeloop.example.com/held"]}}
     async with Transport(server.config) as transport:

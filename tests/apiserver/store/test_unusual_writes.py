@@ -1,4 +1,4 @@
-"""Writes that no ordinary client makes: options where nobody looks for them, patches of wrong types, owners in no version."""
+"""Writes that no ordinary client makes: options in unusual places, patches of wrong types, owners in no version."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def maps(client: Client, namespace: str) -> Maps:
         pytest.param("x", (400, "BadRequest", "invalid character 'x' looking for beginning of value"), id="of JSON"),
     ],
 )
-async def test_without_validation_a_patch_is_judged_by_who_applies_it(maps: Maps, patch: Any, refused: tuple[int, str, str]) -> None:
+async def test_without_validation_a_patch_is_judged_when_it_is_applied(maps: Maps, patch: Any, refused: tuple[int, str, str]) -> None:
     assert await maps.refused("PATCH", "/one?fieldValidation=Ignore", patch, JSON_PATCH) == refused
 
 
@@ -75,7 +75,7 @@ async def test_a_json_patch_has_so_many_operations(maps: Maps) -> None:
     assert await maps.refused("PATCH", "/one", many, JSON_PATCH) == (413, "RequestEntityTooLarge", message)
 
 
-async def test_who_owns_fields_in_what_is_no_version_makes_nobody_own_any(maps: Maps) -> None:
+async def test_an_owner_entry_with_an_invalid_version_removes_all_owners(maps: Maps) -> None:
     entry = {"manager": "m", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:a": {}}}}
     two = await maps.send("POST", body=config_map("two", managedFields=[{**entry, "apiVersion": "a/b/c"}]))
     assert "managedFields" not in two["metadata"]
@@ -90,18 +90,18 @@ async def test_a_link_of_a_request_comes_back_from_a_dry_run_only(maps: Maps) ->
 
 
 @pytest.mark.parametrize(
-    ("query", "what"),
+    ("query", "name"),
     [
         pytest.param("uid=x", "UID", id="by uid"),
         pytest.param("resourceVersion=1", "ResourceVersion", id="by version"),
-        pytest.param("resourceVersion=0", "ResourceVersion", id="even the one that means any elsewhere"),
+        pytest.param("resourceVersion=0", "ResourceVersion", id="even the version that means any elsewhere"),
     ],
 )
-async def test_a_query_may_hold_preconditions_of_a_deletion(maps: Maps, query: str, what: str) -> None:
+async def test_a_query_may_hold_preconditions_of_a_deletion(maps: Maps, query: str, name: str) -> None:
     code, reason, message = await maps.refused("DELETE", f"/one?{query}")
     assert (code, reason) == (409, "Conflict")
     assert message.startswith(
-        f'Operation cannot be fulfilled on ConfigMap "one": the {what} in the precondition ({query.partition("=")[2]}) does'
+        f'Operation cannot be fulfilled on ConfigMap "one": the {name} in the precondition ({query.partition("=")[2]}) does'
     )
     assert (await maps.send("DELETE", "/one", {}))["status"] == "Success"
 

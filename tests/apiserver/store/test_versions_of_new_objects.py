@@ -22,7 +22,7 @@ async def test_a_new_object_must_not_name_a_version(server: ServerUnderTest, nam
 
 
 @pytest.mark.parametrize("version", ["0", "00", "x", "-1", "1.5", "99999999999999999999"])
-async def test_what_is_no_version_is_none(server: ServerUnderTest, namespace: str, version: str) -> None:
+async def test_an_invalid_version_of_a_new_object_is_ignored(server: ServerUnderTest, namespace: str, version: str) -> None:
     body = json.dumps({"metadata": {"generateName": "a-", "resourceVersion": version}}).encode()
     async with Transport(server.config) as transport:
         answer = await transport.request("POST", f"/api/v1/namespaces/{namespace}/configmaps", body=body)
@@ -50,7 +50,7 @@ async def test_an_update_that_creates_takes_any_version_for_none(server: ServerU
     assert json.loads(answer.body)["metadata"]["resourceVersion"] != "5"
 
 
-async def test_an_update_that_creates_must_not_name_what_is_no_version(server: ServerUnderTest, namespace: str) -> None:
+async def test_an_update_that_creates_must_not_name_an_invalid_version(server: ServerUnderTest, namespace: str) -> None:
     body = json.dumps({"metadata": {"name": "a", "resourceVersion": "x"}}).encode()
     async with Transport(server.config) as transport:
         with pytest.raises(ApiError) as caught:

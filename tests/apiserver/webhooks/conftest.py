@@ -68,7 +68,7 @@ class World:
         return met.value
 
     def webhook(self, client_config: JSONObject, name: str = "w.example.com", **rest: Any) -> JSONObject:
-        """A webhook of a configuration, for this namespace's ConfigMaps unless told otherwise."""
+        """A webhook of a configuration, for this namespace's ConfigMaps by default."""
         return {
             "name": name,
             "admissionReviewVersions": ["v1"],

@@ -1,4 +1,4 @@
-"""A webhook that does what a test says: an HTTPS server on loopback with an authority of its own, which keeps what it was asked."""
+"""A webhook that does what a test says: an HTTPS server on loopback with a separate authority, which keeps its requests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Hook:
         return len(self._peers)
 
     async def drop_connections(self) -> None:
-        """Close what is open, as a server does with what was idle for long."""
+        """Close all connections, as a server does after a long idle time."""
         for request in self._peers.values():
             if request.transport is not None:
                 request.transport.close()

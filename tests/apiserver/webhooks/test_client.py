@@ -23,8 +23,8 @@ from kubeloop.types import JSONObject
 from tests.apiserver.webhooks.scripted import Hook, Raw, scripted_hook
 
 
-async def nowhere(wanted: ServiceName) -> tuple[str, int]:
-    raise CallFailed(f'service "{wanted.name}" not found')
+async def nowhere(service: ServiceName) -> tuple[str, int]:
+    raise CallFailed(f'service "{service.name}" not found')
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ async def test_a_connection_that_the_webhook_closed_is_made_again(hook: Hook, ca
     assert hook.connections == 2
 
 
-async def test_calls_at_the_same_time_have_connections_of_their_own(hook: Hook, caller: WebhookClient) -> None:
+async def test_calls_at_the_same_time_have_separate_connections(hook: Hook, caller: WebhookClient) -> None:
     hook.scripts["/w"] = lambda _: Raw(b"{}", delay=0.02)
     answers = await asyncio.gather(*(caller.post(hook.client_config("/w"), {}, timeout=5) for _ in range(5)))
     assert (answers, hook.connections) == ([b"{}"] * 5, 5)
@@ -81,7 +81,7 @@ async def test_a_call_under_way_ends_with_the_caller(hook: Hook, caller: Webhook
     assert call.cancelled()
 
 
-async def test_a_webhook_is_told_how_long_it_may_take_and_by_what_name_it_is_called(hook: Hook, caller: WebhookClient) -> None:
+async def test_a_webhook_gets_its_timeout_and_the_name_by_which_it_is_called(hook: Hook, caller: WebhookClient) -> None:
     await caller.post(hook.client_config("/w"), {"a": 1}, timeout=7)
     headers = hook.headers[0]
     assert (hook.queries, hook.seen["/w"]) == (["timeout=7s"], [{"a": 1}])
@@ -113,7 +113,7 @@ async def test_a_redirect_is_a_failure(hook: Hook, caller: WebhookClient) -> Non
         await caller.post(hook.client_config("/w"), {}, timeout=5)
 
 
-async def test_whoever_does_not_speak_tls_is_told_apart(caller: WebhookClient) -> None:
+async def test_a_server_that_does_not_speak_tls_is_a_distinct_error(caller: WebhookClient) -> None:
     async def plain(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
         writer.close()

@@ -76,7 +76,7 @@ FAULTS = [
                   'matchPolicy: Unsupported value: "Y": supported values: "Equivalent", "Exact"',
                   'sideEffects: Unsupported value: "Some": supported values: "None", "NoneOnDryRun"'}, id="policies"),
     pytest.param({"sideEffects": None}, {"sideEffects: Required value: must specify one of None, NoneOnDryRun"},
-                 id="side effects must be told"),
+                 id="side effects must be declared"),
     pytest.param({"timeoutSeconds": 31}, {"timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds"},
                  id="a timeout is at most 30 seconds"),
     pytest.param({"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
@@ -123,7 +123,7 @@ FAULTS = [
                                       {"name": "x", "expression": " "}]},
                  {"matchConditions[0].expression: Required value", "matchConditions[0].name: Required value",
                   "matchConditions[2].expression: Required value", 'matchConditions[2].name: Duplicate value: "x"'},
-                 id="a condition has a name of its own"),
+                 id="a condition has a unique name"),
     pytest.param({"matchConditions": [{"name": f"x{one}", "expression": "true"} for one in range(65)]},
                  {"matchConditions: Too many: 65: must have at most 64 items"}, id="64 conditions at most"),
 ]  # fmt: skip

@@ -142,7 +142,7 @@ async def test_an_object_is_read_in_any_version(things: Things, world: World) ->
     ]
 
 
-async def test_what_is_answered_went_to_the_stored_version_and_back(things: Things) -> None:
+async def test_the_answer_was_converted_to_the_stored_version_and_back(things: Things) -> None:
     made = await things.create("v2", "b", 4)
     assert made["spec"] == {"count": 4}, "the default of v2 has no place in v1"
     assert made["metadata"]["resourceVersion"]
@@ -278,29 +278,30 @@ def _first(answer: JSONObject) -> JSONObject:
                      'failed: an error on the server ("boom") has prevented the request from succeeding', id="an error"),
         pytest.param(lambda _: Raw(b"{"), "failed: couldn't get version/kind; json parse error: unexpected end of JSON input",
                      id="half an answer"),
-        pytest.param(bent(lambda one: one.pop("response")), "failed: no response provided", id="no response"),
-        pytest.param(bent(lambda one: [one.pop("kind"), one.pop("apiVersion")]),
+        pytest.param(bent(lambda review: review.pop("response")), "failed: no response provided", id="no response"),
+        pytest.param(bent(lambda review: [review.pop("kind"), review.pop("apiVersion")]),
                      "failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind=", id="no kind"),
-        pytest.param(bent(lambda one: one["response"].update(result={"status": "Failure", "message": "cannot do"})), "failed: cannot do",
+        pytest.param(bent(lambda review: review["response"].update(result={"status": "Failure", "message": "cannot do"})),
+                     "failed: cannot do",
                      id="a failure says why"),
-        pytest.param(bent(lambda one: one["response"].update(result={"status": "Failure"})),
+        pytest.param(bent(lambda review: review["response"].update(result={"status": "Failure"})),
                      "failed: response.result.status was 'Failure', not 'Success'", id="a failure that does not say why"),
-        pytest.param(bent(lambda one: one["response"].pop("result")), "failed: response.result.status was '', not 'Success'",
+        pytest.param(bent(lambda review: review["response"].pop("result")), "failed: response.result.status was '', not 'Success'",
                      id="no result"),
-        pytest.param(bent(lambda one: one["response"].update(convertedObjects=[])), "returned 0 objects, expected 1", id="too few"),
-        pytest.param(bent(lambda one: _first(one).update(kind="Other")),
+        pytest.param(bent(lambda review: review["response"].update(convertedObjects=[])), "returned 0 objects, expected 1", id="too few"),
+        pytest.param(bent(lambda review: _first(review).update(kind="Other")),
                      "returned invalid object at index 0: invalid kind (expected Thing, received Other)", id="another kind"),
-        pytest.param(bent(lambda one: _first(one)["metadata"].update(name="q")),
+        pytest.param(bent(lambda review: _first(review)["metadata"].update(name="q")),
                      "returned invalid object: must have the same name: x != q", id="another name"),
-        pytest.param(bent(lambda one: _first(one).pop("metadata")), "returned invalid object: must have the same name: x != ",
+        pytest.param(bent(lambda review: _first(review).pop("metadata")), "returned invalid object: must have the same name: x != ",
                      id="no metadata"),
-        pytest.param(bent(lambda one: _first(one)["metadata"].update(labels={"a": 3})),
+        pytest.param(bent(lambda review: _first(review)["metadata"].update(labels={"a": 3})),
                      "returned invalid metadata: metadata.labels[a] must be a string, but is int64 in converted object",
                      id="a label that is no text"),
-        pytest.param(bent(lambda one: _first(one)["metadata"].update(labels=[])),
+        pytest.param(bent(lambda review: _first(review)["metadata"].update(labels=[])),
                      "returned invalid metadata: invalid metadata.labels of type []interface {} in converted object",
                      id="labels that are no map"),
-        pytest.param(bent(lambda one: _first(one)["metadata"].update(labels={"a": "b c"})),
+        pytest.param(bent(lambda review: _first(review)["metadata"].update(labels={"a": "b c"})),
                      'returned invalid metadata: metadata.labels: Invalid value: "b c": a valid label must be an empty string or consist '
                      "of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue', "
                      " or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
@@ -318,7 +319,7 @@ async def test_a_conversion_that_fails_refuses_the_request_and_says_why(things: 
 async def test_a_conversion_that_fails_refuses_updates_of_a_version_that_is_not_stored(things: Things, world: World) -> None:
     made = await things.create("v2", "b", 4)
     made["spec"]["count"] = 5
-    world.hook.on("/convert", bent(lambda one: one["response"].update(result={"status": "Failure", "message": "cannot do"})))
+    world.hook.on("/convert", bent(lambda review: review["response"].update(result={"status": "Failure", "message": "cannot do"})))
     for method, body, kind in (("PUT", made, "application/json"), ("PATCH", {"spec": {"count": 5}}, "application/merge-patch+json")):
         refused = await world.refused(method, things.path("v2", "b"), body, kind)
         assert (refused.status.code, refused.status.message.endswith(", Kind=Thing failed: cannot do")) == (500, True)
@@ -327,16 +328,16 @@ async def test_a_conversion_that_fails_refuses_updates_of_a_version_that_is_not_
 
 
 async def test_a_conversion_that_fails_takes_away_owners_in_another_version_and_refuses_nothing(things: Things, world: World) -> None:
-    """Of the stored version nothing must be converted but what is owned in another: upstream forgets that."""
+    """In the stored version only fields that are owned in another version need a conversion: upstream forgets that."""
     await things.create("v2", "b", 4)
-    world.hook.on("/convert", bent(lambda one: one["response"].update(result={"status": "Failure", "message": "cannot do"})))
+    world.hook.on("/convert", bent(lambda review: review["response"].update(result={"status": "Failure", "message": "cannot do"})))
     patched = await world("PATCH", things.path("v1", "b"), {"spec": {"size": 5}}, "application/merge-patch+json")
     assert (patched["spec"]["size"], "managedFields" in patched["metadata"]) == (5, False)
 
 
 async def test_labels_and_annotations_are_the_webhooks_and_no_other_metadata(things: Things, world: World) -> None:
     change = {"labels": {"converted": "yes"}, "annotations": {"by": "hook"}, "finalizers": ["x/y"], "generation": 77}
-    world.hook.on("/convert", bent(lambda one: _first(one)["metadata"].update(change)))
+    world.hook.on("/convert", bent(lambda review: _first(review)["metadata"].update(change)))
     made = (await things.create("v2", "x", 4))["metadata"]
     assert (made["labels"], made["annotations"], made["generation"]) == ({"converted": "yes"}, {"by": "hook"}, 1)
     assert "finalizers" not in made

@@ -95,7 +95,7 @@ async def test_a_collection_is_deleted_object_by_object(world: World) -> None:
     assert not any("name" in one for one in requests), "the request named none"
 
 
-async def test_what_is_applied_is_created_or_updated(world: World) -> None:
+async def test_an_apply_is_a_creation_or_an_update(world: World) -> None:
     applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
     async with world.configured("Mutating", world.webhook(world.hook.on("/w", allow()))):
         for value in ("1", "2"):
@@ -110,7 +110,7 @@ async def test_what_is_applied_is_created_or_updated(world: World) -> None:
     assert set(created["options"]) == {"kind", "apiVersion", "fieldManager"}
 
 
-async def test_a_status_is_a_subresource_and_a_scale_an_object_of_its_own(world: World) -> None:
+async def test_a_status_is_a_subresource_and_a_scale_a_separate_object(world: World) -> None:
     controllers = world.path("replicationcontrollers")
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
     await world("POST", controllers, {"metadata": {"name": "r"}, "spec": {"replicas": 0, "template": template}})
@@ -128,7 +128,7 @@ async def test_a_status_is_a_subresource_and_a_scale_an_object_of_its_own(world:
     assert scale["object"]["status"]["selector"] == "a=b"
 
 
-async def test_bindings_and_evictions_are_objects_of_their_own(world: World) -> None:
+async def test_bindings_and_evictions_are_separate_objects(world: World) -> None:
     pods = world.path("pods")
     spec = {"schedulerName": "nobody", "automountServiceAccountToken": False, "containers": [{"name": "c", "image": "x"}]}
     await world("POST", pods, {"metadata": {"name": "p"}, "spec": spec})
@@ -202,8 +202,8 @@ async def test_a_namespace_is_in_itself(world: World) -> None:
         pytest.param({"rules": [rule("*")]}, True, id="for all resources"),
         pytest.param({"rules": [rule("configmaps/*")]}, True, id="a wildcard of subresources is the resource itself too"),
         pytest.param({"rules": [rule("*/status")]}, False, id="not for a subresource's rule"),
-        pytest.param({"rules": [rule("configmaps", scope="Namespaced")]}, True, id="for what is in a namespace"),
-        pytest.param({"rules": [rule("configmaps", scope="Cluster")]}, False, id="not for what is in the cluster"),
+        pytest.param({"rules": [rule("configmaps", scope="Namespaced")]}, True, id="for namespaced objects"),
+        pytest.param({"rules": [rule("configmaps", scope="Cluster")]}, False, id="not for cluster-scoped rules"),
         pytest.param({"objectSelector": {"matchLabels": {"a": "b"}}}, True, id="for objects with the labels asked for"),
         pytest.param({"objectSelector": {"matchLabels": {"a": "c"}}}, False, id="not for objects without them"),
         pytest.param({"namespaceSelector": {"matchLabels": {"no": "such"}}}, False, id="not in namespaces without the labels asked for"),
@@ -237,7 +237,7 @@ async def test_a_condition_without_a_value_refuses_the_write(world: World) -> No
     )
 
 
-async def test_an_update_that_takes_a_label_away_still_concerns_who_selects_by_it(world: World) -> None:
+async def test_an_update_that_takes_a_label_away_still_concerns_webhooks_that_select_by_it(world: World) -> None:
     await world("POST", world.path(), {"metadata": {"name": "a", "labels": {"a": "b"}}})
     hook = world.webhook(world.hook.on("/w", allow()), objectSelector={"matchLabels": {"a": "b"}})
     async with world.configured("Validating", hook):
@@ -246,7 +246,7 @@ async def test_an_update_that_takes_a_label_away_still_concerns_who_selects_by_i
 
 
 @pytest.mark.parametrize(("policy", "called"), [("Equivalent", True), ("Exact", False)])
-async def test_another_version_of_what_is_written(world: World, policy: str, called: bool) -> None:
+async def test_a_rule_with_another_version_than_the_written_one(world: World, policy: str, called: bool) -> None:
     scalers = [rule("horizontalpodautoscalers", "CREATE", group="autoscaling", version="v2")]
     hook = world.webhook(world.hook.on("/w", allow()), rules=scalers, matchPolicy=policy)
     path = f"/apis/autoscaling/v1/namespaces/{world.namespace}/horizontalpodautoscalers"
@@ -314,7 +314,7 @@ async def test_reinvocation(world: World, policy: str, times: int) -> None:
     assert len(asked(world, "/second")) == 1
 
 
-async def test_nobody_is_asked_again_if_nothing_changed_after_them(world: World) -> None:
+async def test_no_webhook_is_called_again_if_nothing_changed_after_it(world: World) -> None:
     first = world.webhook(world.hook.on("/first", allow()), "first.example.com", reinvocationPolicy="IfNeeded")
     second = world.webhook(world.hook.on("/second", allow()), "second.example.com", reinvocationPolicy="IfNeeded")
     async with world.configured("Mutating", first, second):
@@ -339,7 +339,7 @@ async def test_what_a_webhook_changes_is_defaulted_and_validated(world: World) -
 @pytest.mark.parametrize(
     ("operation", "code"),
     [
-        pytest.param({"op": "replace", "path": "/metadata/name", "value": "other"}, 422, id="the name of what is there"),
+        pytest.param({"op": "replace", "path": "/metadata/name", "value": "other"}, 422, id="the name of an existing object"),
         pytest.param({"op": "replace", "path": "/metadata/namespace", "value": "other"}, 400, id="the namespace"),
         pytest.param({"op": "replace", "path": "/metadata/resourceVersion", "value": "1"}, 409, id="the version"),
     ],
@@ -351,7 +351,7 @@ async def test_a_webhook_may_not_change(world: World, operation: JSONObject, cod
     assert met.status.code == code
 
 
-async def test_a_webhook_may_change_the_name_of_what_is_new(world: World) -> None:
+async def test_a_webhook_may_change_the_name_of_a_new_object(world: World) -> None:
     hook = world.webhook(world.hook.on("/w", patch({"op": "replace", "path": "/metadata/name", "value": "other"})))
     async with world.configured("Mutating", hook):
         made = await world("POST", world.path(), {"metadata": {"name": "a"}})
@@ -401,13 +401,13 @@ async def test_a_webhook_that_takes_too_long_has_failed(world: World) -> None:
         ("https://127.0.0.1:1/a//b/../c/", 'Post "https://127.0.0.1:1/a/c?timeout=5s": dial tcp 127.0.0.1:1: connect: connection refused'),
     ],
 )
-async def test_where_nobody_listens(world: World, url: str, why: str) -> None:
+async def test_an_address_without_a_server(world: World, url: str, why: str) -> None:
     async with world.configured("Validating", world.webhook({"url": url})):
         met = await world.refused("POST", world.path(), {"metadata": {"name": "a"}})
     assert met.status.message == f'Internal error occurred: failed calling webhook "w.example.com": failed to call webhook: {why}'
 
 
-async def test_a_certificate_of_somebody_elses_authority_is_not_trusted(world: World) -> None:
+async def test_a_certificate_of_another_authority_is_not_trusted(world: World) -> None:
     async with scripted_hook() as other:
         config = {**world.hook.on("/w", allow()), "caBundle": other.client_config("")["caBundle"]}
         async with world.configured("Validating", world.webhook(config)):

@@ -33,7 +33,7 @@ def shaped(*names: str) -> st.SearchStrategy[dict[str, JSON]]:
 
 statuses = shaped("code", "message", "reason", "details", "status", "metadata", "kind")
 responses = st.builds(
-    lambda given, status, uid: {**given, "status": status, "uid": uid},
+    lambda fields, status, uid: {**fields, "status": status, "uid": uid},
     shaped("allowed", "patch", "patchType", "warnings", "auditAnnotations"),
     statuses | values,
     st.sampled_from(["u-1", "u-2"]) | values,
@@ -53,7 +53,7 @@ def judged(body: bytes, *, mutating: bool) -> AdmissionReviewResponse | None:
 
 @settings(max_examples=300)
 @given(
-    st.binary(max_size=40) | reviews.map(lambda one: json.dumps(one).encode()) | values.map(lambda one: json.dumps(one).encode()),
+    st.binary(max_size=40) | reviews.map(lambda tree: json.dumps(tree).encode()) | values.map(lambda tree: json.dumps(tree).encode()),
     st.booleans(),
 )
 def test_an_answer_is_a_verdict_or_a_failure(body: bytes, mutating: bool) -> None:
@@ -73,7 +73,7 @@ OBJECT = {"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "n", "uid": "u
 converted = st.builds(
     lambda change, metadata: {**OBJECT, "apiVersion": "g/v2", **change, **metadata},
     shaped("apiVersion", "kind", "metadata", "spec"),
-    st.just({}) | shaped("name", "uid", "labels", "annotations").map(lambda one: {"metadata": {**OBJECT["metadata"], **one}}),  # type: ignore[dict-item]
+    st.just({}) | shaped("name", "uid", "labels", "annotations").map(lambda tree: {"metadata": {**OBJECT["metadata"], **tree}}),  # type: ignore[dict-item]
 )
 answers = st.builds(
     lambda result, objects: {"response": {"uid": "UID", "result": result, "convertedObjects": objects}},

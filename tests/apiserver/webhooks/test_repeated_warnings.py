@@ -23,7 +23,7 @@ def warnings(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> RepeatedWarn
     return RepeatedWarnings(_LOG, clock)
 
 
-async def test_a_warning_is_told_once_in_a_while_with_its_number(
+async def test_a_warning_is_logged_once_in_a_while_with_its_number(
     warnings: RepeatedWarnings, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(1000):

@@ -27,7 +27,7 @@ def raw(body: bytes = b"", status: int = 200, **headers: str) -> Script:
 
 
 def without(*names: str) -> Script:
-    """An allowing review without some of its own fields."""
+    """An allowing review without some of its fields."""
 
     def script(review: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in respond(review, allowed=True).items() if name not in names}
@@ -171,7 +171,7 @@ async def test_an_answer_of_v1beta1_needs_neither_kind_nor_uid(world: World) -> 
     assert world.hook.seen["/w"][-1]["apiVersion"] == "admission.k8s.io/v1beta1"
 
 
-async def test_versions_that_nobody_knows_are_passed_over(world: World) -> None:
+async def test_unknown_versions_are_passed_over(world: World) -> None:
     await created(world, "Validating", allow(), admissionReviewVersions=["v2", "v1"])
     assert world.hook.seen["/w"][-1]["apiVersion"] == "admission.k8s.io/v1"
 

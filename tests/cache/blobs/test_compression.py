@@ -1,4 +1,4 @@
-"""Documents at rest: what is packed comes out as it was, and what objects share is kept once."""
+"""Documents at rest: decompression returns the original bytes, and shared parts are stored once."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def document(number: int, namespace: str) -> bytes:
     return msgspec.json.encode({"metadata": {"name": f"o{number}", "namespace": namespace}, "common": common})
 
 
-def test_what_is_packed_comes_out_as_it_was_with_and_without_dictionaries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompression_returns_the_original_with_and_without_dictionaries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubeloop.cache.blobs.blob_store.HOLD_LISTING", 1 << 20)
     archive = BlobStore()
     documents = [document(number, namespace) for namespace in ("one", "two") for number in range(300)]
-    archive.listing()
+    archive.begin_list()
     packed = [archive.pack(each, "one" if number < 300 else "two") for number, each in enumerate(documents)]
-    archive.settle()
-    assert archive.dictionaries >= 2, "documents of another sort get a dictionary of their own"
+    archive.end_list()
+    assert archive.dictionaries >= 2, "documents of another sort get their own dictionary"
     assert archive.held_bytes == 0
     assert [each.document() for each in packed] == documents
     assert sum(len(each.blob) for each in packed) < sum(map(len, documents)) / 3
@@ -36,14 +36,14 @@ def test_what_is_packed_comes_out_as_it_was_with_and_without_dictionaries(monkey
 def test_a_small_cache_keeps_its_documents_plain() -> None:
     archive = BlobStore()
     packed = archive.pack(b'{"a":1}')
-    archive.settle()
+    archive.end_list()
     assert (archive.dictionaries, packed.blob) == (0, b'{"a":1}')
 
 
 def test_large_documents_that_are_too_few_for_a_dictionary_are_compressed_without_one() -> None:
     archive = BlobStore()
     packed = [archive.pack(bytes(str(number), "ascii") * 400_000) for number in range(6)]
-    archive.settle()
+    archive.end_list()
     assert sum(len(each.blob) for each in packed) < 10_000
     assert packed[5].document() == b"5" * 400_000
 

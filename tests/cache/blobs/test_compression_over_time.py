@@ -1,4 +1,4 @@
-"""Documents at rest when what there is changes: rollouts, many of them, objects like no other, and one that never rests."""
+"""Documents at rest when objects change: rollouts, many of them, unique objects, and an object that changes all the time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Held:
     def __init__(self, packed: CompressedObject) -> None:
         self.packed = packed
 
-    def packed_anew(self, packed: CompressedObject) -> None:
+    def replace_packed(self, packed: CompressedObject) -> None:
         self.packed = packed
 
 
@@ -48,10 +48,10 @@ def roll_out(archive: BlobStore, there: dict[int, Held], generation: int, size: 
 def listed(archive: BlobStore) -> dict[int, Held]:
     there: dict[int, Held] = {}
     archive.population = lambda: list(there.values())
-    archive.listing()
+    archive.begin_list()
     for _ in roll_out(archive, there, 0):
         pass
-    archive.settle()
+    archive.end_list()
     return there
 
 
@@ -59,20 +59,20 @@ def stored(there: dict[int, Held]) -> int:
     return sum(len(held.packed.blob) for held in there.values())
 
 
-def test_after_a_rollout_a_dictionary_is_trained_on_what_is_there_now_and_documents_are_as_small_as_before() -> None:
+def test_after_a_rollout_a_dictionary_is_trained_on_the_new_objects_and_documents_are_as_small_as_before() -> None:
     archive = BlobStore()
     there = listed(archive)
     before = stored(there)
     assert archive.dictionaries == 1
     for _ in range(2):
         wanted = list(roll_out(archive, there, 1))
-    archive.settle()
+    archive.end_list()
     assert archive.dictionaries == 2
     assert stored(there) < 1.5 * before
     assert [held.packed.document() for held in there.values()] == wanted
 
 
-def test_over_many_rollouts_dictionaries_retire_and_are_freed_and_what_nobody_touched_is_packed_anew() -> None:
+def test_over_many_rollouts_dictionaries_retire_and_are_freed_and_untouched_documents_are_compressed_again() -> None:
     archive = BlobStore()
     there = listed(archive)
     untouched = Held(archive.pack(document(9999, 0), "ns"))
@@ -82,7 +82,7 @@ def test_over_many_rollouts_dictionaries_retire_and_are_freed_and_what_nobody_to
         for _ in range(2):
             wanted = list(roll_out(archive, there, generation))
         assert archive.dictionaries <= MAX_DICTIONARIES + 1
-    archive.settle()
+    archive.end_list()
     gc.collect()
     assert first() is None, "the first dictionary is no longer in memory"
     assert untouched.packed.document() == document(9999, 0)

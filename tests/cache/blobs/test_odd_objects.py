@@ -34,7 +34,7 @@ async def test_an_event_whose_object_has_no_name_is_skipped_and_the_next_one_cou
 ) -> None:
     """[D54]"""
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         seen = everything(maps)
         await until(lambda: source.watches == 1)
         for kind in ("ADDED", "MODIFIED", "DELETED"):
@@ -53,16 +53,16 @@ async def test_odd_items_of_a_list_are_skipped_or_kept_as_far_as_they_can_be_nam
         "e": config("e", labels={"x": 1}, generation="3", ownerReferences="none"),
     }
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, indexes={"x": "metadata.labels.x"}, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, indexes={"x": "metadata.labels.x"}, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         assert [head.name for head in maps.lister.heads()] == ["c", "d", "e"]
         assert maps.lister.head("d", "default").labels == {}  # type: ignore[union-attr]  # it is there
         assert maps.lister.head("e", "default").owner_references == ()  # type: ignore[union-attr]  # it is there
 
 
-async def test_changes_of_an_object_without_versions_are_all_told(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_handlers_get_all_changes_of_an_object_without_versions(source: Source, api: Client, clock: FakeClock) -> None:
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         seen = everything(maps)
         await until(lambda: source.watches == 1)
         source.send({"type": "ADDED", "object": config("a", None) | {"data": {"k": "1"}}})
@@ -77,9 +77,9 @@ async def test_changes_of_an_object_without_versions_are_all_told(source: Source
         assert maps.lister.get("a", "default").data == {"k": "3"}  # type: ignore[union-attr]  # it is there
 
 
-async def test_an_object_sent_twice_is_told_once(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_handlers_get_an_object_that_is_sent_twice_once(source: Source, api: Client, clock: FakeClock) -> None:
     async with informers_of(api, clock) as informers:
-        seen = everything(informers.of(ConfigMap, namespace=ALL_NAMESPACES))
+        seen = everything(informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES))
         await until(lambda: source.watches == 1)
         for kind in ("ADDED", "ADDED", "MODIFIED"):
             source.send({"type": kind, "object": config("a", "20")})
@@ -93,7 +93,7 @@ async def test_an_object_recreated_while_the_watch_runs_is_a_deletion_and_an_add
     source: Source, api: Client, clock: FakeClock
 ) -> None:
     async with informers_of(api, clock) as informers:
-        seen = everything(informers.of(ConfigMap, namespace=ALL_NAMESPACES))
+        seen = everything(informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES))
         await until(lambda: source.watches == 1)
         source.put("a")
         source.delete("a")
@@ -107,7 +107,7 @@ async def test_large_objects_and_text_of_every_script_come_through_unchanged(sou
     big = "Ω" * 500_000
     source.put("größe-世界", blob=big, label_été="naïve-ß", emoji='🦜\u0000\u2028"\\')
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES, indexes={"script": 'metadata.labels["été"]'})
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES, indexes={"script": 'metadata.labels["été"]'})
         seen = everything(maps)
         await informers.wait_synced()
         source.put("größe-世界", blob=big + "!", label_été="naïve-ß", emoji='🦜\u0000\u2028"\\')
@@ -120,9 +120,9 @@ async def test_large_objects_and_text_of_every_script_come_through_unchanged(sou
 
 async def test_kinds_that_are_known_by_name_only_are_cached_too(source: Source, api: Client, clock: FakeClock) -> None:
     source.put("a", k="1")
-    kind = Unstructured.of("v1", "ConfigMap", plural="configmaps", namespaced=True)
+    kind = Unstructured.for_kind("v1", "ConfigMap", plural="configmaps", namespaced=True)
     async with informers_of(api, clock) as informers:
-        maps = informers.of(kind, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(kind, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         (found,) = maps.lister.list()
         assert found["data"] == {"k": "1"}

@@ -14,8 +14,8 @@ from kubeloop.cache.blobs.blob_store import BlobStore, in_slices, in_thread
 async def test_work_in_a_thread_ends_on_the_loop() -> None:
     done: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
     in_thread(threading.get_ident, lambda worker: done.set_result((worker, threading.get_ident())))
-    worker, told = await done
-    assert told == threading.get_ident() != worker
+    worker, reported = await done
+    assert reported == threading.get_ident() != worker
 
 
 def test_without_a_loop_work_is_done_at_once() -> None:
@@ -47,11 +47,11 @@ async def test_between_slices_others_run() -> None:
 async def test_an_archive_trains_while_the_loop_goes_on_and_then_compresses_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubeloop.cache.blobs.blob_store.SLICE", 100)
     archive = BlobStore()
-    archive.listing()
+    archive.begin_list()
     common = random.Random(1).randbytes(1000).hex()
     documents = [b'{"number":%d,"common":"%b"}' % (number, common.encode()) for number in range(600)]
     packed = [archive.pack(each) for each in documents]
-    archive.settle()
+    archive.end_list()
     held = archive.held_bytes
     assert held == sum(map(len, documents)), "nothing is done on the spot"
     turns: set[int] = set()

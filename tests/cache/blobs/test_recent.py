@@ -34,7 +34,7 @@ def test_the_same_blob_counts_once() -> None:
 
 
 @pytest.mark.parametrize("limit", [pytest.param(0, id="not kept"), pytest.param(1 << 16, id="kept")])
-def test_what_is_read_is_what_was_packed(limit: int) -> None:
+def test_a_read_returns_the_packed_document(limit: int) -> None:
     archive = BlobStore(random.Random(1))
     archive.recent = RecentDocuments(limit) if limit else None
     codec = Codec(None)

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Event
+from kubeloop.cache import InformerEvent
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import DecodeError
 from kubeloop.timing import FakeClock
@@ -21,10 +21,10 @@ async def test_an_object_that_does_not_fit_its_type_is_kept_reported_once_for_ea
     source.put("good", k="1")
     source.put("odd")
     source.objects["odd"]["data"] = ["no", "map"]
-    events: list[Event[ConfigMap]] = []
+    events: list[InformerEvent[ConfigMap]] = []
     caplog.set_level(logging.ERROR, "kubeloop.cache")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, indexes={"k": "data.k"}, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, indexes={"k": "data.k"}, namespace=ALL_NAMESPACES)
         maps.on_event(added=events.append, updated=events.append)
         await informers.wait_synced()
         await until(lambda: len(events) == 2)
@@ -41,7 +41,7 @@ async def test_an_object_that_does_not_fit_its_type_is_kept_reported_once_for_ea
         found = maps.lister.unstructured("odd", "default")
         assert found is not None
         assert found.metadata.name == "odd"
-        assert maps.lister.unstructured("nobody", "default") is None
+        assert maps.lister.unstructured("absent", "default") is None
         assert [head.name for head in maps.lister.heads_by_index("k", "1")] == ["good"], "others notice nothing"
         await until(lambda: source.watches == 1)
         source.objects["odd"]["data"] = 7

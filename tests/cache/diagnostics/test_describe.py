@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from rich.console import Console
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Event, Informers, MulticlusterInformers
+from kubeloop.cache import InformerEvent, InformerFactory, MulticlusterInformerFactory
 from kubeloop.cache.diagnostics.describe import duration, size
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import Forbidden
@@ -26,19 +26,19 @@ from kubeloop.timing import FakeClock
 from tests.cache.source import Source, status, until
 
 
-def informers_of(api: Client, clock: FakeClock) -> Informers:
-    return Informers(api, clock=clock, rng=random.Random(1))
+def informers_of(api: Client, clock: FakeClock) -> InformerFactory:
+    return InformerFactory(api, clock=clock, rng=random.Random(1))
 
 
 async def test_one_row_for_each_informer_says_what_it_has_and_whether_it_works(source: Source, api: Client, clock: FakeClock) -> None:
     source.put("a", x="1")
     go = asyncio.Event()
 
-    async def stuck(event: Event[ConfigMap]) -> None:
+    async def stuck(event: InformerEvent[ConfigMap]) -> None:
         await go.wait()
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         maps.on_event(added=print, name="fast")
         maps.on_event(added=stuck, name="stuck")
         await until(lambda: source.watches == 1 and maps.stats.handlers[1].key)
@@ -59,9 +59,9 @@ async def test_an_informer_that_cannot_sync_says_why(source: Source, api: Client
     source.list_faults += [refused] * 3
     source.watch_faults += [refused] * 3
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
         await until(lambda: isinstance(maps.failure, Forbidden))
-        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         description = informers.describe()
         text = str(description)
         assert "scope all (app=web)" in text
@@ -79,7 +79,7 @@ async def test_an_informer_that_cannot_sync_says_why(source: Source, api: Client
 
 async def test_rich_prints_it_as_a_table_and_notebooks_as_html(api: Client, clock: FakeClock) -> None:
     informers = informers_of(api, clock)
-    informers.of(ConfigMap, namespace="shop")
+    informers.for_kind(ConfigMap, namespace="shop")
     description = informers.describe()
     written = io.StringIO()
     Console(file=written, width=200).print(description)
@@ -98,7 +98,7 @@ LONG = "a-team-with-a-long-name"
 async def test_80_columns_are_enough_and_no_name_is_cut(api: Client, clock: FakeClock, terminal: bool) -> None:
     informers = informers_of(api, clock)
     selection = ",".join(f"example.com/{name}=yes" for name in ("first", "second", "third", "fourth"))
-    watched = informers.of(ConfigMap, namespace=["shop", "warehouse", LONG], label_selector=selection)
+    watched = informers.for_kind(ConfigMap, namespace=["shop", "warehouse", LONG], label_selector=selection)
     for number in range(6):
         watched.on_event(added=print, name=f"controller of {LONG}-{number}")
     written = io.StringIO()
@@ -114,7 +114,7 @@ async def test_80_columns_are_enough_and_no_name_is_cut(api: Client, clock: Fake
 
 async def test_what_comes_from_outside_is_escaped_in_html(api: Client, clock: FakeClock) -> None:
     informers = informers_of(api, clock)
-    informers.of(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=print, name="<script>alert(1)</script>")
+    informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=print, name="<script>alert(1)</script>")
     page = informers.describe()._repr_html_()
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
@@ -126,8 +126,8 @@ async def test_no_informers_are_a_table_without_rows(api: Client, clock: FakeClo
 
 
 async def test_several_clusters_are_one_table(api: Client, clock: FakeClock) -> None:
-    both = MulticlusterInformers({"east": api, "west": api}, clock=clock)
-    both.of(ConfigMap)
+    both = MulticlusterInformerFactory({"east": api, "west": api}, clock=clock)
+    both.for_kind(ConfigMap)
     heading, *rows = str(both.describe()).splitlines()
     assert heading.startswith("CLUSTER/KIND ")
     assert [row.split()[0] for row in rows if row[0] != " "] == ["east/configmaps", "west/configmaps"]
@@ -141,7 +141,7 @@ async def test_several_clusters_are_one_table(api: Client, clock: FakeClock) -> 
 async def test_a_dump_is_json_with_all_numbers_and_without_contents(source: Source, api: Client, clock: FakeClock) -> None:
     source.put("a", password="hunter2")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         maps.on_event(added=print, name="web")
         await until(lambda: source.watches == 1)
         text = json.dumps(informers.dump())
@@ -158,7 +158,7 @@ async def test_a_signal_writes_a_dump_only_where_that_was_asked_for(
     file = tmp_path / "dump.json"
     before = signal.getsignal(signal.SIGUSR1)
     async with informers_of(api, clock) as informers:
-        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         informers.dump_on_signal(signal.SIGUSR1, file)
         os.kill(os.getpid(), signal.SIGUSR1)
         await until(file.exists)
@@ -175,7 +175,7 @@ async def test_a_signal_writes_a_dump_only_where_that_was_asked_for(
     assert signal.getsignal(signal.SIGUSR1) == before
 
 
-async def test_a_dump_that_cannot_be_written_is_told_and_nothing_else_happens(
+async def test_a_dump_that_cannot_be_written_is_logged_and_nothing_else_happens(
     api: Client, clock: FakeClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with informers_of(api, clock) as informers:

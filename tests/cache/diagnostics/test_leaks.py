@@ -1,4 +1,4 @@
-"""What a program made and forgot, and handlers that hold everything up: each is told once, with the way out."""
+"""Warnings about forgotten informers and handlers that block others: each is logged once, with a hint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import warnings
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Event, Informers
+from kubeloop.cache import InformerEvent, InformerFactory
 from kubeloop.cache.leaks import MANY, UNUSED_AFTER, DuplicateInformerCheck, UsageMonitor
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.timing import FakeClock
@@ -37,8 +37,8 @@ async def test_a_plain_handler_that_blocks_the_loop_is_named_with_its_object_onc
     source: Source, api: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = HandClock()
-    informers = Informers(api, clock=clock, rng=random.Random(1))
-    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    informers = InformerFactory(api, clock=clock, rng=random.Random(1))
+    maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
     async with informers:
         maps.on_event(added=lambda _: clock.jump(0.25), name="slow")
         maps.on_event(added=lambda _: clock.jump(0.01), name="quick")
@@ -62,11 +62,11 @@ async def test_an_async_handler_may_take_its_time_and_the_limit_may_be_moved(
 ) -> None:
     clock = HandClock()
 
-    async def waits(event: Event[ConfigMap]) -> None:
+    async def waits(event: InformerEvent[ConfigMap]) -> None:
         clock.jump(5)
 
-    informers = Informers(api, clock=clock, rng=random.Random(1))
-    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    informers = InformerFactory(api, clock=clock, rng=random.Random(1))
+    maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
     async with informers:
         maps.on_event(added=waits)
         unlimited = maps.on_event(added=lambda _: clock.jump(5))
@@ -80,12 +80,12 @@ async def test_an_async_handler_may_take_its_time_and_the_limit_may_be_moved(
 # ------------------------------------------------------------------------------------------------------------------------- piles
 
 
-async def test_handlers_that_are_added_again_and_again_and_never_removed_are_told_at_each_doubling(
+async def test_handlers_that_are_added_again_and_again_and_never_removed_are_logged_at_each_doubling(
     api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    maps = Informers(api, clock=clock).of(ConfigMap, namespace=ALL_NAMESPACES)
+    maps = InformerFactory(api, clock=clock).for_kind(ConfigMap, namespace=ALL_NAMESPACES)
 
-    def on_request(event: Event[ConfigMap]) -> None: ...
+    def on_request(event: InformerEvent[ConfigMap]) -> None: ...
 
     for _ in range(MANY):
         maps.on_event(added=on_request, name="on_request")
@@ -99,17 +99,17 @@ async def test_handlers_that_are_added_again_and_again_and_never_removed_are_tol
 
 
 async def test_handlers_that_are_removed_are_no_leak(api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
-    maps = Informers(api, clock=clock).of(ConfigMap, namespace=ALL_NAMESPACES)
+    maps = InformerFactory(api, clock=clock).for_kind(ConfigMap, namespace=ALL_NAMESPACES)
     for _ in range(3 * MANY):
         maps.on_event(added=print, name="on_request").remove()
     assert warned(caplog) == []
 
 
-async def test_many_informers_of_one_kind_are_told(api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
-    informers = Informers(api, clock=clock)
+async def test_many_informers_of_one_kind_are_logged(api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+    informers = InformerFactory(api, clock=clock)
     for number in range(MANY + 10):
-        informers.of(ConfigMap, namespace=f"ns-{number}")
-        informers.of(ConfigMap, namespace=f"ns-{number}")
+        informers.for_kind(ConfigMap, namespace=f"ns-{number}")
+        informers.for_kind(ConfigMap, namespace=f"ns-{number}")
     assert len(warned(caplog)) == 1
     assert f'{MANY} informers of ConfigMap, the last of configmaps in namespace "ns-{MANY - 1}"' in warned(caplog)[0]
 
@@ -124,30 +124,30 @@ def test_kinds_and_names_pile_up_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("looks", "told"),
+    ("looks", "expected"),
     [
-        pytest.param([(0, 0, 0), (UNUSED_AFTER, 0, 0)], 1, id="an informer that nobody ever used is told"),
+        pytest.param([(0, 0, 0), (UNUSED_AFTER, 0, 0)], 1, id="an informer without any use is logged"),
         pytest.param([(0, 0, 0), (UNUSED_AFTER - 1, 0, 0)], 0, id="not before its time"),
         pytest.param([(0, 0, 0), (UNUSED_AFTER, 0, 0), (9 * UNUSED_AFTER, 0, 0)], 1, id="once"),
         pytest.param([(0, 1, 0), (UNUSED_AFTER, 1, 0), (9 * UNUSED_AFTER, 1, 0)], 0, id="a handler is a use, also without events"),
-        pytest.param([(0, 1, 0), (UNUSED_AFTER, 0, 0)], 1, id="an informer that its last handler left is told"),
+        pytest.param([(0, 1, 0), (UNUSED_AFTER, 0, 0)], 1, id="an informer that its last handler left is logged"),
         pytest.param([(0, 1, 0), (5, 0, 3), (UNUSED_AFTER, 0, 3)], 0, id="unless it was read since"),
         pytest.param([(0, 0, 1), (9 * UNUSED_AFTER, 0, 1)], 0, id="a cache that is read now and then is as it should be"),
     ],
 )
-def test_unused(looks: list[tuple[float, int, int]], told: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_unused(looks: list[tuple[float, int, int]], expected: int, caplog: pytest.LogCaptureFixture) -> None:
     usage = UsageMonitor("pods in all namespaces", 0.0)
     for now, handlers, reads in looks:
-        usage.look(now, handlers, reads, objects=7)
-    assert len(warned(caplog)) == told
+        usage.check(now, handlers, reads, objects=7)
+    assert len(warned(caplog)) == expected
     assert all("pods in all namespaces: no handler and no query for" in text and "7 objects" in text for text in warned(caplog))
 
 
 async def test_it_is_looked_at_when_the_watch_opens_again(
     source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Informers(api, clock=clock, rng=random.Random(1)) as informers:
-        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    async with InformerFactory(api, clock=clock, rng=random.Random(1)) as informers:
+        informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await until(lambda: source.watches == 1)
         await clock.advance(UNUSED_AFTER / 2)
         source.close_watches()
@@ -161,17 +161,17 @@ async def test_it_is_looked_at_when_the_watch_opens_again(
 
 
 async def test_informers_that_were_never_ended_say_so(api: Client, clock: FakeClock) -> None:
-    informers = Informers(api, clock=clock)
-    informers.of(ConfigMap, namespace=ALL_NAMESPACES)
-    with warnings.catch_warnings(record=True) as told:
+    informers = InformerFactory(api, clock=clock)
+    informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        unused = Informers(api, clock=clock)
+        unused = InformerFactory(api, clock=clock)
         unused.__del__()
-        assert told == [], "those that were never begun need no end"
+        assert caught == [], "informers that were never started need no end"
         await informers.__aenter__()
         informers.__del__()
-    assert [str(one.message) for one in told] == ["informers were never ended (use async with): configmaps in all namespaces"]
-    assert told[0].category is ResourceWarning
+    assert [str(one.message) for one in caught] == ["informers were never ended (use async with): configmaps in all namespaces"]
+    assert caught[0].category is ResourceWarning
     await informers.__aexit__()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

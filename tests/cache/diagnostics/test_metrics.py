@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Event, Informers
+from kubeloop.cache import InformerEvent, InformerFactory
 from kubeloop.cache.diagnostics.metrics import InformerMetrics
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.timing import FakeClock
@@ -29,8 +29,8 @@ def registry() -> CollectorRegistry:
     return CollectorRegistry()
 
 
-def informers_of(api: Client, clock: FakeClock, cluster: str | None = None) -> Informers:
-    return Informers(api, clock=clock, rng=random.Random(1), cluster=cluster)
+def informers_of(api: Client, clock: FakeClock, cluster: str | None = None) -> InformerFactory:
+    return InformerFactory(api, clock=clock, rng=random.Random(1), cluster=cluster)
 
 
 def scrape(registry: CollectorRegistry) -> dict[str, list[tuple[dict[str, str], float]]]:
@@ -56,7 +56,7 @@ async def test_a_scrape_shows_what_the_informer_has_and_did(
         source.put(name, x="1" * 100)
     informers = informers_of(api, clock)
     informers.metrics(registry)
-    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
     assert value(registry, "kubeloop_informer_synced") == 0
     assert value(registry, "kubeloop_informer_lag_seconds") is None, "before the first list nothing is known"
     async with informers:
@@ -98,7 +98,7 @@ async def test_lag_is_the_time_since_the_server_last_showed_that_the_cache_is_cu
 ) -> None:
     informers = informers_of(api, clock)
     informers.metrics(registry)
-    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
     async with informers:
         await until(lambda: source.watches == 1)
         assert value(registry, "kubeloop_informer_lag_seconds") == 0
@@ -118,8 +118,8 @@ async def test_lag_is_the_time_since_the_server_last_showed_that_the_cache_is_cu
         source.lists.set()
 
 
-async def test_of_several_namespaces_the_one_that_lags_most_counts(api: Client, clock: FakeClock) -> None:
-    maps = informers_of(api, clock).of(ConfigMap, namespace=["a", "b"])
+async def test_of_several_namespaces_the_slowest_counts(api: Client, clock: FakeClock) -> None:
+    maps = informers_of(api, clock).for_kind(ConfigMap, namespace=["a", "b"])
     first, second = maps._runner.feeds
     first.replace([], "1")
     assert maps.stats.lag is None
@@ -133,7 +133,7 @@ async def test_failures_lists_and_restarts_are_counted_by_their_reason(
 ) -> None:
     informers = informers_of(api, clock)
     informers.metrics(registry)
-    informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
     source.list_faults.append(status(500, "InternalError"))
     async with informers:
         while source.watches == 0:
@@ -154,14 +154,14 @@ async def test_a_handler_shows_what_waits_for_it_and_what_it_is_at(
 ) -> None:
     go = asyncio.Event()
 
-    async def slow(event: Event[ConfigMap]) -> None:
+    async def slow(event: InformerEvent[ConfigMap]) -> None:
         await go.wait()
         if event.key.name == "b":
             raise ValueError("no")
 
     informers = informers_of(api, clock)
     informers.metrics(registry)
-    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
     for name in "abc":
         source.put(name)
     async with informers:
@@ -188,9 +188,9 @@ async def test_names_are_unique_and_not_empty_and_free_again_when_their_informer
         informers_of(api, clock).metrics(registry, name="")
     async with informers_of(api, clock) as first:
         first.metrics(registry)
-        first.of(ConfigMap, namespace=ALL_NAMESPACES)
+        first.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         async with informers_of(api, clock) as second:
-            second.of(ConfigMap, namespace=ALL_NAMESPACES)
+            second.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
             with pytest.raises(ValueError, match=r'named "kubeloop" of cluster "test".*another name'):
                 second.metrics(registry)
             second.metrics(registry, name="second")
@@ -201,17 +201,15 @@ async def test_names_are_unique_and_not_empty_and_free_again_when_their_informer
         again.metrics(registry)
 
 
-async def test_clusters_are_told_apart(api: Client, clock: FakeClock, registry: CollectorRegistry) -> None:
+async def test_metrics_distinguish_clusters(api: Client, clock: FakeClock, registry: CollectorRegistry) -> None:
     async with informers_of(api, clock, cluster="east") as east, informers_of(api, clock, cluster="west") as west:
         for each in (east, west):
             each.metrics(registry)
-            each.of(ConfigMap, namespace=ALL_NAMESPACES)
+            each.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         assert [labels["cluster"] for labels, _ in scrape(registry)["kubeloop_informer_objects"]] == ["east", "west"]
 
 
-async def test_informers_of_one_kind_are_told_apart_by_scope_whatever_makes_the_difference(
-    api: Client, clock: FakeClock, registry: CollectorRegistry
-) -> None:
+async def test_metrics_distinguish_informers_of_one_kind_by_scope(api: Client, clock: FakeClock, registry: CollectorRegistry) -> None:
     informers = informers_of(api, clock)
     informers.metrics(registry)
     long = ",".join(f"label-{number}=value" for number in range(20))
@@ -227,7 +225,7 @@ async def test_informers_of_one_kind_are_told_apart_by_scope_whatever_makes_the_
         {"managed_fields": True},
     ]
     for each in options:
-        informers.of(ConfigMap, **{"namespace": ALL_NAMESPACES, **each})
+        informers.for_kind(ConfigMap, **{"namespace": ALL_NAMESPACES, **each})
     informers.metadata(ConfigMap, namespace=ALL_NAMESPACES)
     found = [(labels["namespace"], labels["selector"]) for labels, _ in scrape(registry)["kubeloop_informer_objects"]]
     assert len(set(found)) == len(found) == 10
@@ -240,7 +238,7 @@ async def test_informers_of_one_kind_are_told_apart_by_scope_whatever_makes_the_
 async def test_a_removed_informer_is_shown_no_longer(api: Client, clock: FakeClock, registry: CollectorRegistry) -> None:
     async with informers_of(api, clock) as informers:
         informers.metrics(registry)
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         assert value(registry, "kubeloop_informer_objects") == 0
         await informers.remove(maps)
         assert value(registry, "kubeloop_informer_objects") is None
@@ -251,7 +249,7 @@ async def test_another_thread_may_scrape_while_events_come(
 ) -> None:
     informers = informers_of(api, clock)
     informers.metrics(registry)
-    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
     async with informers:
         maps.on_event(added=lambda _: None, coalesce=True)
         await until(lambda: source.watches == 1)
@@ -280,19 +278,21 @@ def test_each_metric_is_declared_once_and_documented() -> None:
         pytest.param("1234", 1234.0, id="a version is a number"),
         pytest.param("91234567890123456", 234567890123456.0, id="of a long one its last 15 digits are shown, as client-go does"),
         pytest.param("", None, id="there is none before the first list"),
-        pytest.param("ab-c", None, id="one that is no number is not shown"),
+        pytest.param("ab-c", None, id="a version that is no number is not shown"),
     ],
 )
 async def test_version(api: Client, clock: FakeClock, registry: CollectorRegistry, version: str, shown: float | None) -> None:
     informers = informers_of(api, clock)
     informers.metrics(registry)
-    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
     if version:
         maps._runner.feeds[0].replace([], version)
     assert value(registry, "informer_store_resource_version") == shown
 
 
 def test_neither_metrics_nor_tables_are_imported_by_who_does_not_ask_for_them() -> None:
-    program = "import sys, kubeloop.cache; kubeloop.cache.Informers; print([n for n in ('prometheus_client', 'rich') if n in sys.modules])"
+    program = (
+        "import sys, kubeloop.cache; kubeloop.cache.InformerFactory; print([n for n in ('prometheus_client', 'rich') if n in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Event, Informer, Informers, InformerStopped, OutsideScope, UnknownIndex
+from kubeloop.cache import Informer, InformerEvent, InformerFactory, InformerStopped, OutsideScope, UnknownIndex
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.timing import FakeClock
 from tests.cache.source import Source, until
@@ -16,9 +16,9 @@ from tests.cache.source import Source, until
 
 class Seen:
     def __init__(self) -> None:
-        self.events: list[Event[ConfigMap]] = []
+        self.events: list[InformerEvent[ConfigMap]] = []
 
-    def __call__(self, event: Event[ConfigMap]) -> None:
+    def __call__(self, event: InformerEvent[ConfigMap]) -> None:
         self.events.append(event)
 
     @property
@@ -26,8 +26,8 @@ class Seen:
         return [f"{'initial ' if event.initial else ''}{event.type.value} {event.key.name}" for event in self.events]
 
 
-def informers_of(api: Client, clock: FakeClock) -> Informers:
-    return Informers(api, clock=clock, rng=random.Random(1))
+def informers_of(api: Client, clock: FakeClock) -> InformerFactory:
+    return InformerFactory(api, clock=clock, rng=random.Random(1))
 
 
 def everything(maps: Informer[ConfigMap]) -> Seen:
@@ -39,13 +39,13 @@ def everything(maps: Informer[ConfigMap]) -> Seen:
 async def test_when_a_handler_runs_the_lister_shows_that_state_or_a_later_one(source: Source, api: Client, clock: FakeClock) -> None:
     """[E58]"""
     stale: list[str] = []
-    told = 0
+    delivered = 0
     informers = informers_of(api, clock)
-    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
 
-    def compare(event: Event[ConfigMap]) -> None:
-        nonlocal told
-        told += 1
+    def compare(event: InformerEvent[ConfigMap]) -> None:
+        nonlocal delivered
+        delivered += 1
         head = maps.lister.head(event.key.name, event.key.namespace)
         if event.type == "DELETED":
             if head is not None and int(head.resource_version) < int(event.head.resource_version):
@@ -61,7 +61,7 @@ async def test_when_a_handler_runs_the_lister_shows_that_state_or_a_later_one(so
             source.put("a", n=str(round_))
             source.put("b", n=str(round_))
             source.delete("b")
-        await until(lambda: told == 61)
+        await until(lambda: delivered == 61)
     assert not stale
 
 
@@ -69,7 +69,7 @@ async def test_added_or_updated_is_decided_by_the_store_not_by_the_events_type(s
     """[E59]"""
     source.put("a")
     async with informers_of(api, clock) as informers:
-        seen = everything(informers.of(ConfigMap, namespace=ALL_NAMESPACES))
+        seen = everything(informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES))
         await until(lambda: source.watches == 1)
         source.send({"type": "ADDED", "object": source.put("a", n="1", hide=True)})
         source.send({"type": "MODIFIED", "object": source.put("b", hide=True)})
@@ -77,9 +77,9 @@ async def test_added_or_updated_is_decided_by_the_store_not_by_the_events_type(s
     assert seen.lines == ["initial ADDED a", "MODIFIED a", "ADDED b"]
 
 
-async def test_a_deletion_is_told_also_of_an_object_that_was_not_known(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_handlers_get_a_deletion_also_of_an_object_that_was_not_known(source: Source, api: Client, clock: FakeClock) -> None:
     async with informers_of(api, clock) as informers:
-        seen = everything(informers.of(ConfigMap, namespace=ALL_NAMESPACES))
+        seen = everything(informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES))
         await until(lambda: source.watches == 1)
         source.put("ghost", hide=True)
         source.delete("ghost")
@@ -94,7 +94,7 @@ async def test_a_late_handler_first_sees_everything_as_added_then_changes_withou
     source.put("a")
     source.put("b")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         await until(lambda: source.watches == 1)
         source.put("c")
@@ -116,11 +116,11 @@ async def test_a_handler_has_synced_only_when_it_has_returned_from_every_initial
     source.put("b")
     go = asyncio.Event()
 
-    async def wait(event: Event[ConfigMap]) -> None:
+    async def wait(event: InformerEvent[ConfigMap]) -> None:
         await go.wait()
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         slow, fast = maps.on_event(added=wait), maps.on_event(added=lambda _: None)
         await informers.wait_synced()
         await fast.wait_synced()
@@ -130,20 +130,22 @@ async def test_a_handler_has_synced_only_when_it_has_returned_from_every_initial
         await slow.wait_synced()
 
 
-async def test_a_slow_handler_delays_nobody(source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_slow_handler_delays_no_other_handler(
+    source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
     """[F70] [T240] Ours, as client-go: a buffer without limit, never back-pressure on the watch."""
     from kubeloop.cache.handlers import registration as module
 
     go = asyncio.Event()
     handled = 0
 
-    async def slow(event: Event[ConfigMap]) -> None:
+    async def slow(event: InformerEvent[ConfigMap]) -> None:
         nonlocal handled
         await go.wait()
         handled += 1
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         behind = maps.on_event(added=slow, updated=slow, name="slow-one")
         seen = everything(maps)
         await behind.wait_synced()
@@ -165,7 +167,7 @@ async def test_a_handler_that_raises_is_logged_with_the_key_and_goes_on(
     """[F83]"""
     names: list[str] = []
 
-    def fragile(event: Event[ConfigMap]) -> None:
+    def fragile(event: InformerEvent[ConfigMap]) -> None:
         names.append(event.key.name)
         if event.key.name.startswith("a"):
             raise RuntimeError("boom")
@@ -174,13 +176,15 @@ async def test_a_handler_that_raises_is_logged_with_the_key_and_goes_on(
     source.put("a2")
     source.put("b")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         broken = maps.on_event(added=fragile, name="fragile")
         other = maps.on_event(added=lambda _: None)
         await other.wait_synced()
         await until(lambda: names == ["a", "a2", "b"])
-        told = [(record.getMessage(), record.exc_info is not None) for record in caplog.records if "fragile failed" in record.getMessage()]
-        assert told == [
+        delivered = [
+            (record.getMessage(), record.exc_info is not None) for record in caplog.records if "fragile failed" in record.getMessage()
+        ]
+        assert delivered == [
             ("handler fragile failed on ADDED default/a: RuntimeError: boom; going on with the next event", True),
             ("handler fragile failed on ADDED default/a2: RuntimeError: boom (failed 2 times); going on with the next event", False),
         ]
@@ -194,7 +198,7 @@ async def test_a_resync_tells_each_object_to_the_handlers_that_asked_each_in_its
     source.put("a")
     source.put("b")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         seen = [Seen() for _ in range(3)]
         for each, period in zip(seen, (0, 2, 3), strict=True):
             await maps.on_event(updated=each, resync=period).wait_synced()
@@ -205,13 +209,13 @@ async def test_a_resync_tells_each_object_to_the_handlers_that_asked_each_in_its
         assert event.object.metadata.name == "a"
 
 
-async def test_the_same_handler_registered_twice_is_told_twice_and_removing_one_leaves_the_other(
+async def test_the_same_handler_registered_twice_gets_each_event_twice_and_removing_one_leaves_the_other(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
     """[F76]"""
     seen = Seen()
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         first, second = maps.on_event(added=seen), maps.on_event(added=seen)
         await until(lambda: source.watches == 1)
         source.put("a")
@@ -230,7 +234,7 @@ async def test_at_stop_waiting_events_are_dropped_and_nothing_is_left_running(so
     cancelled = False
     calls = 0
 
-    async def never(event: Event[ConfigMap]) -> None:
+    async def never(event: InformerEvent[ConfigMap]) -> None:
         nonlocal cancelled, calls
         calls += 1
         try:
@@ -242,7 +246,7 @@ async def test_at_stop_waiting_events_are_dropped_and_nothing_is_left_running(so
     source.put("a")
     source.put("b")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         maps.on_event(added=never, resync=5)
         await until(lambda: calls == 1 and source.watches == 1)
     assert cancelled
@@ -255,13 +259,13 @@ async def test_at_stop_waiting_events_are_dropped_and_nothing_is_left_running(so
     with pytest.raises(InformerStopped):
         maps.on_event(added=never)
     with pytest.raises(InformerStopped):
-        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
 
 
 async def test_an_error_in_the_block_leaves_it_as_it_is(api: Client, clock: FakeClock) -> None:
     async def block() -> None:
         async with informers_of(api, clock) as informers:
-            informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+            informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -273,21 +277,21 @@ async def test_a_defect_in_a_background_task_ends_the_block_with_its_error(api: 
 
     async def block() -> None:
         async with informers_of(api, clock) as informers:
-            informers.of(ConfigMap, namespace=ALL_NAMESPACES)._runner.feeds[0].listwatch._rng = None  # type: ignore[assignment]  # the defect
+            informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)._runner.feeds[0].listwatch._rng = None  # type: ignore[assignment]  # the defect
             await asyncio.Event().wait()
 
     with pytest.raises(AttributeError):
         await block()
 
 
-async def test_who_asks_for_the_same_shares_one_list_and_watch(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_equal_requests_share_one_list_and_watch(source: Source, api: Client, clock: FakeClock) -> None:
     """[F70] [G99]"""
     source.put("a")
     async with informers_of(api, clock) as informers:
-        first = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
-        assert informers.of(ConfigMap, namespace=ALL_NAMESPACES) is first
-        assert informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES) is not first
-        assert informers.of(ConfigMap, label_selector={"app": "web"}, namespace=ALL_NAMESPACES) is informers.of(
+        first = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
+        assert informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES) is first
+        assert informers.for_kind(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES) is not first
+        assert informers.for_kind(ConfigMap, label_selector={"app": "web"}, namespace=ALL_NAMESPACES) is informers.for_kind(
             ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES
         )
         await informers.wait_synced()
@@ -298,7 +302,7 @@ async def test_who_asks_for_the_same_shares_one_list_and_watch(source: Source, a
 async def test_a_read_decodes_a_fresh_object_that_the_caller_owns(source: Source, api: Client, clock: FakeClock) -> None:
     source.put("a", k="1")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         mine = maps.lister.get("a", "default")
         assert mine is not None
@@ -314,7 +318,7 @@ async def test_lists_select_by_namespace_labels_and_index(source: Source, api: C
     source.put("b", label_app="db", team="x")
     source.put("c", label_app="web")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(
+        maps = informers.for_kind(
             ConfigMap, indexes={"team": "data.team", "length": lambda each: str(len(each.metadata.name))}, namespace=ALL_NAMESPACES
         )
         await informers.wait_synced()
@@ -338,9 +342,9 @@ async def test_lists_select_by_namespace_labels_and_index(source: Source, api: C
 async def test_an_index_added_later_is_complete_at_once(source: Source, api: Client, clock: FakeClock) -> None:
     source.put("a", team="x")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
-        assert informers.of(ConfigMap, indexes={"team": "data.team"}, namespace=ALL_NAMESPACES) is maps
+        assert informers.for_kind(ConfigMap, indexes={"team": "data.team"}, namespace=ALL_NAMESPACES) is maps
         assert [head.name for head in maps.lister.heads_by_index("team", "x")] == ["a"]
         await until(lambda: source.watches == 1)
         seen = everything(maps)
@@ -357,7 +361,7 @@ async def test_an_index_function_that_raises_costs_the_object_only_its_place_in_
     source.put("good", team="x")
     source.put("bad")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, indexes={"team": lambda each: each.data["team"]}, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, indexes={"team": lambda each: each.data["team"]}, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         assert [head.name for head in maps.lister.heads_by_index("team", "x")] == ["good"]
         assert maps.lister.get("bad", "default") is not None
@@ -365,13 +369,13 @@ async def test_an_index_function_that_raises_costs_the_object_only_its_place_in_
 
 
 async def test_a_question_about_a_namespace_that_is_not_watched_is_an_error(api: Client, clock: FakeClock) -> None:
-    maps = informers_of(api, clock).of(ConfigMap, namespace="shop")
+    maps = informers_of(api, clock).for_kind(ConfigMap, namespace="shop")
     with pytest.raises(OutsideScope, match='namespace "shop" only, not of "default"'):
         maps.lister.get("a", "default")
 
 
 async def test_an_object_of_a_namespaced_kind_needs_its_namespace(api: Client, clock: FakeClock) -> None:
-    maps = informers_of(api, clock).of(ConfigMap, namespace=ALL_NAMESPACES)
+    maps = informers_of(api, clock).for_kind(ConfigMap, namespace=ALL_NAMESPACES)
     with pytest.raises(ValueError, match="a namespace is needed"):
         maps.lister.get("a")
 
@@ -380,4 +384,4 @@ async def test_a_namespace_for_a_cluster_scoped_kind_is_refused(api: Client, clo
     from kubeloop.api.core.v1 import Node
 
     with pytest.raises(ValueError, match="Node is cluster-scoped"):
-        informers_of(api, clock).of(Node, namespace="shop")
+        informers_of(api, clock).for_kind(Node, namespace="shop")

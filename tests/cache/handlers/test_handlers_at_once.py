@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kubeloop.api.core.v1 import Pod
-from kubeloop.cache import Event, EventType
+from kubeloop.cache import EventType, InformerEvent
 from kubeloop.cache.handlers.registration import Callbacks, Registration
 from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.store import Store
@@ -23,12 +23,12 @@ VIEW: CacheView[Pod] = CacheView(Store(), Pod, "test")
 _log = logger_with_context("tests.handlers")
 
 
-def added(name: str) -> Event[Pod]:
-    return Event(EventType.ADDED, head(name, 1), None, VIEW)
+def added(name: str) -> InformerEvent[Pod]:
+    return InformerEvent(EventType.ADDED, head(name, 1), None, VIEW)
 
 
 @asynccontextmanager
-async def running(handler: Callable[[Event[Pod]], object], *, coalesce: bool = False) -> AsyncIterator[Registration[Pod]]:
+async def running(handler: Callable[[InformerEvent[Pod]], object], *, coalesce: bool = False) -> AsyncIterator[Registration[Pod]]:
     """A handler with nothing to do, in a task with a log context, as an informer has it."""
     clock = FakeClock()
     calls: Callbacks[Pod] = Callbacks(added=handler, name="one", coalesce=coalesce)
@@ -49,17 +49,17 @@ async def running(handler: Callable[[Event[Pod]], object], *, coalesce: bool = F
 
 @pytest.mark.parametrize("coalesce", [False, True], ids=["", "changes that wait would become one"])
 async def test_a_plain_handler_that_is_free_is_called_at_once(coalesce: bool) -> None:
-    told: list[str] = []
-    async with running(lambda event: told.append(event.head.name), coalesce=coalesce) as registration:
+    delivered: list[str] = []
+    async with running(lambda event: delivered.append(event.head.name), coalesce=coalesce) as registration:
         for name in "ab":
             registration.offer(added(name))
-            assert name not in told
+            assert name not in delivered
             registration.deliver(at_once=True)
-        assert told == ["a", "b"]
+        assert delivered == ["a", "b"]
         assert (registration.pending, registration.meter.calls, registration.meter.key) == (0, 2, "")
 
 
-async def test_what_is_logged_meanwhile_carries_the_handler_and_the_key_and_what_follows_does_not(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_records_of_the_call_carry_the_handler_and_the_key_and_later_ones_do_not(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with running(lambda _: _log.info("within")) as registration:
         registration.offer(added("a"))
@@ -70,12 +70,12 @@ async def test_what_is_logged_meanwhile_carries_the_handler_and_the_key_and_what
     assert fields["after"] == {}
 
 
-@pytest.mark.parametrize("error", [ValueError("boom"), asyncio.CancelledError()], ids=["an error", "a cancellation of something else"])
+@pytest.mark.parametrize("error", [ValueError("boom"), asyncio.CancelledError()], ids=["an error", "an unrelated cancellation"])
 async def test_a_handler_that_raises_is_named_and_hears_of_the_next_event(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
-    told: list[str] = []
+    delivered: list[str] = []
 
-    def fragile(event: Event[Pod]) -> None:
-        told.append(event.head.name)
+    def fragile(event: InformerEvent[Pod]) -> None:
+        delivered.append(event.head.name)
         if event.head.name == "a":
             raise error
 
@@ -83,7 +83,7 @@ async def test_a_handler_that_raises_is_named_and_hears_of_the_next_event(error:
         for name in "ab":
             registration.offer(added(name))
             registration.deliver(at_once=True)
-        assert told == ["a", "b"]
+        assert delivered == ["a", "b"]
         assert registration.meter.failures == 1
     assert "handler one failed on ADDED ns/a" in caplog.text
 
@@ -91,7 +91,7 @@ async def test_a_handler_that_raises_is_named_and_hears_of_the_next_event(error:
 async def test_an_async_handler_is_called_in_its_task() -> None:
     tasks: list[asyncio.Task[object] | None] = []
 
-    async def handler(event: Event[Pod]) -> None:
+    async def handler(event: InformerEvent[Pod]) -> None:
         tasks.append(asyncio.current_task())
 
     async with running(handler) as registration:
@@ -111,7 +111,7 @@ async def test_a_plain_handler_that_leaves_something_to_be_awaited_is_awaited_be
         await go.wait()
         steps.append(f"{name} ends")
 
-    def handler(event: Event[Pod]) -> Awaitable[None]:
+    def handler(event: InformerEvent[Pod]) -> Awaitable[None]:
         steps.append(f"{event.head.name} begins")
         return finish(event.head.name)
 
@@ -143,10 +143,10 @@ async def test_what_a_handler_has_begun_is_left_in_peace_when_its_informer_ends(
     assert not registration.active
 
 
-@pytest.mark.parametrize("first", ["several events", "an event that is not to be told at once", "the end of what was there"])
+@pytest.mark.parametrize("first", ["several events", "an event that is not delivered at once", "the end of what was there"])
 async def test_whatever_else_waits_comes_first_and_in_order(first: str) -> None:
-    told: list[str] = []
-    async with running(lambda event: told.append(event.head.name)) as registration:
+    delivered: list[str] = []
+    async with running(lambda event: delivered.append(event.head.name)) as registration:
         if first == "the end of what was there":
             registration.initial_end()
         else:
@@ -156,18 +156,18 @@ async def test_whatever_else_waits_comes_first_and_in_order(first: str) -> None:
             registration.deliver(at_once=first == "several events")
         registration.offer(added("z"))
         registration.deliver(at_once=True)
-        assert told == []
+        assert delivered == []
         await registration.wait_drained()
-        assert told[-1] == "z"
-        assert told == sorted(told)
+        assert delivered[-1] == "z"
+        assert delivered == sorted(delivered)
         assert registration.synced is (first == "the end of what was there")
 
 
 async def test_a_handler_may_remove_itself() -> None:
-    told: list[str] = []
+    delivered: list[str] = []
 
-    def once(event: Event[Pod]) -> None:
-        told.append(event.head.name)
+    def once(event: InformerEvent[Pod]) -> None:
+        delivered.append(event.head.name)
         registration.remove()
 
     async with running(once) as registration:
@@ -175,4 +175,4 @@ async def test_a_handler_may_remove_itself() -> None:
             registration.offer(added(name))
             registration.deliver(at_once=True)
         await registration.wait_removed()
-        assert told == ["a"]
+        assert delivered == ["a"]

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Event, InformerStopped, Registration
+from kubeloop.cache import InformerEvent, InformerStopped, Registration
 from kubeloop.cache.tasks import all_synced
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import DeadlineError, Forbidden
@@ -22,11 +22,11 @@ async def test_handlers_added_in_the_middle_of_a_storm_see_everything_once_and_i
 ) -> None:
     """[F74]"""
     rng = random.Random(5)
-    histories: list[dict[str, list[Event[ConfigMap]]]] = []
+    histories: list[dict[str, list[InformerEvent[ConfigMap]]]] = []
     for number in range(150):
         source.put(f"m{number}")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         await until(lambda: source.watches == 1)
         registrations: list[Registration[ConfigMap]] = []
@@ -37,10 +37,10 @@ async def test_handlers_added_in_the_middle_of_a_storm_see_everything_once_and_i
                     source.delete(name)
                 else:
                     source.put(name, n=str(round_))
-            history: dict[str, list[Event[ConfigMap]]] = {}
+            history: dict[str, list[InformerEvent[ConfigMap]]] = {}
             histories.append(history)
 
-            def note(event: Event[ConfigMap], history: dict[str, list[Event[ConfigMap]]] = history) -> None:
+            def note(event: InformerEvent[ConfigMap], history: dict[str, list[InformerEvent[ConfigMap]]] = history) -> None:
                 history.setdefault(event.key.name, []).append(event)
 
             registrations.append(maps.on_event(added=note, updated=note, deleted=note))
@@ -67,20 +67,20 @@ async def test_the_replay_of_a_large_cache_to_a_late_handler_does_not_hold_up_th
     for number in range(3000):
         source.put(f"m{number}")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
-        told = 0
+        delivered = 0
 
-        def count(event: Event[ConfigMap]) -> None:
-            nonlocal told
-            told += 1
+        def count(event: InformerEvent[ConfigMap]) -> None:
+            nonlocal delivered
+            delivered += 1
 
         registration = maps.on_event(added=count)
         most, before = 0, 0
         while not registration.synced:
             await asyncio.sleep(0)
-            most, before = max(most, told - before), told
-        assert told == 3000
+            most, before = max(most, delivered - before), delivered
+        assert delivered == 3000
         assert most <= 100, "others have their turn after every hundred events"
 
 
@@ -90,8 +90,8 @@ async def test_removing_a_handler_twice_or_after_its_informer_ended_does_nothing
     """[F77] [F80]"""
     async with informers_of(api, clock) as informers:
         maps, others = (
-            informers.of(ConfigMap, namespace=ALL_NAMESPACES),
-            informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES),
+            informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES),
+            informers.for_kind(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES),
         )
         seen = everything(maps)
         mine = maps.on_event(added=lambda _: None)
@@ -116,19 +116,19 @@ async def test_a_callback_in_flight_may_finish_after_its_removal_and_can_be_wait
     """[F78]"""
     go, finished = asyncio.Event(), asyncio.Event()
 
-    async def slow(event: Event[ConfigMap]) -> None:
+    async def slow(event: InformerEvent[ConfigMap]) -> None:
         await go.wait()
         finished.set()
 
     source.put("a")
     source.put("b")
     async with informers_of(api, clock) as informers:
-        registration = informers.of(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=slow, name="slow")
+        registration = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=slow, name="slow")
         await until(lambda: registration.meter.key == "default/a")
         registration.remove()
         waiting = asyncio.create_task(registration.wait_removed(10))
         await clock.advance(10)
-        with pytest.raises(DeadlineError, match="handler slow is still at default/a"):
+        with pytest.raises(DeadlineError, match="handler slow is still processing default/a"):
             await waiting
         assert not finished.is_set()
         go.set()
@@ -139,7 +139,7 @@ async def test_a_callback_in_flight_may_finish_after_its_removal_and_can_be_wait
 async def test_waiting_for_the_end_of_a_handler_that_never_began_returns_at_once(source: Source, api: Client, clock: FakeClock) -> None:
     """[F79]"""
     informers = informers_of(api, clock)
-    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
     before = maps.on_event(added=lambda _: None)
     before.remove()
     await before.wait_removed()
@@ -154,7 +154,7 @@ async def test_a_handler_cannot_wait_for_its_own_end(source: Source, api: Client
     """[F78]"""
     errors: list[str] = []
 
-    async def handler(event: Event[ConfigMap]) -> None:
+    async def handler(event: InformerEvent[ConfigMap]) -> None:
         registration.remove()
         try:
             await registration.wait_removed()
@@ -163,10 +163,10 @@ async def test_a_handler_cannot_wait_for_its_own_end(source: Source, api: Client
 
     source.put("a")
     async with informers_of(api, clock) as informers:
-        registration = informers.of(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=handler, name="selfish")
+        registration = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=handler, name="selfish")
         await until(lambda: bool(errors))
         await registration.wait_removed()
-    assert errors == ["handler selfish waits for its own end; let it return, and wait elsewhere"]
+    assert errors == ["handler selfish waits for its own end; let it return, and wait in another task"]
 
 
 async def test_a_removed_informer_answers_from_its_last_state_and_a_wait_for_its_sync_ends_at_once(
@@ -174,7 +174,7 @@ async def test_a_removed_informer_answers_from_its_last_state_and_a_wait_for_its
 ) -> None:
     source.put("a")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         await informers.remove(maps)
         with pytest.raises(InformerStopped, match="of configmaps in all namespaces has stopped; its lister stays as it was"):
@@ -188,15 +188,15 @@ async def test_a_stopped_informer_takes_no_handler_cannot_start_again_and_says_s
 ) -> None:
     """[F80] [F81] [X7]"""
     informers = informers_of(api, clock)
-    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
     states = [maps.stopped]
     async with informers:
         await informers.wait_synced()
         states.append(maps.stopped)
-        assert informers.of(ConfigMap, namespace=ALL_NAMESPACES) is maps, "asking again starts nothing again"
-        with pytest.raises(InformerStopped, match="live for one block"):
+        assert informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES) is maps, "asking again starts nothing again"
+        with pytest.raises(InformerStopped, match="can be entered once"):
             await informers.__aenter__()
-        other = informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
+        other = informers.for_kind(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
         await maps.wait_synced()
         await informers.remove(other)
         await informers.remove(other)
@@ -214,7 +214,7 @@ async def test_a_stopped_informer_takes_no_handler_cannot_start_again_and_says_s
 
 async def test_an_informer_that_was_never_started_stops_at_once(api: Client, clock: FakeClock) -> None:
     """[F82]"""
-    maps = informers_of(api, clock).of(ConfigMap, namespace=ALL_NAMESPACES)
+    maps = informers_of(api, clock).for_kind(ConfigMap, namespace=ALL_NAMESPACES)
     maps.on_event(added=lambda _: None, resync=5)
     await maps._runner.stop()
     assert maps.stopped
@@ -225,21 +225,21 @@ async def test_an_informer_that_was_never_started_stops_at_once(api: Client, clo
 
 async def test_a_handler_that_raises_costs_no_pause_and_no_other_handler_an_event(source: Source, api: Client, clock: FakeClock) -> None:
     """[F83] Ours: client-go pauses for a second after each panic, which holds back the good events behind a bad one."""
-    told: list[str] = []
+    delivered: list[str] = []
 
-    def broken(event: Event[ConfigMap]) -> None:
-        told.append(event.key.name)
+    def broken(event: InformerEvent[ConfigMap]) -> None:
+        delivered.append(event.key.name)
         raise RuntimeError("boom")
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         registration = maps.on_event(added=broken)
         seen = everything(maps)
         await registration.wait_synced()
         await until(lambda: source.watches == 1)
         for number in range(50):
             source.put(f"m{number}")
-        await until(lambda: len(told) == len(seen.events) == 50)
+        await until(lambda: len(delivered) == len(seen.events) == 50)
         assert registration.meter.failures == 50
         assert not registration.failed, "it failed on no initial object"
 
@@ -251,9 +251,12 @@ async def test_another_transform_is_another_informer(api: Client, clock: FakeClo
     def strip(tree: dict[str, object]) -> None:
         tree.pop("data", None)
 
-    plain, stripped = informers.of(ConfigMap, namespace=ALL_NAMESPACES), informers.of(ConfigMap, transform=strip, namespace=ALL_NAMESPACES)
+    plain, stripped = (
+        informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES),
+        informers.for_kind(ConfigMap, transform=strip, namespace=ALL_NAMESPACES),
+    )
     assert plain is not stripped
-    assert informers.of(ConfigMap, transform=strip, namespace=ALL_NAMESPACES) is stripped
+    assert informers.for_kind(ConfigMap, transform=strip, namespace=ALL_NAMESPACES) is stripped
 
 
 async def test_a_hundred_adders_and_removers_of_handlers_under_ten_thousand_events(source: Source, api: Client, clock: FakeClock) -> None:
@@ -268,14 +271,14 @@ async def test_a_hundred_adders_and_removers_of_handlers_under_ten_thousand_even
         while not over:
             known: set[str] = set()
 
-            def told(event: Event[ConfigMap], known: set[str] = known) -> None:
+            def delivered(event: InformerEvent[ConfigMap], known: set[str] = known) -> None:
                 if event.type == "ADDED":
                     assert event.key.name not in known
                     known.add(event.key.name)
                 else:
                     assert event.key.name in known
 
-            registration = maps.on_event(added=told, updated=told, resync=(0, 5)[maps_number % 2])
+            registration = maps.on_event(added=delivered, updated=delivered, resync=(0, 5)[maps_number % 2])
             for _ in range(rng.randrange(4)):
                 await asyncio.sleep(0)
             if rng.random() < 0.3:
@@ -288,7 +291,7 @@ async def test_a_hundred_adders_and_removers_of_handlers_under_ten_thousand_even
             await asyncio.sleep(0.01)
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         seen = everything(maps)
         await informers.wait_synced()
         await until(lambda: source.watches == 1)
@@ -309,13 +312,13 @@ async def test_a_hundred_adders_and_removers_of_handlers_under_ten_thousand_even
     assert clock.waiting == 0
 
 
-async def test_nobody_can_change_what_is_cached(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_no_reader_can_change_the_cached_objects(source: Source, api: Client, clock: FakeClock) -> None:
     """[F87] There is nothing to detect: handlers and readers own what they decode, and heads are frozen."""
     source.put("a", k="1", label_app="web")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
 
-        def vandal(event: Event[ConfigMap]) -> None:
+        def vandal(event: InformerEvent[ConfigMap]) -> None:
             mine = event.object
             mine.data["k"] = "spoilt"
             mine.metadata.labels["app"] = "spoilt"
@@ -342,7 +345,7 @@ async def test_a_deletion_that_was_not_seen_is_an_ordinary_event_with_a_flag(sou
     source.put("a", k="1")
     source.put("b")
     async with informers_of(api, clock) as informers:
-        seen = everything(informers.of(ConfigMap, namespace=ALL_NAMESPACES))
+        seen = everything(informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES))
         await until(lambda: source.watches == 1)
         source.delete("a", hide=True)
         source.error_event({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "x"})
@@ -363,7 +366,7 @@ async def test_an_object_deleted_and_made_again_between_two_lists_is_one_update_
     """[X1] [T238] Its generation may be the same: who compares generations must compare uids first."""
     source.put("a")
     async with informers_of(api, clock) as informers:
-        seen = everything(informers.of(ConfigMap, namespace=ALL_NAMESPACES))
+        seen = everything(informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES))
         await until(lambda: source.watches == 1)
         source.delete("a", hide=True)
         source.put("a", hide=True)
@@ -378,16 +381,16 @@ async def test_an_object_deleted_and_made_again_between_two_lists_is_one_update_
         assert event.old.generation == event.head.generation
 
 
-async def test_several_parts_are_waited_for_together_and_what_is_late_is_named(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_several_parts_are_waited_for_together_and_late_ones_are_named(source: Source, api: Client, clock: FakeClock) -> None:
     """[F89]"""
     go = asyncio.Event()
 
-    async def slow(event: Event[ConfigMap]) -> None:
+    async def slow(event: InformerEvent[ConfigMap]) -> None:
         await go.wait()
 
     source.put("a")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         quick, late = maps.on_event(added=lambda _: None), maps.on_event(added=slow, name="late")
         await all_synced(informers, maps, quick)
         waiting = asyncio.create_task(all_synced(informers, quick, late, timeout=10))
@@ -405,7 +408,7 @@ async def test_several_parts_are_waited_for_together_and_what_is_late_is_named(s
         assert not mine
 
 
-async def test_who_waits_for_a_handler_is_told_at_once_that_the_server_refuses_its_informer(
+async def test_waiting_for_a_handler_fails_at_once_when_the_server_refuses_its_informer(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
     """[F75]"""
@@ -413,7 +416,7 @@ async def test_who_waits_for_a_handler_is_told_at_once_that_the_server_refuses_i
     source.stream_faults = [refusal] * 9
     source.list_faults = [refusal] * 9
     async with informers_of(api, clock) as informers:
-        registration = informers.of(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=lambda _: None)
+        registration = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=lambda _: None)
         with pytest.raises(Forbidden):
             await asyncio.wait_for(registration.wait_synced(), 5)
 
@@ -429,23 +432,23 @@ async def test_no_two_informers_and_no_two_handlers_of_one_have_the_same_name(ap
         return [strip]
 
     names = [
-        informers.of(ConfigMap, namespace=ALL_NAMESPACES).description,
-        informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES).description,
-        informers.of(ConfigMap, namespace=["shop", "ops", "shop"]).description,
-        informers.of(ConfigMap, fields=["data.k"], namespace=ALL_NAMESPACES).description,
-        informers.of(ConfigMap, managed_fields=True, namespace=ALL_NAMESPACES).description,
-        *(informers.of(ConfigMap, transform=transforms()[0], namespace=ALL_NAMESPACES).description for _ in range(2)),  # type: ignore[arg-type]  # it is never called
+        informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES).description,
+        informers.for_kind(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES).description,
+        informers.for_kind(ConfigMap, namespace=["shop", "ops", "shop"]).description,
+        informers.for_kind(ConfigMap, fields=["data.k"], namespace=ALL_NAMESPACES).description,
+        informers.for_kind(ConfigMap, managed_fields=True, namespace=ALL_NAMESPACES).description,
+        *(informers.for_kind(ConfigMap, transform=transforms()[0], namespace=ALL_NAMESPACES).description for _ in range(2)),  # type: ignore[arg-type]  # it is never called
     ]
     assert len(set(names)) == len(names)
     assert all(names)
     assert names[2] == 'configmaps in namespaces "ops", "shop"'
-    again = informers.of(ConfigMap, managed_fields=True, namespace=ALL_NAMESPACES)
+    again = informers.for_kind(ConfigMap, managed_fields=True, namespace=ALL_NAMESPACES)
     await informers.remove(again)
-    assert informers.of(ConfigMap, managed_fields=True, namespace=ALL_NAMESPACES).description == again.description, (
+    assert informers.for_kind(ConfigMap, managed_fields=True, namespace=ALL_NAMESPACES).description == again.description, (
         "a name is free again when its informer has gone"
     )
 
-    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
     first, second = maps.on_event(added=print), maps.on_event(added=print)
     assert (first.name, second.name) == ("print", "print#2")
     first.remove()

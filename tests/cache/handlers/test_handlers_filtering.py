@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeloop.api.core.v1 import ConfigMap, Pod
-from kubeloop.cache import Event, HandlerFailed, Head
+from kubeloop.cache import HandlerFailed, Head, InformerEvent
 from kubeloop.cache.handlers.event import EventFilter, EventType
 from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.store import Store
@@ -24,32 +24,36 @@ ADDED, MODIFIED, DELETED, RESYNC = EventType.ADDED, EventType.MODIFIED, EventTyp
 VIEW: CacheView[Pod] = CacheView(Store(), Pod, "test")
 
 
-def event(kind: EventType, new: Head, old: Head | None = None, initial: bool = False) -> Event[Pod]:
-    return Event(kind, new, old, VIEW, initial)
+def event(kind: EventType, new: Head, old: Head | None = None, initial: bool = False) -> InformerEvent[Pod]:
+    return InformerEvent(kind, new, old, VIEW, initial)
 
 
 OUT, IN, IN_LATER = head("a", 1, node="n1"), head("a", 2, node="mine"), head("a", 3, node="mine")
 
 
 @pytest.mark.parametrize(
-    ("history", "told"),
+    ("history", "expected"),
     [
-        pytest.param([event(ADDED, IN, initial=True)], ["initial ADDED 2"], id="what matches is told as it is"),
-        pytest.param([event(ADDED, OUT), event(MODIFIED, OUT, OUT), event(DELETED, OUT, OUT)], [], id="what never matches is not told of"),
+        pytest.param([event(ADDED, IN, initial=True)], ["initial ADDED 2"], id="an event that matches is delivered unchanged"),
+        pytest.param(
+            [event(ADDED, OUT), event(MODIFIED, OUT, OUT), event(DELETED, OUT, OUT)], [], id="an object that never matches causes no event"
+        ),
         pytest.param([event(ADDED, OUT, initial=True), event(MODIFIED, IN, OUT)], ["ADDED 2"], id="out to in is added, not initial [E69]"),
         pytest.param([event(ADDED, IN), event(MODIFIED, OUT, IN)], ["ADDED 2", "DELETED 2"], id="in to out is deleted, as it was [E69]"),
         pytest.param([event(ADDED, IN), event(MODIFIED, IN_LATER, IN)], ["ADDED 2", "MODIFIED 3"], id="in to in is updated"),
         pytest.param(
-            [event(ADDED, IN), event(MODIFIED, OUT, IN), event(DELETED, OUT, OUT)], ["ADDED 2", "DELETED 2"], id="an end is told once"
+            [event(ADDED, IN), event(MODIFIED, OUT, IN), event(DELETED, OUT, OUT)],
+            ["ADDED 2", "DELETED 2"],
+            id="a deletion is delivered once",
         ),
         pytest.param([event(ADDED, OUT), event(RESYNC, IN, IN)], ["ADDED 2"], id="a resync shows what has come to match"),
         pytest.param([event(DELETED, IN, IN)], [], id="no end of what was not known"),
     ],
 )
-def test_a_predicate_turns(history: list[Event[Pod]], told: list[str]) -> None:
+def test_a_predicate_turns(history: list[InformerEvent[Pod]], expected: list[str]) -> None:
     shown = EventFilter[Pod](lambda each: each.value("spec.nodeName") == "mine")
     answers = [answer for one in history if (answer := shown(one)) is not None]
-    assert [f"{'initial ' if one.initial else ''}{one.type.value} {one.head.resource_version}" for one in answers] == told
+    assert [f"{'initial ' if one.initial else ''}{one.type.value} {one.head.resource_version}" for one in answers] == expected
 
 
 @given(st.lists(st.tuples(st.sampled_from(["put", "delete", "RESYNC"]), st.sampled_from([True, False, None])), max_size=30))
@@ -88,7 +92,7 @@ def test_a_predicate_that_changes_its_mind_or_raises_never_adds_twice_nor_ends_w
         assert not shown._shown, "what has gone is not remembered [T238]"
 
 
-async def test_a_handler_behind_a_predicate_sees_a_cache_of_its_own_and_nothing_is_decoded_for_that(
+async def test_a_handler_behind_a_predicate_sees_its_own_cache_and_nothing_is_decoded_for_that(
     source: Source, api: Client, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """[E69]"""
@@ -99,7 +103,7 @@ async def test_a_handler_behind_a_predicate_sees_a_cache_of_its_own_and_nothing_
     for name in ("web-1", "db-1"):
         source.put(name, label_app=name[:-2], team="x")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, paths=["data.team"], namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, paths=["data.team"], namespace=ALL_NAMESPACES)
         monkeypatch.setattr(CacheView, "decode", decode)
         web, team = Seen(), Seen()
         maps.on_event(added=web, updated=web, deleted=web, predicate=lambda each: each.labels.get("app") == "web")
@@ -120,7 +124,7 @@ async def test_a_handler_behind_a_predicate_sees_a_cache_of_its_own_and_nothing_
         assert late.lines == ["initial ADDED last"]
 
 
-async def test_a_predicate_that_raises_costs_nobody_else_anything(
+async def test_a_predicate_that_raises_affects_no_other_handler(
     source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """[E69]"""
@@ -134,7 +138,7 @@ async def test_a_predicate_that_raises_costs_nobody_else_anything(
     source.put("good")
     source.put("bad")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         behind, other = Seen(), Seen()
         registration = maps.on_event(added=behind, updated=behind, predicate=fragile, name="picky")
         maps.on_event(added=other, updated=other)
@@ -147,19 +151,19 @@ async def test_a_predicate_that_raises_costs_nobody_else_anything(
         assert "handler picky failed on ADDED default/bad" in caplog.text
 
 
-async def test_predicate_and_coalescing_together_tell_a_slow_handler_only_what_is_left_to_tell(
+async def test_predicate_and_coalescing_together_give_a_slow_handler_only_the_remaining_events(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
     go = asyncio.Event()
-    told: list[str] = []
+    delivered: list[str] = []
 
-    async def slow(event: Event[ConfigMap]) -> None:
+    async def slow(event: InformerEvent[ConfigMap]) -> None:
         await go.wait()
-        told.append(f"{event.type.value} {event.key.name} {event.object.data.get('n', '')}".rstrip())
+        delivered.append(f"{event.type.value} {event.key.name} {event.object.data.get('n', '')}".rstrip())
 
     source.put("first", label_app="web")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         registration = maps.on_event(
             added=slow, updated=slow, deleted=slow, coalesce=True, predicate=lambda each: each.labels.get("app") == "web"
         )
@@ -176,4 +180,4 @@ async def test_predicate_and_coalescing_together_tell_a_slow_handler_only_what_i
         assert registration.merged == 399
         go.set()
         await until(lambda: registration.pending == 0 and registration.meter.key == "")
-    assert told == ["ADDED first", "ADDED busy 199"]
+    assert delivered == ["ADDED first", "ADDED busy 199"]

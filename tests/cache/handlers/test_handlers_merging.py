@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.handlers.buffer import Buffer, Replay, merge
-from kubeloop.cache.handlers.event import Event, EventType
+from kubeloop.cache.handlers.event import EventType, InformerEvent
 from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.store import Store
 from tests.cache.heads import head
@@ -21,11 +21,11 @@ VIEW: CacheView[Pod] = CacheView(Store(), Pod, "test")
 ONE, TWO, THREE, OTHER = head("a", 1), head("a", 2), head("a", 3), head("a", 4, uid="another")
 
 
-def event(kind: EventType, new: Head, old: Head | None = None, received: float = 0.0) -> Event[Pod]:
-    return Event(kind, new, old, VIEW, received=received)
+def event(kind: EventType, new: Head, old: Head | None = None, received: float = 0.0) -> InformerEvent[Pod]:
+    return InformerEvent(kind, new, old, VIEW, received=received)
 
 
-def shown(events: tuple[Event[Pod], ...] | list[Event[Pod]]) -> list[str]:
+def shown(events: tuple[InformerEvent[Pod], ...] | list[InformerEvent[Pod]]) -> list[str]:
     return [
         " ".join([one.type.value, *([one.old.resource_version] if one.old else []), one.head.resource_version, one.head.uid])
         for one in events
@@ -37,7 +37,7 @@ def shown(events: tuple[Event[Pod], ...] | list[Event[Pod]]) -> list[str]:
     [
         pytest.param((ADDED, ONE), (MODIFIED, TWO, ONE), ["ADDED 2 u"], id="added and updated is added, with the new state"),
         pytest.param((ADDED, ONE), (DELETED, TWO, ONE), [], id="added and deleted is nothing, as it was never seen"),
-        pytest.param((ADDED, ONE), (RESYNC, ONE, ONE), ["ADDED 1 u"], id="a resync adds nothing to what is about to be told"),
+        pytest.param((ADDED, ONE), (RESYNC, ONE, ONE), ["ADDED 1 u"], id="a resync adds nothing to an event that still waits"),
         pytest.param(
             (MODIFIED, TWO, ONE),
             (MODIFIED, THREE, TWO),
@@ -54,7 +54,9 @@ def shown(events: tuple[Event[Pod], ...] | list[Event[Pod]]) -> list[str]:
             ["DELETED 1 2 u", "ADDED 4 another"],
             id="deleted and made again stays two",
         ),
-        pytest.param((DELETED, TWO, ONE), (ADDED, THREE), ["DELETED 1 2 u", "ADDED 3 u"], id="one that left and came back stays two"),
+        pytest.param(
+            (DELETED, TWO, ONE), (ADDED, THREE), ["DELETED 1 2 u", "ADDED 3 u"], id="a deletion and a new creation stay two events"
+        ),
         pytest.param(
             (MODIFIED, TWO, ONE),
             (MODIFIED, OTHER, TWO),
@@ -116,7 +118,7 @@ def test_a_replay_makes_its_events_when_their_turn_comes_and_what_came_after_it_
     assert buffer.oldest() is None
 
 
-def _taken(buffer: Buffer[Pod]) -> Event[Pod]:
+def _taken(buffer: Buffer[Pod]) -> InformerEvent[Pod]:
     taken = buffer.take()
     assert taken is not None
     return taken
@@ -131,7 +133,7 @@ def test_whatever_happens_a_merging_buffer_tells_a_history_that_the_contract_all
     buffer: Buffer[Pod] = Buffer(merging=True)
     now: Head | None = None
     uid, most = 0, 0
-    told: deque[Event[Pod]] = deque()
+    delivered: deque[InformerEvent[Pod]] = deque()
     for version, step in enumerate([*steps, *["take"] * 200], start=1):
         if step == "create" and now is None:
             uid += 1
@@ -152,13 +154,13 @@ def test_whatever_happens_a_merging_buffer_tells_a_history_that_the_contract_all
         elif step == "RESYNC all" and now is not None and not buffer.resyncing:
             buffer.replay(Replay(RESYNC, [now], VIEW, 0.0))
         elif step == "take" and len(buffer):
-            told.append(_taken(buffer))
+            delivered.append(_taken(buffer))
         if "recreate unseen" not in steps and "RESYNC all" not in steps:
             most = max(most, len(buffer))
     assert len(buffer) == 0
     assert most <= 2
     known: Head | None = None
-    for one in told:
+    for one in delivered:
         if one.type is ADDED:
             assert known is None
             known = one.head

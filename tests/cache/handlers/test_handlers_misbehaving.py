@@ -9,7 +9,7 @@ import logging
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Event, Registration
+from kubeloop.cache import InformerEvent, Registration
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import KubeloopError
 from kubeloop.timing import FakeClock
@@ -22,7 +22,7 @@ async def test_a_handler_that_waits_for_something_cancelled_goes_on_with_the_nex
 ) -> None:
     names: list[str] = []
 
-    async def handler(event: Event[ConfigMap]) -> None:
+    async def handler(event: InformerEvent[ConfigMap]) -> None:
         names.append(event.key.name)
         if event.key.name == "a":
             task = asyncio.create_task(asyncio.sleep(10))
@@ -30,7 +30,7 @@ async def test_a_handler_that_waits_for_something_cancelled_goes_on_with_the_nex
             await task
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         registration = maps.on_event(added=handler, name="waiter")
         await until(lambda: source.watches == 1)
         source.put("a")
@@ -40,18 +40,18 @@ async def test_a_handler_that_waits_for_something_cancelled_goes_on_with_the_nex
         assert "handler waiter failed on ADDED default/a" in caplog.text
 
 
-async def test_a_handler_may_remove_itself_and_is_told_nothing_more(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_a_handler_may_remove_itself_and_gets_no_further_event(source: Source, api: Client, clock: FakeClock) -> None:
     names: list[str] = []
     registrations: list[Registration[ConfigMap]] = []
 
-    def once(event: Event[ConfigMap]) -> None:
+    def once(event: InformerEvent[ConfigMap]) -> None:
         names.append(event.key.name)
         registrations[0].remove()
 
     for name in "abc":
         source.put(name)
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         registrations.append(maps.on_event(added=once, resync=3600))
         seen = everything(maps)
         await until(lambda: source.watches == 1)
@@ -65,21 +65,21 @@ async def test_a_handler_may_remove_itself_and_is_told_nothing_more(source: Sour
 async def test_a_handler_may_remove_its_informer(source: Source, api: Client, clock: FakeClock) -> None:
     ended = asyncio.Event()
 
-    async def handler(event: Event[ConfigMap]) -> None:
+    async def handler(event: InformerEvent[ConfigMap]) -> None:
         try:
             await informers.remove(maps)
         finally:
             ended.set()
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         maps.on_event(added=handler)
         await until(lambda: source.watches == 1)
         source.put("a")
         await asyncio.wait_for(ended.wait(), 5)
         await until(lambda: source.watches == 0)
         assert list(informers) == []
-        again = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        again = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         assert len(again.lister) == 1
 
@@ -87,12 +87,12 @@ async def test_a_handler_may_remove_its_informer(source: Source, api: Client, cl
 async def test_a_handler_may_add_another_one_which_sees_everything_once(source: Source, api: Client, clock: FakeClock) -> None:
     late: list[str] = []
 
-    def first(event: Event[ConfigMap]) -> None:
+    def first(event: InformerEvent[ConfigMap]) -> None:
         if event.key.name == "b":
-            maps.on_event(added=lambda one: late.append(one.key.name), name="late")
+            maps.on_event(added=lambda event: late.append(event.key.name), name="late")
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         maps.on_event(added=first)
         await until(lambda: source.watches == 1)
         for name in "abcd":
@@ -108,7 +108,7 @@ async def test_a_handler_added_while_a_list_is_under_way_misses_nothing_and_sees
     for name in "abcd":
         source.put(name)
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         early = everything(maps)
         await until(lambda: source.watches == 1)
         source.put("b", k="2", hide=True)
@@ -128,12 +128,12 @@ async def test_a_handler_added_while_a_list_is_under_way_misses_nothing_and_sees
 
 
 async def test_waiting_for_a_handler_that_failed_on_an_initial_object_ends_at_once(source: Source, api: Client, clock: FakeClock) -> None:
-    def fragile(event: Event[ConfigMap]) -> None:
+    def fragile(event: InformerEvent[ConfigMap]) -> None:
         raise RuntimeError("boom")
 
     source.put("a")
     async with informers_of(api, clock) as informers:
-        broken = informers.of(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=fragile, name="fragile")
+        broken = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=fragile, name="fragile")
         with pytest.raises(KubeloopError, match="handler fragile failed on default/a: RuntimeError: boom"):
             await asyncio.wait_for(broken.wait_synced(), 5)
 
@@ -145,13 +145,13 @@ async def test_log_records_of_a_handler_carry_cluster_handler_and_key(
 
     log = logger_with_context("test.of.handlers")
 
-    async def handler(event: Event[ConfigMap]) -> None:
+    async def handler(event: InformerEvent[ConfigMap]) -> None:
         await asyncio.sleep(0)
         log.warning("at work")
 
     source.put("a")
     async with informers_of(api, clock) as informers:
-        await informers.of(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=handler, name="mine").wait_synced()
+        await informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES).on_event(added=handler, name="mine").wait_synced()
     (record,) = [record for record in caplog.records if record.name == "test.of.handlers"]
     fields = record.kubeloop  # type: ignore[attr-defined]  # the filter put it there
     assert (fields["cluster"], fields["handler"], fields["key"]) == ("test", "mine", "default/a")
@@ -172,7 +172,7 @@ async def test_an_index_function_may_answer_differently_each_time_or_nonsense(
     caplog.set_level(logging.CRITICAL)
     source.put("a")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, indexes={"odd": lambda _: answers()}, namespace=ALL_NAMESPACES)  # type: ignore[operator]
+        maps = informers.for_kind(ConfigMap, indexes={"odd": lambda _: answers()}, namespace=ALL_NAMESPACES)  # type: ignore[operator]
         seen = everything(maps)
         await until(lambda: source.watches == 1)
         for number in range(6):
@@ -190,13 +190,13 @@ async def test_an_index_function_may_answer_differently_each_time_or_nonsense(
 async def test_an_index_function_is_called_once_for_each_state(source: Source, api: Client, clock: FakeClock) -> None:
     calls: list[str] = []
 
-    def values(one: ConfigMap) -> str:
-        calls.append(one.metadata.resource_version)
-        return one.metadata.name
+    def values(config_map: ConfigMap) -> str:
+        calls.append(config_map.metadata.resource_version)
+        return config_map.metadata.name
 
     source.put("a")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, indexes={"name": values}, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, indexes={"name": values}, namespace=ALL_NAMESPACES)
         seen = everything(maps)
         await until(lambda: source.watches == 1)
         source.put("a", n="1")

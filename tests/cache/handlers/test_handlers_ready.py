@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubeloop import Client, Controller, Informers, Manager, Result
+from kubeloop import Client, Controller, InformerFactory, Manager, Result
 from kubeloop.api.core.v1 import ConfigMap, Secret
 from kubeloop.client import ALL_NAMESPACES
 from kubeloop.meta import ObjectMeta
@@ -31,8 +31,8 @@ async def test_nothing_is_reconciled_until_every_cache_is_complete_and_what_come
     async with Client(Transport(in_loop_server.config)) as client:
         one = await client.create(ConfigMap(metadata=ObjectMeta(name="one", namespace="default"), data={"n": "0"}))
         release = in_loop_server.faults.hold(matching=lambda request: request.path == "/api/v1/secrets")
-        informers = Informers(client)
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        informers = InformerFactory(client)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         manager = Manager(client, [Mapper()], informers=informers)
         running = asyncio.create_task(_run(manager, informers))
         try:
@@ -53,6 +53,6 @@ async def test_nothing_is_reconciled_until_every_cache_is_complete_and_what_come
             await asyncio.gather(running, return_exceptions=True)
 
 
-async def _run(manager: Manager, informers: Informers) -> None:
+async def _run(manager: Manager, informers: InformerFactory) -> None:
     async with informers:
         await manager.run()

@@ -1,4 +1,4 @@
-"""Handlers that are slow, never return, or ignore their end: measured, named, and nobody else waits for them."""
+"""Handlers that are slow, never return, or ignore their end: they are measured and named, and no other handler waits for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Event, Informers
+from kubeloop.cache import InformerEvent, InformerFactory
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.timing import FakeClock
 from tests.cache.handlers.test_handlers import everything, informers_of
@@ -24,11 +24,11 @@ async def test_how_much_waits_for_a_handler_and_for_how_long_is_measured_and_war
     monkeypatch.setattr(module, "WARN_AT", 100)
     go = asyncio.Event()
 
-    async def slow(event: Event[ConfigMap]) -> None:
+    async def slow(event: InformerEvent[ConfigMap]) -> None:
         await go.wait()
 
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         registration = maps.on_event(added=slow, updated=slow, name="slow")
         seen = everything(maps)
         await until(lambda: source.watches == 1)
@@ -64,23 +64,23 @@ async def test_what_a_handler_begins_with_is_no_reason_to_call_it_slow(
     for number in range(50):
         source.put(f"m{number}")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await maps.on_event(added=lambda _: None, updated=lambda _: None, resync=5).wait_synced()
         await maps.on_event(added=lambda _: None).wait_synced()
         await clock.advance(5)
     assert "is slow" not in caplog.text
 
 
-async def test_a_handler_that_never_returns_is_named_with_its_object_and_delays_nobody(
+async def test_a_handler_that_never_returns_is_named_with_its_object_and_delays_no_other(
     source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def hangs(event: Event[ConfigMap]) -> None:
+    async def hangs(event: InformerEvent[ConfigMap]) -> None:
         if event.key.name == "b":
             await asyncio.Event().wait()
 
     source.put("a")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         registration = maps.on_event(added=hangs, updated=hangs, name="hanging")
         seen = everything(maps)
         await registration.wait_synced()
@@ -110,7 +110,7 @@ async def test_a_handler_that_goes_on_although_it_was_cancelled_holds_up_the_end
     free = asyncio.Event()
     events: list[str] = []
 
-    async def stubborn(event: Event[ConfigMap]) -> None:
+    async def stubborn(event: InformerEvent[ConfigMap]) -> None:
         events.append(event.key.name)
         while not free.is_set():
             try:
@@ -120,8 +120,8 @@ async def test_a_handler_that_goes_on_although_it_was_cancelled_holds_up_the_end
 
     source.put("a")
     source.put("b")
-    async with Informers(api, clock=clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    async with InformerFactory(api, clock=clock) as informers:
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         maps.on_event(added=stubborn, name="stubborn")
         await until(lambda: events == ["a"])
         (task,) = [task for task in asyncio.all_tasks() if "stubborn" in task.get_name()]
@@ -131,7 +131,7 @@ async def test_a_handler_that_goes_on_although_it_was_cancelled_holds_up_the_end
         assert not removing.done()
         await clock.advance(1)
         await asyncio.wait_for(removing, 5)
-        assert "kubeloop handler stubborn of configmaps in all namespaces goes on although it was cancelled 5 s ago" in caplog.text
+        assert "kubeloop handler stubborn of configmaps in all namespaces is still running although it was cancelled 5 s ago" in caplog.text
         assert caplog.text.count("cancelling it again") == 2
         assert "left behind, still running" in caplog.text
         free.set()
@@ -150,20 +150,20 @@ async def test_others_have_their_turn_between_the_calls_of_a_plain_handler_that_
     working = WorkingClock()
     for number in range(20):
         source.put(f"m{number}")
-    told = 0
+    delivered = 0
 
-    def long(event: Event[ConfigMap]) -> None:
-        nonlocal told
-        told += 1
+    def long(event: InformerEvent[ConfigMap]) -> None:
+        nonlocal delivered
+        delivered += 1
         working.work(0.003)
 
     async with informers_of(api, working) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced()
         registration = maps.on_event(added=long)
         most, before = 0, 0
         while not registration.synced:
             await asyncio.sleep(0)
-            most, before = max(most, told - before), told
-    assert told == 20
+            most, before = max(most, delivered - before), delivered
+    assert delivered == 20
     assert most == 3, "no more than fit into five milliseconds"

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Event, Informers
+from kubeloop.cache import InformerEvent, InformerFactory
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.timing import FakeClock
 from tests.cache.handlers.test_handlers import Seen, informers_of
@@ -21,8 +21,8 @@ async def test_each_handler_keeps_its_own_resync_period_whatever_others_ask_for(
     """[F71] [F72]"""
     caplog.set_level(logging.INFO)
     source.put("a")
-    informers = Informers(api, resync=12 * 3600, clock=clock)
-    maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    informers = InformerFactory(api, resync=12 * 3600, clock=clock)
+    maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
     seen = [Seen() for _ in range(4)]
     periods = [maps.on_event(updated=each, resync=period) for each, period in zip(seen, (None, 60, 0, 5), strict=True)]
     assert [each.resync for each in periods] == [12 * 3600, 60, 0, 5]
@@ -32,24 +32,24 @@ async def test_each_handler_keeps_its_own_resync_period_whatever_others_ask_for(
         assert [each.lines.count("RESYNC a") for each in seen] == [0, 1, 0, 12]
         late = Seen()
         maps.on_event(updated=late, resync=2, name="late")
-        assert "handler late of configmaps in all namespaces came late; its resyncs are every 2 s from now" in caplog.text
+        assert "handler late of configmaps in all namespaces was added after the start; its resyncs are every 2 s from now" in caplog.text
         await clock.advance(4)
         assert late.lines == ["RESYNC a"] * 2
         assert [each.lines.count("RESYNC a") for each in seen] == [0, 1, 0, 12], "a late handler with a short period changes no other's"
 
 
-async def test_a_kind_may_have_a_resync_period_of_its_own(api: Client, clock: FakeClock) -> None:
-    informers = Informers(api, resync=30, clock=clock)
-    assert informers.of(ConfigMap, namespace=ALL_NAMESPACES).on_event().resync == 30
-    assert informers.of(ConfigMap, label_selector="app=web", resync=10, namespace=ALL_NAMESPACES).on_event().resync == 10
-    assert informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES).on_event(resync=7).resync == 7
+async def test_a_kind_may_have_its_own_resync_period(api: Client, clock: FakeClock) -> None:
+    informers = InformerFactory(api, resync=30, clock=clock)
+    assert informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES).on_event().resync == 30
+    assert informers.for_kind(ConfigMap, label_selector="app=web", resync=10, namespace=ALL_NAMESPACES).on_event().resync == 10
+    assert informers.for_kind(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES).on_event(resync=7).resync == 7
 
 
 async def test_a_resync_period_below_a_second_is_raised_and_said(api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
     """[X4]"""
-    maps = informers_of(api, clock).of(ConfigMap, namespace=ALL_NAMESPACES)
+    maps = informers_of(api, clock).for_kind(ConfigMap, namespace=ALL_NAMESPACES)
     assert maps.on_event(resync=0.25, name="hasty").resync == 1.0
-    assert "handler hasty of configmaps in all namespaces: a resync every 0.25 s is too often; it is every 1 s" in caplog.text
+    assert "handler hasty of configmaps in all namespaces: a resync period of 0.25 s is too short; using 1 s" in caplog.text
 
 
 async def test_a_relist_tells_what_changed_and_a_resync_tells_all(source: Source, api: Client, clock: FakeClock) -> None:
@@ -57,7 +57,7 @@ async def test_a_relist_tells_what_changed_and_a_resync_tells_all(source: Source
     source.put("same")
     source.put("changed")
     async with informers_of(api, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         plain, resynced = Seen(), Seen()
         maps.on_event(added=plain, updated=plain)
         maps.on_event(added=resynced, updated=resynced, resync=100)
@@ -79,14 +79,14 @@ async def test_a_resync_that_is_due_while_the_last_one_still_waits_is_left_out(s
     go = asyncio.Event()
     calls: list[str] = []
 
-    async def slow(event: Event[ConfigMap]) -> None:
+    async def slow(event: InformerEvent[ConfigMap]) -> None:
         calls.append(event.type.value)
         await go.wait()
 
     for name in "abc":
         source.put(name)
     async with informers_of(api, clock) as informers:
-        registration = informers.of(ConfigMap, namespace=ALL_NAMESPACES).on_event(updated=slow, resync=5)
+        registration = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES).on_event(updated=slow, resync=5)
         await registration.wait_synced()
         await clock.advance(5)
         await clock.advance(500)

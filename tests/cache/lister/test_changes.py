@@ -1,4 +1,4 @@
-"""``lister.changed_since``: what is new, changed or gone since a version, and when that cannot be said."""
+"""``lister.changed_since``: the objects that are new, changed or gone since a version, and when the answer is unknown."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_vanished_while_the_watch_was_down_is_gone_at_the_lists_version() -
     assert changes(world, "10") == ([], ["b@20"], "20")
 
 
-def test_an_object_made_anew_is_both_gone_and_there_and_its_uid_tells() -> None:
+def test_a_recreated_object_is_both_gone_and_there_and_its_uid_differs() -> None:
     world = listed()
     world.removed(document("a", "u1", "11"))
     world.changed(document("a", "u9", "12"))
@@ -65,7 +65,7 @@ def test_an_object_that_left_the_selector_and_came_back_is_not_gone() -> None:
     assert changes(world, "10") == (["a@12"], [], "12")
 
 
-def test_own_writes_are_told_before_the_watch_and_once_more_after_it() -> None:
+def test_own_writes_are_reported_before_the_watch_and_once_more_after_it() -> None:
     world = listed()
     world.wrote(document("a", "u1", "11"))
     assert changes(world, "10") == (["a@11"], [], "10")
@@ -83,17 +83,17 @@ def test_own_writes_are_told_before_the_watch_and_once_more_after_it() -> None:
             "990",
             ChangesForgotten,
             "version 990 is ahead of the cache, which is at 5: .* before the server lost its history: list everything",
-            id="the server began anew",
+            id="the server restarted",
         ),
         pytest.param(
             lambda w: w.listed([], "10"),
             "11",
             ChangesForgotten,
             "version 11 is ahead of the cache, which is at 10",
-            id="of what is to come",
+            id="a version in the future",
         ),
-        pytest.param(lambda w: w.listed([], "10"), "abc", ValueError, '"abc" is no number', id="a version without order"),
-        pytest.param(lambda w: w.listed([], "r-1"), "10", ValueError, '"r-1" is no number', id="a server without order"),
+        pytest.param(lambda w: w.listed([], "10"), "abc", ValueError, '"abc" is not a number', id="a version without order"),
+        pytest.param(lambda w: w.listed([], "r-1"), "10", ValueError, '"r-1" is not a number', id="a server without order"),
     ],
 )
 def test_it_is_refused(prepare: object, version: str, error: type[Exception], text: str) -> None:
@@ -113,14 +113,14 @@ def test_more_deletions_than_are_remembered_are_forgotten_the_oldest_first() -> 
         deletions.add(world.head(document(f"o{version}", f"u{version}", str(version))), str(version))
     assert [each.name for each in deletions.since("12", "15")] == ["o13", "o14", "o15"]
     assert (deletions.knows("u12"), deletions.knows("u13"), len(deletions)) == (False, True, 3)
-    with pytest.raises(ChangesForgotten, match="changes since version 11 are not known any more, only those since 12"):
+    with pytest.raises(ChangesForgotten, match="changes since version 11 are no longer known, only those since 12"):
         deletions.since("11", "15")
     assert MAX_DELETIONS == 10_000
 
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from(["put", "delete", "list"]), st.sampled_from("abcd")), max_size=40), st.data())
-def test_whoever_asks_now_and_then_has_in_the_end_what_the_cache_has(history: list[tuple[str, str]], data: st.DataObject) -> None:
+def test_a_periodic_reader_ends_with_the_content_of_the_cache(history: list[tuple[str, str]], data: st.DataObject) -> None:
     world = World()
     world.listed([], "10")
     version, token = 10, "10"

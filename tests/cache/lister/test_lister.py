@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Namespace
-from kubeloop.cache import ByLabel, Informer, Informers, Lister, OutsideScope, Sorted, UnknownIndex, UnreadPath
+from kubeloop.cache import ByLabel, Informer, InformerFactory, Lister, OutsideScope, Sorted, UnknownIndex, UnreadPath
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import DecodeError, ObjectKey, ObjectMeta, Selector, Unstructured, parse_label_selector
 from kubeloop.timing import FakeClock
@@ -39,7 +39,7 @@ def names(objects: list[Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("asked", "expected"),
     [
         pytest.param({}, "abcd", id="everything"),
         pytest.param({"namespace": "default"}, "abcd", id="a namespace"),
@@ -62,13 +62,13 @@ def names(objects: list[Any]) -> str:
         pytest.param({"field_selector": {"data.x": "2"}, "namespace": "elsewhere"}, "", id="an indexed field, of a namespace"),
     ],
 )
-async def test_all_ways_to_ask_for_many_find(world: World, asked: dict[str, Any], found: str) -> None:
+async def test_all_ways_to_ask_for_many_find(world: World, asked: dict[str, Any], expected: str) -> None:
     lister = world.lister
-    assert names(lister.heads(**asked)) == found
-    assert names(lister.list(**asked)) == found
-    assert names(list(lister.each(**asked))) == found
-    assert names([each async for each in lister.stream(**asked)]) == found
-    assert names([each async for each in lister.stream_heads(**asked)]) == found
+    assert names(lister.heads(**asked)) == expected
+    assert names(lister.list(**asked)) == expected
+    assert names(list(lister.each(**asked))) == expected
+    assert names([each async for each in lister.stream(**asked)]) == expected
+    assert names([each async for each in lister.stream_heads(**asked)]) == expected
 
 
 def test_values_fields_ranges_and_keys(world: World) -> None:
@@ -82,7 +82,7 @@ def test_values_fields_ranges_and_keys(world: World) -> None:
     found = lister.by_key(ObjectKey("any", "default", "a"))
     assert found is not None
     assert found.data == {"x": "1"}
-    assert lister.get("nobody", "default") is None
+    assert lister.get("absent", "default") is None
     assert lister.resource_version == "9"
 
 
@@ -93,7 +93,7 @@ def test_values_fields_ranges_and_keys(world: World) -> None:
             lambda lister: lister.by_field("spec.nodeName", "n1"),
             UnreadPath,
             r'path "spec.nodeName" is not read by this informer \(besides metadata it reads: data.x\); '
-            r'give it to informers.of\(..., paths=\["spec.nodeName"\]\)',
+            r'give it to informers.for_kind\(..., paths=\["spec.nodeName"\]\)',
             id="a path that heads do not carry, and how to add it",
         ),
         pytest.param(lambda lister: lister.values("spec.nodeName"), UnreadPath, "is not read", id="values of such a path"),
@@ -112,29 +112,29 @@ def test_a_question_is_refused(world: World, ask: Callable[[Lister[ConfigMap]], 
 @pytest.mark.parametrize(
     ("ask", "text"),
     [
-        pytest.param(lambda lister: lister.list(label_selector=5), "label_selector=5 is no selector", id="labels are a selector"),
+        pytest.param(lambda lister: lister.list(label_selector=5), "label_selector=5 is not a selector", id="labels are a selector"),
         pytest.param(
             lambda lister: lister.each(label_selector=["app"]),
-            "label_selector=a list of 1 item is no selector",
+            "label_selector=a list of 1 item is not a selector",
             id="a list of labels is none",
         ),
         pytest.param(
-            lambda lister: lister.list(field_selector=5), "field_selector=5 says nothing", id="field_selector says what must hold"
+            lambda lister: lister.list(field_selector=5), "field_selector=5 selects nothing", id="field_selector says what must hold"
         ),
         pytest.param(
             lambda lister: lister.list(field_selector={"data.x": ["1"]}),
             '"data.x" with a list of 1 item: give one text',
             id="a field has one value",
         ),
-        pytest.param(lambda lister: lister.list(["ns"]), "namespace=a list of 1 item is no name", id="a list asks for one namespace"),
-        pytest.param(lambda lister: lister.heads(5, label_selector="app"), "namespace=5 is no name", id="a namespace is text"),
-        pytest.param(lambda lister: lister.by_key("default/a"), "key='default/a' is no ObjectKey", id="a key is no text"),
+        pytest.param(lambda lister: lister.list(["ns"]), "namespace=a list of 1 item is not a name", id="a list asks for one namespace"),
+        pytest.param(lambda lister: lister.heads(5, label_selector="app"), "namespace=5 is not a name", id="a namespace is text"),
+        pytest.param(lambda lister: lister.by_key("default/a"), "key='default/a' is not an ObjectKey", id="a key is no text"),
         pytest.param(lambda lister: lister.by_index("data", None), 'value=None of index "data"', id="None is in no index"),
-        pytest.param(lambda lister: lister.by_index("data", ["x"]), "value=a list of 1 item of", id="an index is asked for one value"),
-        pytest.param(lambda lister: lister.by_index(["data"], "1"), "name=a list of 1 item is no index", id="an index has a name"),
-        pytest.param(lambda lister: lister.changed_since(0), "version=0 is no text", id="a version is text"),
-        pytest.param(lambda lister: lister.range("sorted", limit="1"), "limit='1' is no number", id="a limit is a number"),
-        pytest.param(lambda lister: lister.range("sorted", ["1"]), "low=a list of 1 item is no bound", id="a bound is a scalar"),
+        pytest.param(lambda lister: lister.by_index("data", ["x"]), "value=a list of 1 item of", id="an index takes one value"),
+        pytest.param(lambda lister: lister.by_index(["data"], "1"), "name=a list of 1 item is not an index", id="an index has a name"),
+        pytest.param(lambda lister: lister.changed_since(0), "version=0 is not text", id="a version is text"),
+        pytest.param(lambda lister: lister.range("sorted", limit="1"), "limit='1' is not a number", id="a limit is a number"),
+        pytest.param(lambda lister: lister.range("sorted", ["1"]), "low=a list of 1 item is not a bound", id="a bound is a scalar"),
         pytest.param(
             lambda lister: lister.range("sorted", high=5), 'index "sorted" has texts: nothing in it compares with 5', id="a bound compares"
         ),
@@ -147,8 +147,8 @@ def test_an_argument_of_a_wrong_type_is_refused_with_its_name(world: World, ask:
 
 async def test_fresh_takes_versions_as_text(world: World) -> None:
     lister: Any = world.lister
-    with pytest.raises(TypeError, match="min_resource_version=1 is no text"):
-        await lister.fresh(1)
+    with pytest.raises(TypeError, match="min_resource_version=1 is not text"):
+        await lister.wait_fresh(1)
 
 
 def test_a_range_that_could_hold_something_and_does_not_is_empty_and_own_writes_count() -> None:
@@ -178,8 +178,8 @@ def test_a_cached_read_returns_an_object_of_the_callers_own_S223(world: World) -
 
 async def test_a_read_outside_the_scope_is_an_error_and_not_an_empty_answer_S224(source: Source, api: Client, clock: FakeClock) -> None:
     async with informers_of(api, clock) as informers:
-        one = informers.of(ConfigMap, namespace="default")
-        two = informers.of(ConfigMap, namespace=["b", "a"])
+        one = informers.for_kind(ConfigMap, namespace="default")
+        two = informers.for_kind(ConfigMap, namespace=["b", "a"])
         asked: list[Callable[[], object]] = [
             lambda: one.lister.get("x", "other"),
             lambda: one.lister.heads("other"),
@@ -201,9 +201,9 @@ async def test_each_informer_has_the_scope_that_it_was_asked_for_and_no_default_
 ) -> None:
     source.put("a", label_app="web")
     async with informers_of(api, clock) as informers:
-        everything = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
-        selected = informers.of(ConfigMap, label_selector="app=db", namespace=ALL_NAMESPACES)
-        of_one = informers.of(ConfigMap, namespace="default", field_selector="metadata.name=a")
+        everything = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
+        selected = informers.for_kind(ConfigMap, label_selector="app=db", namespace=ALL_NAMESPACES)
+        of_one = informers.for_kind(ConfigMap, namespace="default", field_selector="metadata.name=a")
         await until(lambda: len(source.requests) >= 2)
         assert len({id(each) for each in (everything, selected, of_one)}) == 3
         queries = {(query.get("labelSelector", ""), query.get("fieldSelector", "")) for _, query in source.requests}
@@ -211,17 +211,17 @@ async def test_each_informer_has_the_scope_that_it_was_asked_for_and_no_default_
         assert everything.scope.namespaces == ()
 
 
-async def test_who_asks_for_the_same_gets_the_same_informer_and_kinds_without_a_class_have_their_own_G99(
+async def test_equal_requests_get_the_same_informer_and_kinds_without_a_class_have_their_own_G99(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
     source.put("a", label_app="web")
     informers = informers_of(api, clock)
-    typed = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
-    kind = Unstructured.of("v1", "ConfigMap", plural="configmaps", namespaced=True)
-    dynamic = informers.of(kind, label_selector="app=web", namespace=ALL_NAMESPACES)
-    assert informers.of(ConfigMap, namespace=ALL_NAMESPACES) is typed
-    assert informers.of(kind, label_selector={"app": "web"}, namespace=ALL_NAMESPACES) is dynamic
-    other: Informer[Any] = informers.of(kind, namespace="default", label_selector="app=web")
+    typed = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
+    kind = Unstructured.for_kind("v1", "ConfigMap", plural="configmaps", namespaced=True)
+    dynamic = informers.for_kind(kind, label_selector="app=web", namespace=ALL_NAMESPACES)
+    assert informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES) is typed
+    assert informers.for_kind(kind, label_selector={"app": "web"}, namespace=ALL_NAMESPACES) is dynamic
+    other: Informer[Any] = informers.for_kind(kind, namespace="default", label_selector="app=web")
     assert other is not dynamic
     async with informers:
         await until(lambda: any(query.get("labelSelector") == "app=web" for _, query in source.requests))
@@ -229,8 +229,8 @@ async def test_who_asks_for_the_same_gets_the_same_informer_and_kinds_without_a_
 
 @pytest.mark.server
 async def test_fields_of_cluster_scoped_kinds_are_found_too_S226(client: Client, namespace: str) -> None:
-    async with Informers(client) as informers:
-        namespaces = informers.of(Namespace, indexes={"phase": "status.phase", "name": ByLabel("kubernetes.io/metadata.name")})
+    async with InformerFactory(client) as informers:
+        namespaces = informers.for_kind(Namespace, indexes={"phase": "status.phase", "name": ByLabel("kubernetes.io/metadata.name")})
         await informers.wait_synced(10)
         [found] = namespaces.lister.list(field_selector={"status.phase": "Active", "metadata.name": namespace})
         assert found.metadata.name == namespace
@@ -240,8 +240,10 @@ async def test_fields_of_cluster_scoped_kinds_are_found_too_S226(client: Client,
 
 @pytest.mark.server
 async def test_an_index_is_used_in_order_and_by_label_on_a_server(client: Client, namespace: str) -> None:
-    async with Informers(client) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, label_selector="app", indexes={"x": Sorted("data.x"), "app": ByLabel("app")})
+    async with InformerFactory(client) as informers:
+        maps = informers.for_kind(
+            ConfigMap, namespace=namespace, label_selector="app", indexes={"x": Sorted("data.x"), "app": ByLabel("app")}
+        )
         await informers.wait_synced(10)
         for x in "312":
             await client.create(ConfigMap(metadata=ObjectMeta(name=f"m{x}", labels={"app": f"a{x}"}), data={"x": x}))

@@ -9,7 +9,7 @@ import pytest
 
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Informer, Informers
+from kubeloop.cache import Informer, InformerFactory
 from kubeloop.client import ALL_NAMESPACES, Client, WriteOptions
 from kubeloop.meta import BadRequest, ObjectMeta, Status, Unstructured
 from kubeloop.testing import TlsTestServer
@@ -37,8 +37,8 @@ def shown(informer: Informer[ConfigMap]) -> dict[str, str]:
 
 @pytest.mark.server
 async def test_each_write_is_seen_by_the_very_next_read(client: Client, namespace: str) -> None:
-    async with Informers(client) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, label_selector="app=web", indexes={"x": "data.x"})
+    async with InformerFactory(client) as informers:
+        maps = informers.for_kind(ConfigMap, namespace=namespace, label_selector="app=web", indexes={"x": "data.x"})
         await informers.wait_synced(10)
         for number in range(30):
             name = f"a{number}"
@@ -56,7 +56,7 @@ async def test_each_write_is_seen_by_the_very_next_read(client: Client, namespac
             assert len(maps.lister) == 1
             await client.delete(ConfigMap, name)
             assert maps.lister.list() == []
-        await maps.lister.fresh(timeout=10)
+        await maps.lister.wait_fresh(timeout=10)
         assert maps.lister.list() == []
 
 
@@ -79,13 +79,13 @@ class TestBlind:
     """The informers list, and their watches wait at the door."""
 
     async def test_own_writes_are_in_every_kind_of_answer(self, in_loop_server: TlsTestServer, blind: Callable[[], None]) -> None:
-        async with Client(Transport(in_loop_server.config), namespace="default") as client, Informers(client) as informers:
+        async with Client(Transport(in_loop_server.config), namespace="default") as client, InformerFactory(client) as informers:
             for name in ("old", "changed", "deleted"):
                 await client.create(config_map(name, x="1"))
-            maps = informers.of(ConfigMap, label_selector="app in (web,db)", indexes={"x": "data.x"}, namespace=ALL_NAMESPACES)
-            everywhere = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
-            other = informers.of(ConfigMap, namespace="kube-system")
-            bare = informers.of(Unstructured.of("v1", "ConfigMap"), namespace=ALL_NAMESPACES)
+            maps = informers.for_kind(ConfigMap, label_selector="app in (web,db)", indexes={"x": "data.x"}, namespace=ALL_NAMESPACES)
+            everywhere = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
+            other = informers.for_kind(ConfigMap, namespace="kube-system")
+            bare = informers.for_kind(Unstructured.for_kind("v1", "ConfigMap"), namespace=ALL_NAMESPACES)
             await informers.wait_synced(10)
             before = maps.resource_version
             await client.patch(ConfigMap, "changed", {"data": {"x": "2"}, "metadata": {"labels": {"app": "db"}}})
@@ -105,13 +105,13 @@ class TestBlind:
             assert changed["data"]["x"] == "2"
             assert "new" not in {head.name for head in other.lister.heads()}
             blind()
-            await maps.lister.fresh(timeout=10)
+            await maps.lister.wait_fresh(timeout=10)
             assert shown(maps) == {"old": "1", "changed": "2", "new": "2"}
 
     async def test_handlers_hear_the_watch_and_not_the_overlay(self, in_loop_server: TlsTestServer, blind: Callable[[], None]) -> None:
         heard: list[str] = []
-        async with Client(Transport(in_loop_server.config), namespace="default") as client, Informers(client) as informers:
-            maps = informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
+        async with Client(Transport(in_loop_server.config), namespace="default") as client, InformerFactory(client) as informers:
+            maps = informers.for_kind(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
             maps.on_event(added=lambda event: heard.append(f"ADDED {event.key.name}"))
             await informers.wait_synced(10)
             await client.create(config_map("a"))
@@ -124,8 +124,8 @@ class TestBlind:
     async def test_a_deletion_that_a_finalizer_holds_shows_the_object_as_deleting_until_it_is_taken(
         self, in_loop_server: TlsTestServer, blind: Callable[[], None]
     ) -> None:
-        async with Client(Transport(in_loop_server.config), namespace="default") as client, Informers(client) as informers:
-            maps = informers.of(ConfigMap, label_selector="app=web", managed_fields=True, namespace=ALL_NAMESPACES)
+        async with Client(Transport(in_loop_server.config), namespace="default") as client, InformerFactory(client) as informers:
+            maps = informers.for_kind(ConfigMap, label_selector="app=web", managed_fields=True, namespace=ALL_NAMESPACES)
             await informers.wait_synced(10)
             held = config_map("a")
             held.metadata.finalizers = [FINALIZER]
@@ -139,19 +139,19 @@ class TestBlind:
             again = await client.create(config_map("a", x="new"))
             assert maps.lister.get("a", "default") == again
             blind()
-            await maps.lister.fresh(timeout=10)
+            await maps.lister.wait_fresh(timeout=10)
             assert maps.lister.get("a", "default") == again
 
-    async def test_what_is_laid_over_has_the_form_that_the_informer_keeps(
+    async def test_an_own_write_in_the_cache_has_the_form_that_the_informer_keeps(
         self, in_loop_server: TlsTestServer, blind: Callable[[], None]
     ) -> None:
         def without_data(tree: dict[str, object]) -> None:
             tree.pop("data", None)
 
-        async with Client(Transport(in_loop_server.config), namespace="default") as client, Informers(client) as informers:
-            fields = informers.of(ConfigMap, fields=["data.x"], namespace=ALL_NAMESPACES)
+        async with Client(Transport(in_loop_server.config), namespace="default") as client, InformerFactory(client) as informers:
+            fields = informers.for_kind(ConfigMap, fields=["data.x"], namespace=ALL_NAMESPACES)
             metadata = informers.metadata(ConfigMap, namespace=ALL_NAMESPACES)
-            transformed = informers.of(ConfigMap, transform=without_data, namespace=ALL_NAMESPACES)
+            transformed = informers.for_kind(ConfigMap, transform=without_data, namespace=ALL_NAMESPACES)
             await informers.wait_synced(10)
             await client.create(config_map("a", x="1", y="2"))
             kept = fields.lister.get("a", "default")
@@ -169,8 +169,8 @@ class TestBlind:
     ) -> None:
         template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
         spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
-        async with Client(Transport(in_loop_server.config), namespace="default") as client, Informers(client) as informers:
-            deployments = informers.of(Deployment, namespace=ALL_NAMESPACES)
+        async with Client(Transport(in_loop_server.config), namespace="default") as client, InformerFactory(client) as informers:
+            deployments = informers.for_kind(Deployment, namespace=ALL_NAMESPACES)
             await informers.wait_synced(10)
             created = await client.create(msgspec.convert({"metadata": {"name": "web"}, "spec": spec}, Deployment))
             assert created.status is not None
@@ -187,8 +187,8 @@ class TestBlind:
             await until(lambda: len(deployments.lister) == 0)
 
     async def test_a_dry_run_is_not_shown(self, in_loop_server: TlsTestServer, blind: Callable[[], None]) -> None:
-        async with Client(Transport(in_loop_server.config), namespace="default") as client, Informers(client) as informers:
-            maps = informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
+        async with Client(Transport(in_loop_server.config), namespace="default") as client, InformerFactory(client) as informers:
+            maps = informers.for_kind(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
             await informers.wait_synced(10)
             await client.create(config_map("a"), options=WriteOptions(dry_run=True))
             assert len(maps.lister) == 0
@@ -196,17 +196,19 @@ class TestBlind:
     async def test_it_can_be_turned_off(self, in_loop_server: TlsTestServer, blind: Callable[[], None]) -> None:
         async with (
             Client(Transport(in_loop_server.config), namespace="default") as client,
-            Informers(client, read_your_writes=False) as informers,
+            InformerFactory(client, read_your_writes=False) as informers,
         ):
-            maps = informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
+            maps = informers.for_kind(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
             await informers.wait_synced(10)
             await client.create(config_map("a"))
             assert maps.lister.list() == []
 
-    async def test_after_the_block_nobody_listens_to_the_client(self, in_loop_server: TlsTestServer, blind: Callable[[], None]) -> None:
+    async def test_after_the_block_no_listener_of_the_client_is_left(
+        self, in_loop_server: TlsTestServer, blind: Callable[[], None]
+    ) -> None:
         async with Client(Transport(in_loop_server.config), namespace="default") as client:
-            async with Informers(client) as informers:
-                maps = informers.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
+            async with InformerFactory(client) as informers:
+                maps = informers.for_kind(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES)
                 await informers.wait_synced(10)
             await client.create(config_map("a"))
             assert maps.lister.list() == []
@@ -214,12 +216,12 @@ class TestBlind:
     async def test_namespaces_that_are_watched_apart_confirm_writes_apart(
         self, in_loop_server: TlsTestServer, blind: Callable[[], None]
     ) -> None:
-        async with Client(Transport(in_loop_server.config)) as client, Informers(client) as informers:
-            maps = informers.of(ConfigMap, namespace=["default", "kube-system"], label_selector="app=web")
+        async with Client(Transport(in_loop_server.config)) as client, InformerFactory(client) as informers:
+            maps = informers.for_kind(ConfigMap, namespace=["default", "kube-system"], label_selector="app=web")
             await informers.wait_synced(10)
             for namespace in ("default", "kube-system", "kube-public"):
                 await client.create(config_map("a", x=namespace), namespace=namespace)
             assert {(head.namespace, head.name) for head in maps.lister.heads()} == {("default", "a"), ("kube-system", "a")}
             blind()
-            await maps.lister.fresh(timeout=10)
+            await maps.lister.wait_fresh(timeout=10)
             assert {(head.namespace, head.name) for head in maps.lister.heads()} == {("default", "a"), ("kube-system", "a")}

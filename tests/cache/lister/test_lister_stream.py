@@ -82,7 +82,7 @@ async def test_it_may_be_left_early() -> None:
     assert len(world.lister) == 3
 
 
-async def test_nothing_is_read_before_the_first_object_is_asked_for() -> None:
+async def test_nothing_is_read_before_the_first_object_is_requested() -> None:
     world = world_of(1)
     stream = world.lister.stream()
     world.removed(document("o0", "u0", "10"))

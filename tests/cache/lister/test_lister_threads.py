@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import ByLabel, Informers, Sorted
+from kubeloop.cache import ByLabel, InformerFactory, Sorted
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.timing import FakeClock
 from tests.cache.source import Source, until
@@ -17,8 +17,8 @@ async def test_readers_in_other_threads_get_whole_answers_while_events_arrive(so
     """[X2]"""
     for number in range(20):
         source.put(f"map-{number}", label_team="red", rank="0")
-    async with Informers(api, clock=clock) as informers:
-        maps = informers.of(
+    async with InformerFactory(api, clock=clock) as informers:
+        maps = informers.for_kind(
             ConfigMap,
             indexes={"team": ByLabel("team"), "rank": Sorted("data.rank"), "name": lambda each: each.metadata.name},
             namespace=ALL_NAMESPACES,
@@ -30,10 +30,10 @@ async def test_readers_in_other_threads_get_whole_answers_while_events_arrive(so
         wrong: list[str] = []
         answers = [0]
 
-        def whole(what: str, objects: list[ConfigMap]) -> None:
+        def whole(name: str, objects: list[ConfigMap]) -> None:
             names = [each.metadata.name for each in objects]
             if len(set(names)) != len(names) or not set(names) >= {f"map-{number}" for number in range(20)}:
-                wrong.append(f"{what}: {names}")
+                wrong.append(f"{name}: {names}")
 
         def in_order(objects: list[ConfigMap]) -> None:
             ranks = [each.data["rank"] for each in objects]

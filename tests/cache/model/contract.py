@@ -1,4 +1,4 @@
-"""ContractChecker: a handler that holds what it is told against the informer's contract. For one registration; collects violations."""
+"""ContractChecker: a handler that compares its events with the informer's contract. For one registration; collects violations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from kubeloop.cache import Event, EventType, Informer
+from kubeloop.cache import EventType, Informer, InformerEvent
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.handlers.registration import Registration
 from kubeloop.meta import Resource
@@ -34,11 +34,11 @@ class ContractChecker:
     """``checker.attach(informer)``, let things happen, then ``finish``; ``violations`` must be empty.
 
     Checks
-        Added only what is absent; updated and deleted only what was added. ``old`` is the state told last.
-        The versions of one object rise with each event (resyncs repeat the last state). An object made anew has another uid.
-        ``initial`` is only said before the handler is synced. Nothing is told after ``removed``.
-        When it is called, the lister shows the state told or a later one.
-        In the end it was told exactly the states that are there.
+        Only absent objects are added, and only added objects are updated or deleted. ``old`` is the last delivered state.
+        The versions of one object rise with each event (resyncs repeat the last state). A recreated object has another uid.
+        ``initial`` is only said before the handler is synced. No event is delivered after ``removed``.
+        When it is called, the lister shows the delivered state or a later one.
+        At the end its last events are exactly the present states.
     """
 
     def __init__(self, name: str, *, coalescing: bool = False) -> None:
@@ -47,10 +47,10 @@ class ContractChecker:
         self._coalescing = coalescing
         self.states: dict[Key, Seen] = {}
         #: Events by type.
-        self.told: Counter[EventType] = Counter()
+        self.delivered: Counter[EventType] = Counter()
         self.tombstones = 0
         self.violations: list[str] = []
-        #: The server may have lost its state: an object made anew may have a lower version than its predecessor.
+        #: The server may have lost its state: a recreated object may have a lower version than its predecessor.
         self.server_forgets = False
         self._closed = False
         self._informer: Informer[Any] | None = None
@@ -59,7 +59,7 @@ class ContractChecker:
     def attach(self, informer: Informer[R], *, pause: Callable[[], Awaitable[None]] | None = None, **options: Any) -> Registration[R]:
         """Register it; ``options`` are those of ``on_event``. With ``pause`` it is an ``async`` handler that waits so long each time."""
 
-        async def slowly(event: Event[R]) -> None:
+        async def slowly(event: InformerEvent[R]) -> None:
             self(event)
             assert pause is not None
             await pause()
@@ -71,18 +71,18 @@ class ContractChecker:
 
     @property
     def events(self) -> int:
-        return sum(self.told.values())
+        return sum(self.delivered.values())
 
     def removed(self) -> None:
         """The registration was removed: from here on silence is owed."""
         self._closed = True
 
-    def __call__(self, event: Event[Any]) -> None:
-        self.told[event.type] += 1
+    def __call__(self, event: InformerEvent[Any]) -> None:
+        self.delivered[event.type] += 1
         key = (event.head.namespace, event.head.name)
         now, before = Seen.of(event.head), self.states.get(key)
         if self._closed:
-            self._violation(key, f"{event.type.value} was told after the handler was removed")
+            self._violation(key, f"{event.type.value} was delivered after the handler was removed")
         if event.initial and (event.type is not EventType.ADDED or (self._registration is not None and self._registration.synced)):
             self._violation(key, f"{event.type.value} is said to be initial")
         match event.type:
@@ -97,7 +97,7 @@ class ContractChecker:
                 self._check_deletion(key, before, now, event)
             case EventType.RESYNC:
                 if before != now:
-                    self._violation(key, f"resync shows {now}, but the last state told is {before}")
+                    self._violation(key, f"resync shows {now}, but the last delivered state is {before}")
         if event.type is EventType.DELETED:
             self.states.pop(key, None)
         else:
@@ -109,16 +109,16 @@ class ContractChecker:
             self._violation(key, f"updated to {now}, but it was never added")
             return
         if old is None or Seen.of(old) != before:
-            self._violation(key, f"updated from {old and Seen.of(old)}, but the last state told is {before}")
+            self._violation(key, f"updated from {old and Seen.of(old)}, but the last delivered state is {before}")
         if now.version <= before.version and (now.uid == before.uid or not self.server_forgets):
             self._violation(key, f"MODIFIED from {before} to {now}: versions must rise")
 
-    def _check_deletion(self, key: Key, before: Seen | None, now: Seen, event: Event[Any]) -> None:
+    def _check_deletion(self, key: Key, before: Seen | None, now: Seen, event: InformerEvent[Any]) -> None:
         self.tombstones += event.tombstone
         if before is None:
             self._violation(key, f"deleted {now}, but it was never added")
         elif event.tombstone and now != before and not (self._coalescing and (now.version > before.version or self.server_forgets)):
-            self._violation(key, f"deleted as {now} (tombstone), but the last state told is {before}")
+            self._violation(key, f"deleted as {now} (tombstone), but the last delivered state is {before}")
         elif not event.tombstone and now.version <= before.version and not self.server_forgets:
             self._violation(key, f"deleted at {now}, but {before} is newer")
 
@@ -130,7 +130,7 @@ class ContractChecker:
             return  # the object was deleted since; if it was not, ``finish`` finds out
         shown = Seen.of(head)
         if shown.uid == now.uid and (shown.version < now.version or (type_ is EventType.DELETED and shown.version == now.version)):
-            self._violation(key, f"{type_.value} {now} was told while the lister still showed {shown}")
+            self._violation(key, f"{type_.value} {now} was delivered while the lister still showed {shown}")
 
     def finish(self, expected: Mapping[Key, Seen]) -> None:
         """All has come to rest, and ``expected`` is what there is."""
@@ -138,11 +138,11 @@ class ContractChecker:
             return
         for key in sorted(self.states.keys() | expected.keys()):
             if self.states.get(key) != expected.get(key):
-                self._violation(key, f"the last state told is {self.states.get(key)}, but {expected.get(key)} is there")
+                self._violation(key, f"the last delivered state is {self.states.get(key)}, but {expected.get(key)} is there")
 
-    def _violation(self, key: Key, what: str) -> None:
+    def _violation(self, key: Key, message: str) -> None:
         if len(self.violations) < _MOST_DESCRIBED:
-            self.violations.append(f"handler {self.name}, {'/'.join(key)}, event {self.events}: {what}")
+            self.violations.append(f"handler {self.name}, {'/'.join(key)}, event {self.events}: {message}")
         elif len(self.violations) == _MOST_DESCRIBED:
             self.violations.append("... and more")
 

@@ -30,7 +30,7 @@ class Content:
 
 
 class Writer(Protocol):
-    """Writes one random change; tells what is there."""
+    """Writes one random change; knows the present objects."""
 
     async def write(self, rng: random.Random, key: Key) -> None: ...
 
@@ -45,7 +45,7 @@ def random_parts(rng: random.Random) -> tuple[dict[str, str], dict[str, str]]:
 
 
 class StorageWriter:
-    """Straight into the embedded server's storage: what is tested is on the reading side, and this is fifty times as fast as requests."""
+    """Straight into the embedded server's storage: the tests are about reading, and this is fifty times as fast as requests."""
 
     def __init__(self, server: TlsTestServer) -> None:
         self._server = server

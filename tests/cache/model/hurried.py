@@ -1,4 +1,4 @@
-"""A clock that runs many times as fast as the machine's, and jumps when told: back-offs of seconds pass in milliseconds of a test."""
+"""A clock that runs many times as fast as the machine's, and jumps on request: back-offs of seconds pass in milliseconds of a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of steps: what is tried, and how often."""
+"""Programs of steps: the tried steps, and how often each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Informers under random histories and random faults end equal to the server, having told handlers nothing that the contract forbids."""
+"""Informers under random histories and random faults end equal to the server, and their handlers get no event that the contract forbids."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ programs = st.lists(st.one_of(writes, writes, others), min_size=10, max_size=30)
 #: ``make soak-informers`` plays a program of a million events.
 EXAMPLES = effort(short=15, long=50)
 
-#: Events that handlers were told, by example.
-TOLD: list[int] = []
+#: Events that handlers got, by example.
+DELIVERED: list[int] = []
 
 
 async def play(program: list[Step]) -> list[str]:
-    """What is wrong after a program."""
+    """Return the errors after a program."""
     clock, tasks = HurriedClock(), asyncio.all_tasks()
     async with TlsTestServer(clock=clock, history_revisions=400) as server:
         async with World(EmbeddedSide(server, clock), clock, 1) as world:
@@ -44,13 +44,13 @@ async def play(program: list[Step]) -> list[str]:
             wrong = await world.settle()
         server.api.break_off()  # what was lost or frozen on the way would be waited for
         await asyncio.sleep(0)
-    TOLD.append(world.events)
+    DELIVERED.append(world.events)
     return wrong + await leaks(tasks, clock, world)
 
 
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example])
 @given(programs)
-def test_whatever_happens_the_cache_ends_equal_to_the_server_and_nobody_was_told_what_the_contract_forbids(program: list[Step]) -> None:
+def test_after_random_steps_the_cache_equals_the_server_and_handlers_got_no_event_that_the_contract_forbids(program: list[Step]) -> None:
     logging.disable(logging.CRITICAL)  # faults are what this is about, and there are thousands
     try:
         assert asyncio.run(play(program)) == []
@@ -63,4 +63,4 @@ def test_the_examples_of_a_run_are_no_trifle() -> None:
 
     Hypothesis draws constants of the modules that are loaded too, so it differs with what ran before: from 380 to 480 for each example.
     """
-    assert sum(TOLD) >= 300 * EXAMPLES, sum(TOLD)
+    assert sum(DELIVERED) >= 300 * EXAMPLES, sum(DELIVERED)

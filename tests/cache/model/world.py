@@ -1,6 +1,6 @@
 """A world of informers under faults: a server that writes happen on, a network that fails, handlers that come and go.
 
-``World.do`` takes one step of a program; ``World.settle`` ends the faults and says what is wrong then.
+``World.do`` takes one step of a program; ``World.end_list`` ends the faults and lists the remaining errors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import ByLabel, Informer, Informers, Sorted, WatchPolicy
+from kubeloop.cache import ByLabel, Informer, InformerFactory, Sorted, WatchPolicy
 from kubeloop.cache.handlers.registration import Registration
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.config import ClusterConfig
@@ -28,7 +28,7 @@ from tests.cache.model.history import Content, StorageWriter, Writer
 from tests.cache.model.hurried import HurriedClock
 from tests.faults import FaultProxy
 
-#: Longer than a watch lasts: what is silent by then is opened again.
+#: Longer than a watch lasts: a watch that is silent by then is opened again.
 WATCHES_END = 700.0
 #: Seconds of the machine in which everything must have come to rest.
 _PATIENCE = 20.0
@@ -86,7 +86,7 @@ class EmbeddedSide:
     async def _crash(self, step: Step, *, forget: bool) -> int:
         """The revision after it."""
         await self._server.crash()
-        # Long enough that somebody notices: a back-off is at most twice 0.8 s for the first failure.
+        # Long enough to be noticed: a back-off is at most twice 0.8 s for the first failure.
         await self._clock.sleep(3 + step.amount / 5)
         await self._server.come_back(forget=forget)
         return await self._server.api.storage.revision()
@@ -103,7 +103,7 @@ class View:
     name: str
     informer: Informer[Any]
     selects: Callable[[Key, Content], bool]
-    #: Of ``color``, ``mark``, ``app`` and ``sorted``, those that it has.
+    #: The present ones of ``color``, ``mark``, ``app`` and ``sorted``.
     indexes: tuple[str, ...] = ()
     handlers: list[tuple[ContractChecker, Registration[Any]]] = field(default_factory=list)
 
@@ -126,7 +126,7 @@ class World:
         self.views: list[View] = []
         self.writes = 0
         self.faults: Counter[str] = Counter()
-        #: Events told to handlers that are gone.
+        #: Events delivered to handlers that are gone.
         self._events = 0
         self._forgetful = False
         self._violations: list[str] = []
@@ -134,7 +134,7 @@ class World:
     async def __aenter__(self) -> Self:
         await self.proxy.__aenter__()
         self._client = Client(Transport(self.proxy.config(self._side.config), clock=self._clock))
-        self._informers = Informers(self._client, clock=self._clock, rng=random.Random(self._rng.random()))
+        self._informers = InformerFactory(self._client, clock=self._clock, rng=random.Random(self._rng.random()))
         self.views = self._streamed()
         self._add_handlers(self.views)
         await self._informers.__aenter__()
@@ -149,7 +149,7 @@ class World:
         self._folder.cleanup()
 
     def _streamed(self) -> list[View]:
-        of, first, second = self._informers.of, self._namespaces[0], self._namespaces[1]
+        of, first, second = self._informers.for_kind, self._namespaces[0], self._namespaces[1]
         path: dict[str, Any] = {"color": "data.color"}
         others: dict[str, Any] = {"mark": _mark, "app": ByLabel("app"), "sorted": Sorted("data.color")}
         of_web = of(ConfigMap, label_selector="app=web", indexes=path, namespace=ALL_NAMESPACES)
@@ -160,13 +160,13 @@ class World:
                 lambda key, _: True,
                 ("color", "mark", "app", "sorted"),
             ),
-            View("web", of_web, lambda _, one: one.labels.get("app") == "web", ("color",)),
+            View("web", of_web, lambda _, config_map: config_map.labels.get("app") == "web", ("color",)),
             View("one namespace", of(ConfigMap, namespace=first, page_size=3), lambda key, _: key[0] == first),
             View("two namespaces", of(ConfigMap, namespace=[first, second]), lambda key, _: key[0] in (first, second)),
             View(
                 "metadata",
                 self._informers.metadata(ConfigMap, label_selector="app", namespace=ALL_NAMESPACES),
-                lambda _, one: "app" in one.labels,
+                lambda _, config_map: "app" in config_map.labels,
             ),
             View("a field", of(ConfigMap, fields=["data.color"], indexes=path, namespace=ALL_NAMESPACES), lambda key, _: True, ("color",)),
         ]
@@ -175,7 +175,7 @@ class World:
         """Informers that list rather than stream, and begin where those before them ended: what those saved lies on disk."""
         policy = WatchPolicy(watch_list=False)
         rng = random.Random(self._rng.random())
-        self._lasting = Informers(
+        self._lasting = InformerFactory(
             self._client, clock=self._clock, rng=rng, policy=policy, persist=self._folder.name, persist_every=60 * rng.randrange(3)
         )
         of: dict[str, Any] = {
@@ -183,11 +183,11 @@ class World:
             "indexes": {"color": "data.color", "app": ByLabel("app"), "sorted": Sorted("data.color")},
         }
         views = [
-            View("listed", self._lasting.of(ConfigMap, **of), lambda key, _: True, ("color", "app", "sorted")),
+            View("listed", self._lasting.for_kind(ConfigMap, **of), lambda key, _: True, ("color", "app", "sorted")),
             View(
                 "web listed",
-                self._lasting.of(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES),
-                lambda _, one: one.labels.get("app") == "web",
+                self._lasting.for_kind(ConfigMap, label_selector="app=web", namespace=ALL_NAMESPACES),
+                lambda _, config_map: config_map.labels.get("app") == "web",
             ),
         ]
         self._add_handlers(views)
@@ -211,7 +211,7 @@ class World:
 
     @property
     def events(self) -> int:
-        """Told to all handlers so far."""
+        """Events delivered to all handlers so far."""
         return self._events + sum(checker.events for view in self.views for checker, _ in view.handlers)
 
     @property
@@ -276,7 +276,7 @@ class World:
         self.faults[step.name] += 1
 
     async def _noticed(self, revision: int) -> None:
-        """Everybody has seen that versions began anew. Once they had passed the old ones, nobody could: that is not promised."""
+        """All informers have seen that versions restarted. Once the new versions had passed the old ones, none could."""
         self.proxy.thaw()
         await self.proxy.accept()
         feeds = [feed for view in self.views for feed in view.informer._runner.feeds]
@@ -319,7 +319,7 @@ class World:
     # -------------------------------------------------------------------------------------------------------------- the end
 
     async def settle(self) -> list[str]:
-        """End all faults, wait until nothing changes any more, and say what is not as it must be."""
+        """End all faults, wait until nothing changes any more, and return the differences from the expected state."""
         self.proxy.thaw()
         await self.proxy.accept()
         content = await self._side.writer.content()
@@ -341,7 +341,7 @@ class World:
             return [f"informer {view.name} at {view.informer.resource_version}: {line}" for line in _difference(self._shown(view), states)]
         wrong = list(_index_faults(view, expected, self._namespaces))
         for checker, registration in view.handlers:
-            if not await self._until(partial(self._told, checker, registration, states)):
+            if not await self._until(partial(self._is_delivered, checker, registration, states)):
                 wrong.append(f"handler {checker.name}: {registration.pending} events still wait for it")
             elsewhere = {key: one for key, one in checker.states.items() if key[0] not in self._namespaces}
             checker.finish(elsewhere | states)
@@ -350,7 +350,7 @@ class World:
     def _shown(self, view: View) -> dict[Key, Seen]:
         return {key: one for key, one in seen(view.informer.lister.heads()).items() if key[0] in self._namespaces}
 
-    def _told(self, checker: ContractChecker, registration: Registration[Any], states: dict[Key, Seen]) -> bool:
+    def _is_delivered(self, checker: ContractChecker, registration: Registration[Any], states: dict[Key, Seen]) -> bool:
         return registration.pending == 0 and {key: one for key, one in checker.states.items() if key[0] in self._namespaces} == states
 
     async def _until(self, condition: Callable[[], bool]) -> bool:
@@ -370,7 +370,7 @@ class World:
 
 
 async def leaks(tasks_before: set[asyncio.Task[Any]], clock: HurriedClock, world: World) -> list[str]:
-    """After everything has been left: what is still there."""
+    """After all blocks have been left: the remaining objects."""
 
     def tasks() -> set[asyncio.Task[Any]]:
         return {task for task in asyncio.all_tasks() - tasks_before if not task.done()}
@@ -384,9 +384,9 @@ async def leaks(tasks_before: set[asyncio.Task[Any]], clock: HurriedClock, world
     return found + [f"{world.proxy.open} connections of the proxy are open"] * bool(world.proxy.open)
 
 
-def _mark(one: ConfigMap) -> str:
+def _mark(config_map: ConfigMap) -> str:
     """What the function index finds objects by."""
-    return one.metadata.name[-1:] + (one.data or {}).get("color", "")[:1]
+    return config_map.metadata.name[-1:] + (config_map.data or {}).get("color", "")[:1]
 
 
 def _difference(shown: dict[Key, Seen], expected: dict[Key, Seen]) -> Iterable[str]:
@@ -396,13 +396,13 @@ def _difference(shown: dict[Key, Seen], expected: dict[Key, Seen]) -> Iterable[s
 
 
 def _index_faults(view: View, expected: dict[Key, Content], namespaces: tuple[str, ...]) -> Iterable[str]:
-    """Where an index of the view differs from one that is made anew of what the server has."""
+    """The places where an index of the view differs from an index that is built from the server's objects."""
     lister = view.informer.lister
     wanted: dict[str, dict[str, set[Key]]] = {}
     for key, one in expected.items():
         wanted.setdefault("color", {}).setdefault(one.color, set()).add(key)
         wanted.setdefault("mark", {}).setdefault(key[1][-1:] + one.color[:1], set()).add(key)
-        if one.color:  # what is absent has no place in an order
+        if one.color:  # an absent value has no place in an order
             wanted.setdefault("sorted", {}).setdefault(one.color, set()).add(key)
         if "app" in one.labels:
             wanted.setdefault("app", {}).setdefault(one.labels["app"], set()).add(key)

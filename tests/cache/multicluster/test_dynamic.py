@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
-from kubeloop.cache import Event, Informer, Informers
+from kubeloop.cache import Informer, InformerEvent, InformerFactory
 from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import HeadReader, StringInterner
 from kubeloop.cache.multicluster.dynamic import PATHS, DynamicInformers, ServedKind, priority, served_kind
@@ -106,9 +106,9 @@ async def make(client: Client, kind: type[Unstructured], name: str, namespace: s
 
 class Seen:
     def __init__(self) -> None:
-        self.events: list[Event[Unstructured]] = []
+        self.events: list[InformerEvent[Unstructured]] = []
 
-    def __call__(self, event: Event[Unstructured]) -> None:
+    def __call__(self, event: InformerEvent[Unstructured]) -> None:
         self.events.append(event)
 
     @property
@@ -120,15 +120,15 @@ class Seen:
 
 
 @pytest.mark.server
-async def test_kinds_that_come_are_informed_of_and_kinds_that_go_are_forgotten_after_their_objects_were_told_as_deleted(
+async def test_kinds_that_come_are_informed_of_and_kinds_that_go_are_forgotten_after_their_objects_were_reported_as_deleted(
     client: Client, namespace: str, group: str
 ) -> None:
-    things = Unstructured.of(f"{group}/v1", "Thing", plural="things", namespaced=True)
-    widgets = Unstructured.of(f"{group}/v1", "Widget", plural="widgets", namespaced=False)
+    things = Unstructured.for_kind(f"{group}/v1", "Thing", plural="things", namespaced=True)
+    widgets = Unstructured.for_kind(f"{group}/v1", "Widget", plural="widgets", namespaced=False)
     await install(client, definition(group))
     await make(client, things, "before", namespace)
     seen, log = Seen(), list[str]()
-    async with Informers(client) as informers:
+    async with InformerFactory(client) as informers:
         dynamic = DynamicInformers(
             informers,
             lambda kind: kind.gvk.group == group,
@@ -175,14 +175,14 @@ async def test_a_kind_whose_version_is_served_no_more_is_read_in_another(client:
     document = definition(group, v1alpha1=True, v1=True)
     await install(client, document)
     seen = Seen()
-    async with Informers(client) as informers:
+    async with InformerFactory(client) as informers:
         dynamic = DynamicInformers(informers, lambda kind: kind.gvk.group == group, namespace=namespace)
         dynamic.on_event(added=seen, deleted=seen)
         await dynamic.wait_synced(30)
         await until(lambda: bool(dynamic.kinds))  # a real server's first state may be a moment old
         ((gvk, _),) = dynamic.kinds.items()
         assert gvk.version == "v1alpha1"
-        await make(client, Unstructured.of(f"{group}/v1", "Thing", plural="things", namespaced=True), "one", namespace)
+        await make(client, Unstructured.for_kind(f"{group}/v1", "Thing", plural="things", namespaced=True), "one", namespace)
         await until(lambda: seen.lines == ["ADDED Thing one"])
         patch = [
             {"op": "replace", "path": "/spec/versions/0/storage", "value": False},
@@ -198,21 +198,21 @@ async def test_a_kind_whose_version_is_served_no_more_is_read_in_another(client:
 
 
 @pytest.mark.server
-async def test_a_handler_that_does_not_hear_the_farewell_in_time_keeps_nobody_from_going(
+async def test_a_handler_that_misses_its_stop_timeout_does_not_keep_others_from_ending(
     client: Client, namespace: str, group: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from kubeloop.cache.multicluster import dynamic as module
 
     monkeypatch.setattr(module, "FAREWELL", 0.05)
-    things = Unstructured.of(f"{group}/v1", "Thing", plural="things", namespaced=True)
+    things = Unstructured.for_kind(f"{group}/v1", "Thing", plural="things", namespaced=True)
     await install(client, definition(group))
     await make(client, things, "one", namespace)
     stopped: list[Informer[Unstructured]] = []
 
-    async def hangs(event: Event[Unstructured]) -> None:
+    async def hangs(event: InformerEvent[Unstructured]) -> None:
         await asyncio.Event().wait()
 
-    async with Informers(client) as informers:
+    async with InformerFactory(client) as informers:
         dynamic = DynamicInformers(informers, lambda kind: kind.gvk.group == group, namespace=namespace, stopped=stopped.append)
         dynamic.on_event(added=hangs, deleted=hangs, name="hanging")
         await until(lambda: len(dynamic.kinds) == 1 and dynamic.kinds[GroupVersionKind(group, "v1", "Thing")].synced)
@@ -220,7 +220,7 @@ async def test_a_handler_that_does_not_hear_the_farewell_in_time_keeps_nobody_fr
         async with asyncio.timeout(30):
             while not stopped:
                 await asyncio.sleep(0.02)
-        assert "gone, and not all handlers have heard of it: after 0.05 s: handler hanging has" in caplog.text
+        assert "removed, but not all handlers were notified: after 0.05 s: handler hanging has" in caplog.text
         dynamic.stop()
 
 
@@ -229,11 +229,11 @@ async def test_a_kind_that_comes_back_during_its_farewell_waits_for_its_end_and_
     client: Client, namespace: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, log = FakeClock(), list[str]()
-    things = Unstructured.of(f"{group}/v1", "Thing", plural="things", namespaced=True)
+    things = Unstructured.for_kind(f"{group}/v1", "Thing", plural="things", namespaced=True)
     await install(client, definition(group))
     await make(client, things, "one", namespace)
 
-    async def hangs(event: Event[Unstructured]) -> None:
+    async def hangs(event: InformerEvent[Unstructured]) -> None:
         log.append(f"{event.type.value} {event.key.name}")
         if event.key.name == "one":
             await asyncio.Event().wait()
@@ -242,7 +242,7 @@ async def test_a_kind_that_comes_back_during_its_farewell_waits_for_its_end_and_
         log.append(f"started {informer.kind.kind}")
         raise RuntimeError("boom")
 
-    async with Informers(client, clock=clock) as informers:
+    async with InformerFactory(client, clock=clock) as informers:
         dynamic = DynamicInformers(
             informers,
             lambda kind: kind.gvk.group == group,

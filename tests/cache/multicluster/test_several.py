@@ -11,9 +11,9 @@ from inspect import signature
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Event, Informers, InformerStopped
+from kubeloop.cache import InformerEvent, InformerFactory, InformerStopped
 from kubeloop.cache.informers import InformerOptions
-from kubeloop.cache.multicluster.several import MulticlusterInformers, UnknownCluster
+from kubeloop.cache.multicluster.several import MulticlusterInformerFactory, UnknownCluster
 from kubeloop.client import Client
 from kubeloop.endpoints import api_errors
 from kubeloop.meta import DeadlineError, Forbidden, ObjectKey, ObjectMeta
@@ -37,21 +37,21 @@ def config_map(name: str, **data: str) -> ConfigMap:
 
 @pytest.mark.embedded
 async def test_one_handler_hears_of_all_clusters_and_keys_and_listers_tell_them_apart() -> None:
-    told: list[tuple[str, ObjectKey]] = []
-    async with two_clusters() as (_, clients), MulticlusterInformers(clients, resync=30) as informers:
+    deliveries: list[tuple[str, ObjectKey]] = []
+    async with two_clusters() as (_, clients), MulticlusterInformerFactory(clients, resync=30) as informers:
         await clients["east"].create(config_map("one", team="x"))
-        maps = informers.of(ConfigMap, namespace="default", indexes={"team": "data.team"})
-        call = lambda event: told.append((event.type.value, event.key))  # noqa: E731 - told of each kind of change alike
+        maps = informers.for_kind(ConfigMap, namespace="default", indexes={"team": "data.team"})
+        call = lambda event: deliveries.append((event.type.value, event.key))  # noqa: E731 - called for each kind of change alike
         registration = maps.on_event(added=call, updated=call, deleted=call)
         await informers.wait_synced(10)
         await registration.wait_synced(10)
         assert (registration.synced, maps.synced, registration.pending) == (True, {"east": True, "west": True}, 0)
         await clients["west"].create(config_map("one", team="x"))
         await clients["west"].create(config_map("two"))
-        await until(lambda: len(told) == 3)
+        await until(lambda: len(deliveries) == 3)
         await clients["east"].delete(ConfigMap, "one", namespace="default")
-        await until(lambda: len(told) == 4)
-        assert told == [
+        await until(lambda: len(deliveries) == 4)
+        assert deliveries == [
             ("ADDED", ObjectKey("east", "default", "one")),
             ("ADDED", ObjectKey("west", "default", "one")),
             ("ADDED", ObjectKey("west", "default", "two")),
@@ -73,7 +73,7 @@ async def test_one_handler_hears_of_all_clusters_and_keys_and_listers_tell_them_
         await registration.wait_removed(5)
         await clients["east"].create(config_map("late"))
         await until(lambda: len(lister) == 3)
-        assert len(told) == 4
+        assert len(deliveries) == 4
 
 
 @pytest.mark.embedded
@@ -82,7 +82,7 @@ async def test_an_async_handler_is_called_for_one_event_at_a_time_and_clusters_t
     order: list[str] = []
     go = asyncio.Event()
 
-    async def handler(event: Event[ConfigMap]) -> None:
+    async def handler(event: InformerEvent[ConfigMap]) -> None:
         nonlocal at_work, most
         at_work += 1
         most = max(most, at_work)
@@ -91,8 +91,8 @@ async def test_an_async_handler_is_called_for_one_event_at_a_time_and_clusters_t
         await asyncio.sleep(0)
         at_work -= 1
 
-    async with two_clusters() as (_, clients), MulticlusterInformers(clients) as informers:
-        maps = informers.of(ConfigMap, namespace="default")
+    async with two_clusters() as (_, clients), MulticlusterInformerFactory(clients) as informers:
+        maps = informers.for_kind(ConfigMap, namespace="default")
         registration = maps.on_event(added=handler)
         await registration.wait_synced(10)
         for number in range(10):
@@ -111,8 +111,8 @@ async def test_a_cluster_that_is_down_stops_no_other_and_is_named_and_comes_back
     clock = FakeClock()
     async with two_clusters() as (servers, clients):
         await servers["west"].crash()
-        async with MulticlusterInformers(clients, clock=clock) as informers:
-            maps = informers.of(ConfigMap, namespace="default")
+        async with MulticlusterInformerFactory(clients, clock=clock) as informers:
+            maps = informers.for_kind(ConfigMap, namespace="default")
             names: list[str] = []
             registration = maps.on_event(added=lambda event: names.append(f"{event.key.cluster}/{event.key.name}"))
             await clients["east"].create(config_map("one"))
@@ -141,9 +141,9 @@ async def test_a_cluster_that_is_down_stops_no_other_and_is_named_and_comes_back
 
 @pytest.mark.embedded
 async def test_a_cluster_that_refuses_is_named_at_once() -> None:
-    async with two_clusters() as (servers, clients), MulticlusterInformers(clients) as informers:
+    async with two_clusters() as (servers, clients), MulticlusterInformerFactory(clients) as informers:
         servers["west"].faults.refuse(api_errors.refusal(403, "Forbidden", "no"), times=100)
-        informers.of(ConfigMap)
+        informers.for_kind(ConfigMap)
         with pytest.raises(Forbidden) as caught:
             await informers.wait_synced(10)
         assert caught.value.__notes__ == ['in cluster "west"']
@@ -151,13 +151,13 @@ async def test_a_cluster_that_refuses_is_named_at_once() -> None:
 
 
 @pytest.mark.embedded
-async def test_clusters_need_names_of_their_own(in_loop_server: TlsTestServer) -> None:
+async def test_clusters_need_different_names(in_loop_server: TlsTestServer) -> None:
     async with Client(Transport(in_loop_server.config)) as client:
-        with pytest.raises(ValueError, match="call their clusters the same; name them"):
-            MulticlusterInformers([client, client])
+        with pytest.raises(ValueError, match="have the same cluster name; name them"):
+            MulticlusterInformerFactory([client, client])
         with pytest.raises(ValueError, match="no client was given"):
-            MulticlusterInformers({})
-        assert list(MulticlusterInformers([client]).clusters) == [client.cluster]
+            MulticlusterInformerFactory({})
+        assert list(MulticlusterInformerFactory([client]).clusters) == [client.cluster]
 
 
 @pytest.mark.embedded
@@ -165,32 +165,32 @@ async def test_log_records_name_the_cluster_and_the_block_ends_with_everything(c
     caplog.set_level(logging.DEBUG, "kubeloop.cache")
     before = asyncio.all_tasks()
     async with two_clusters() as (_, clients):
-        async with MulticlusterInformers(clients) as informers:
-            maps = informers.of(ConfigMap, namespace="default")
+        async with MulticlusterInformerFactory(clients) as informers:
+            maps = informers.for_kind(ConfigMap, namespace="default")
             await informers.wait_synced(10)
         records = [record for record in caplog.records if "synced" in record.getMessage()]
         assert {record.kubeloop["cluster"] for record in records} == {"east", "west"}  # type: ignore[attr-defined]  # a filter put it there
         with pytest.raises(InformerStopped):
             maps.on_event(added=print)
         with pytest.raises(InformerStopped):
-            informers.of(ConfigMap)
+            informers.for_kind(ConfigMap)
         assert not {task for task in asyncio.all_tasks() - before if "kubeloop informer" in task.get_name()}
 
 
 @pytest.mark.server
 async def test_one_server_under_two_names_is_two_clusters(client: Client, namespace: str) -> None:
-    told: list[ObjectKey] = []
-    async with MulticlusterInformers({"one": client, "other": client}) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, field_selector="metadata.name=mine")
-        registration = maps.on_event(added=lambda event: told.append(event.key))
+    deliveries: list[ObjectKey] = []
+    async with MulticlusterInformerFactory({"one": client, "other": client}) as informers:
+        maps = informers.for_kind(ConfigMap, namespace=namespace, field_selector="metadata.name=mine")
+        registration = maps.on_event(added=lambda event: deliveries.append(event.key))
         await informers.wait_synced(30)
         await registration.wait_synced(30)
         await client.create(ConfigMap(metadata=ObjectMeta(name="mine", namespace=namespace)))
-        await until(lambda: len(told) == 2)
-        assert sorted(told) == [ObjectKey("one", namespace, "mine"), ObjectKey("other", namespace, "mine")]
+        await until(lambda: len(deliveries) == 2)
+        assert sorted(deliveries) == [ObjectKey("one", namespace, "mine"), ObjectKey("other", namespace, "mine")]
         assert [cluster for cluster, _ in maps.lister.heads()] == ["one", "other"]
 
 
-def test_what_one_clusters_informers_can_be_told_those_of_several_can_be_told() -> None:
-    own = [name for name in signature(Informers.of).parameters if name not in ("self", "kind")]
+def test_options_of_one_clusters_informers_are_options_of_several_clusters_informers() -> None:
+    own = [name for name in signature(InformerFactory.for_kind).parameters if name not in ("self", "kind")]
     assert sorted(InformerOptions.__annotations__) == sorted(own)

@@ -15,7 +15,7 @@ from tests.cache.source import PATH, Source
 
 @dataclass
 class Cluster(Source):
-    """``uid`` is its identity; None: nobody may ask."""
+    """``uid`` is its identity; None: no client may read it."""
 
     uid: str | None = "uid-of-kube-system"
     identity_faults: list[dict[str, Any]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Informers over a restart: what is resumed, what is discarded and why, what is never written."""
+"""Informers over a restart: resumed state, discarded state with the reason, and state that is never written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Secret
-from kubeloop.cache import Informers
+from kubeloop.cache import InformerFactory
 from kubeloop.cache.persistence import FolderInUse
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import ConfigError, ObjectMeta
@@ -26,14 +26,14 @@ from tests.cache.source import status, until
 JSON = dict[str, Any]
 
 
-def persistent(api: Client, folder: Path, clock: FakeClock | None = None, **options: Any) -> Informers:
-    return Informers(api, persist=folder, clock=clock, **options)
+def persistent(api: Client, folder: Path, clock: FakeClock | None = None, **options: Any) -> InformerFactory:
+    return InformerFactory(api, persist=folder, clock=clock, **options)
 
 
 async def session(api: Client, folder: Path, **options: Any) -> None:
     """A program that syncs and ends."""
     async with persistent(api, folder) as informers:
-        informers.of(ConfigMap, **{"namespace": ALL_NAMESPACES, **options})
+        informers.for_kind(ConfigMap, **{"namespace": ALL_NAMESPACES, **options})
         await informers.wait_synced(5)
 
 
@@ -47,7 +47,7 @@ async def test_a_restart_resumes_the_watch_from_the_saved_version_and_lists_noth
     source.requests.clear()
     seen: list[str] = []
     async with persistent(api, folder) as informers:
-        maps = informers.of(ConfigMap, indexes={"k": "data.k"}, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, indexes={"k": "data.k"}, namespace=ALL_NAMESPACES)
         maps.on_event(
             added=lambda event: seen.append(f"{'initial ' if event.initial else ''}ADDED {event.key.name}"),
             updated=lambda event: seen.append(f"MODIFIED {event.key.name} {event.old and event.old.value('data.k')}"),
@@ -73,7 +73,7 @@ async def test_nothing_is_shown_before_the_server_has_accepted_the_watch(
     await session(api, folder)
     source.watch_faults = [status(503, "ServiceUnavailable")] * 3
     async with persistent(api, folder, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await until(lambda: maps.failure is not None)
         assert not maps.synced
         assert maps.lister.list() == []
@@ -97,7 +97,7 @@ async def test_a_version_that_the_server_has_forgotten_leads_to_a_full_list(
     source.requests.clear()
     seen: list[str] = []
     async with persistent(api, folder) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         maps.on_event(added=lambda event: seen.append(event.key.name), deleted=lambda event: seen.append(f"DELETED {event.key.name}"))
         await until(lambda: (source.watches == 0 and maps.failure is not None) or maps.synced)
         source.short = None
@@ -113,7 +113,7 @@ async def test_the_state_is_saved_while_it_runs_so_that_a_kill_costs_only_what_c
 ) -> None:
     source.put("a", k="1")
     async with persistent(api, folder, clock, persist_every=60) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await until(lambda: maps.synced)
         before = set(folder.glob("*.state"))
         assert before == set()
@@ -125,7 +125,7 @@ async def test_the_state_is_saved_while_it_runs_so_that_a_kill_costs_only_what_c
     for name, content in copy.items():
         (folder / name).write_bytes(content)  # as a kill would have left it
     async with persistent(api, folder) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await informers.wait_synced(5)
         assert maps.lister.get("a", "default").data == {"k": "2"}  # type: ignore[union-attr]  # it is there
 
@@ -143,7 +143,7 @@ Harm = Callable[[bytes], bytes]
         pytest.param(lambda content: content + b"\0", id="a file with a byte too many"),
         pytest.param(lambda content: content + content, id="a file written twice"),
         pytest.param(lambda content: b"X" + content[1:], id="another kind of file"),
-        pytest.param(lambda content: content[:16] + b"\xff" * 4 + content[20:], id="a length that nobody has memory for"),
+        pytest.param(lambda content: content[:16] + b"\xff" * 4 + content[20:], id="a length that exceeds all memory"),
         pytest.param(lambda content: content.replace(b"uid-a", b"uid-b"), id="a changed word"),
     ],
 )
@@ -158,7 +158,7 @@ async def test_a_damaged_file_is_discarded_with_its_reason_and_everything_is_lis
     with caplog.at_level(logging.WARNING, "kubeloop.cache"):
         await session(api, folder)
     assert len(source.asked("list")) == 1
-    assert "the saved state is discarded, everything is listed: " in caplog.text
+    assert "discarding the saved state and listing all objects: " in caplog.text
     source.requests.clear()
     await session(api, folder)
     assert source.asked("list") == [], "what was saved after it is good again"
@@ -169,7 +169,7 @@ async def test_a_damaged_file_is_discarded_with_its_reason_and_everything_is_lis
     [
         pytest.param({}, False, id="the same informer resumes"),
         pytest.param({"label_selector": "app=web"}, True, id="another selector is another state"),
-        pytest.param({"managed_fields": True}, True, id="another choice of what is kept is another state"),
+        pytest.param({"managed_fields": True}, True, id="another retention is another state"),
         pytest.param({"fields": ["data.k"]}, True, id="other fields are another state"),
         pytest.param({"indexes": {"k": "data.k"}}, True, id="another index is another state"),
     ],
@@ -195,7 +195,7 @@ async def test_a_state_of_another_server_is_discarded(source: Cluster, api: Clie
     assert "it was written for another server" in caplog.text
 
 
-async def test_where_nobody_may_ask_which_cluster_it_is_the_address_and_its_authority_tell(
+async def test_without_the_right_to_read_the_identity_of_the_cluster_its_address_and_authority_identify_it(
     source: Cluster, api: Client, folder: Path
 ) -> None:
     source.uid = None
@@ -238,20 +238,20 @@ async def test_half_a_file_that_a_kill_left_behind_is_removed(api: Client, folde
 
 
 @pytest.mark.embedded
-async def test_secrets_are_not_saved_unless_that_is_asked_for_and_then_removed_when_it_no_longer_is(
+async def test_secrets_are_saved_only_on_request_and_removed_when_the_request_is_withdrawn(
     in_loop_server: TlsTestServer, folder: Path
 ) -> None:
     async with Client(Transport(in_loop_server.config)) as client:
         await client.create(Secret(metadata=ObjectMeta(name="a", namespace="default"), data={"password": b"hidden"}))
         for keep in (False, True, False):
             async with persistent(client, folder, persist_secrets=keep) as informers:
-                informers.of(Secret, namespace=ALL_NAMESPACES)
+                informers.for_kind(Secret, namespace=ALL_NAMESPACES)
                 informers.metadata(Secret, namespace=ALL_NAMESPACES)
                 await informers.wait_synced(5)
             assert len(list(folder.glob("*.state"))) == (2 if keep else 0)
 
 
-async def test_informers_with_a_transform_are_not_saved_as_nobody_knows_whether_it_is_still_the_same(
+async def test_informers_with_a_transform_are_not_saved_because_the_transform_may_have_changed(
     source: Cluster, api: Client, folder: Path
 ) -> None:
     source.put("a")
@@ -268,7 +268,7 @@ async def test_an_informer_that_never_synced_saves_nothing_and_keeps_the_older_f
     before = path.read_bytes()
     source.watch_faults = [status(503, "ServiceUnavailable")] * 3
     async with persistent(api, folder, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await until(lambda: maps.failure is not None)
     assert path.read_bytes() == before
 
@@ -281,7 +281,7 @@ async def test_which_cluster_it_is_must_be_known_before_a_state_is_used(
     source.identity_faults = [status(503, "ServiceUnavailable")]
     source.requests.clear()
     async with persistent(api, folder, clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await until(lambda: maps.failure is not None)
         assert source.requests == []
         assert maps.lister.heads() == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Informers
+from kubeloop.cache import InformerFactory
 from kubeloop.client import Client
 from kubeloop.meta import ObjectMeta
 from tests.cache.source import until
@@ -24,14 +24,14 @@ async def test_a_restart_resumes_where_it_ended_and_objects_that_were_loaded_are
 ) -> None:
     for name in "abc":
         await make(client, name)
-    async with Informers(client, persist=folder) as informers:
-        informers.of(ConfigMap, namespace=namespace, label_selector="app=web")
+    async with InformerFactory(client, persist=folder) as informers:
+        informers.for_kind(ConfigMap, namespace=namespace, label_selector="app=web")
         await informers.wait_synced(30)
     await client.delete(ConfigMap, "b")
     await make(client, "d")
     seen: list[str] = []
-    async with Informers(client, persist=folder) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, label_selector="app=web")
+    async with InformerFactory(client, persist=folder) as informers:
+        maps = informers.for_kind(ConfigMap, namespace=namespace, label_selector="app=web")
         maps.on_event(
             added=lambda event: seen.append(f"{'initial ' if event.initial else ''}ADDED {event.key.name}"),
             deleted=lambda event: seen.append(f"DELETED {event.key.name}"),

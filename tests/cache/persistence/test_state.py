@@ -1,4 +1,4 @@
-"""State files byte by byte: what is written is read again, and whatever is not what was written is refused."""
+"""State files byte by byte: a written file is read again, and any other content is refused."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ RESTORING = reader()
 
 
 def heads(made_by: HeadReader, trees: list[JSON]) -> list[Head]:
-    made_by.archive.listing()
+    made_by.archive.begin_list()
     documents = [msgspec.json.encode(tree) for tree in trees]
     made = [made_by.head(made_by.projection.object(each), memoryview(each), None) for each in documents]
-    made_by.archive.settle()
+    made_by.archive.end_list()
     return made
 
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Informers, WatchPolicy
+from kubeloop.cache import InformerFactory, WatchPolicy
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.config import ClusterConfig
 from kubeloop.meta import DeadlineError
@@ -42,7 +42,7 @@ class Hanging:
 
 
 @asynccontextmanager
-async def hanging(answer: bytes, scheme: str, clock: FakeClock) -> AsyncIterator[Informers]:
+async def hanging(answer: bytes, scheme: str, clock: FakeClock) -> AsyncIterator[InformerFactory]:
     """Informers of a server that hangs, once it does."""
     server = Hanging(answer)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
@@ -52,9 +52,9 @@ async def hanging(answer: bytes, scheme: str, clock: FakeClock) -> AsyncIterator
     async with (
         listening,
         Client(Transport(config, clock=clock), clock=clock) as client,
-        Informers(client, clock=clock, policy=policy) as informers,
+        InformerFactory(client, clock=clock, policy=policy) as informers,
     ):
-        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await asyncio.wait_for(server.served.wait(), 10)
         await asyncio.sleep(0.05)  # what was sent arrives
         yield informers

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Secret
-from kubeloop.cache import Informers
+from kubeloop.cache import InformerFactory
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.config import Pem
 from kubeloop.meta import DeadlineError, Forbidden, Unauthorized, UntrustedCertificate
@@ -74,7 +74,7 @@ async def test_a_page_that_expires_midway_is_followed_by_one_full_list_A4(source
         pass
     asked = source.asked("list", "resourceVersion", "limit", "continue")
     assert asked[:3] == [("0", "500", ""), ("", "500", "2"), ("0", "", "")]
-    assert seen.lines == [f"ADDED {name}" for name in "abcdef"], "nothing of the broken list is told twice"
+    assert seen.lines == [f"ADDED {name}" for name in "abcdef"], "nothing of the broken list is delivered twice"
 
 
 async def test_a_list_in_pages_arrives_as_one_replacement_A8_A9(source: Source, api: Client, clock: FakeClock) -> None:
@@ -130,13 +130,13 @@ async def test_a_refused_connection_watches_again_after_a_pause_at_the_same_vers
                 await clock.advance(1)
                 await asyncio.sleep(0.002)
         assert source.asked("list", "limit") == ["500"]
-        assert source.asked("check", "resourceVersion") == ["12"], "a restarted server is asked for its version, not listed again"
+        assert source.asked("check", "resourceVersion") == ["12"], "a restarted server gets a request for its version, not another list"
         assert set(source.asked("watch", "resourceVersion")) == {"11", "12"}
         assert maps.failure is None
     await runner.cleanup()
 
 
-async def test_a_restarted_server_that_forgot_everything_is_listed_anew(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_a_restarted_server_that_forgot_everything_is_listed_again(source: Source, api: Client, clock: FakeClock) -> None:
     source.put("a")
     async with informed(api, clock) as (maps, seen):
         await until(lambda: source.watches == 1)
@@ -195,7 +195,7 @@ async def test_410_when_opening_the_watch_again_keeps_the_cache_and_lists_at_the
         assert source.asked("list", "resourceVersion") == ["0", "11"]
 
 
-async def test_what_vanished_while_the_watch_was_down_is_told_as_a_tombstone_first_B20(
+async def test_an_object_that_vanished_while_the_watch_was_down_is_delivered_as_a_tombstone_first_B20(
     source: Source, api: Client, clock: FakeClock
 ) -> None:
     source.put("a", k="1")
@@ -311,8 +311,8 @@ async def test_waiting_ends_at_once_with(
     source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture, answer: dict[str, object], error: type[Exception]
 ) -> None:
     source.list_faults = [answer] * 3
-    async with Informers(api, clock=clock) as informers:
-        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    async with InformerFactory(api, clock=clock) as informers:
+        informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         with pytest.raises(error):
             await informers.wait_synced()
         await until(lambda: "configmaps in all namespaces: cannot list" in caplog.text)
@@ -328,9 +328,9 @@ async def test_waiting_ends_at_once_with_an_untrusted_certificate(clock: FakeClo
     async with (
         FaultServer(Reply()) as server,
         Client(Transport(server.config(ca=other))) as client,
-        Informers(client, clock=clock) as informers,
+        InformerFactory(client, clock=clock) as informers,
     ):
-        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+        informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         with pytest.raises(UntrustedCertificate, match="certificate signed by unknown authority"):
             await informers.wait_synced()
 
@@ -339,9 +339,9 @@ async def test_the_deadline_names_each_unsynced_informer_and_its_last_reason(
     source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with Informers(api, clock=clock) as informers:
-        informers.of(ConfigMap, namespace=ALL_NAMESPACES)
-        secrets = informers.of(Secret, namespace="shop")
+    async with InformerFactory(api, clock=clock) as informers:
+        informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
+        secrets = informers.for_kind(Secret, namespace="shop")
         await until(lambda: secrets.failure is not None)
         waiting = asyncio.create_task(informers.wait_synced(30))
         await asyncio.sleep(0)

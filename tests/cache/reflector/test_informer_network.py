@@ -1,4 +1,4 @@
-"""Informers behind a network that fails, and of servers that crash: they end equal to the server, and told handlers nothing untrue.
+"""Informers behind a network that fails, and of servers that crash: they end equal to the server, and handlers get no wrong event.
 
 The embedded server and a real one alike, with a proxy between; crashes only where the server is ours.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Informer, Informers
+from kubeloop.cache import Informer, InformerFactory
 from kubeloop.client import Client
 from kubeloop.config import ClusterConfig
 from kubeloop.meta import DeadlineError, ObjectMeta
@@ -32,8 +32,8 @@ WATCHES_END = 700.0
 
 
 @dataclass
-class Around:
-    """An informer behind a proxy, a handler that checks what it is told, and a client with a network of its own to write with."""
+class NetworkedInformer:
+    """An informer behind a proxy, a handler that checks its events, and a client with its own network for writes."""
 
     proxy: FaultProxy
     client: Client
@@ -41,7 +41,7 @@ class Around:
     checker: ContractChecker
     clock: HurriedClock
     namespace: str
-    informers: Informers
+    informers: InformerFactory
 
     async def write(self, *names: str, **data: str) -> None:
         for name in names:
@@ -51,7 +51,7 @@ class Around:
         await self.client.delete(ConfigMap, name, namespace=self.namespace)
 
     async def is_equal(self, *, hurry: bool = True) -> None:
-        """Wait until cache and handler show what the server has; then nothing that was told may be untrue.
+        """Wait until cache and handler show what the server has; then no delivered event may be wrong.
 
         ``hurry``: let the time of a watch pass now and then.
         """
@@ -88,46 +88,46 @@ class Around:
 @asynccontextmanager
 async def informed(
     config: ClusterConfig, namespace: str, *, names: str = "ab", sync: bool = True, clock: HurriedClock | None = None
-) -> AsyncIterator[Around]:
+) -> AsyncIterator[NetworkedInformer]:
     # A minute of silence must be longer than the three seconds in which a server waits for a version that does not come.
     clock, checker = clock or HurriedClock(15), ContractChecker("checker")
     async with (
         Client(Transport(config)) as client,
         FaultProxy(config.server) as proxy,
         Client(Transport(proxy.config(config))) as behind,
-        Informers(behind, clock=clock) as informers,
+        InformerFactory(behind, clock=clock) as informers,
     ):
         for name in names:
             await client.create(ConfigMap(metadata=ObjectMeta(name=name, namespace=namespace)))
         if not sync:
             proxy.freeze()
-        maps = informers.of(ConfigMap, namespace=namespace)
+        maps = informers.for_kind(ConfigMap, namespace=namespace)
         checker.attach(maps)
-        around = Around(proxy, client, maps, checker, clock, namespace, informers)
+        around = NetworkedInformer(proxy, client, maps, checker, clock, namespace, informers)
         if sync:
             await informers.wait_synced(1000)
             await around.is_equal(hurry=False)
         yield around
 
 
-Fault = Callable[[Around], Any]
+Fault = Callable[[NetworkedInformer], Any]
 
 
-async def refused_for_a_while(around: Around) -> None:
+async def refused_for_a_while(around: NetworkedInformer) -> None:
     await around.proxy.refuse()
     around.proxy.reset()
     await around.clock.sleep(3)
     await around.proxy.accept()
 
 
-async def dropped_for_a_while(around: Around) -> None:
+async def dropped_for_a_while(around: NetworkedInformer) -> None:
     around.proxy.drop_after(0)
     around.proxy.cut()
     await around.clock.sleep(3)
     await around.proxy.accept()
 
 
-async def frozen_for_a_while(around: Around) -> None:
+async def frozen_for_a_while(around: NetworkedInformer) -> None:
     around.proxy.freeze()
     await around.clock.sleep(10)
     around.proxy.thaw()
@@ -178,7 +178,7 @@ async def test_a_server_that_falls_silent_without_closing_is_left_at_the_end_of_
         await around.write("c")
         await around.delete("a")
         await asyncio.sleep(0.05)
-        assert around.maps.lister.get("c") is None, "nobody can know"
+        assert around.maps.lister.get("c") is None, "the informer cannot know it"
         around.clock.jump(WATCHES_END)
         await around.is_equal()
         assert around.maps.reconnects >= 1
@@ -224,7 +224,7 @@ async def test_a_server_that_crashes_again_and_again_is_followed_through_all_its
 
 
 @pytest.mark.embedded
-async def test_a_server_that_forgot_its_history_is_listed_and_only_what_changed_is_told() -> None:
+async def test_a_server_that_forgot_its_history_is_listed_and_only_changes_are_delivered() -> None:
     clock = HurriedClock(50)
     async with TlsTestServer(clock=clock) as server, informed(server.config, "default", clock=clock) as around:
         events = around.checker.events

@@ -1,4 +1,4 @@
-"""What is logged while a server does not serve a kind, and when it does."""
+"""Log records while a server does not serve a kind, and when it does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Missing(Resource):
     """A kind that no server serves."""
 
 
-class _Sink:
+class _UnusedStore:
     def failed(self, error: Exception) -> None: ...
 
 
@@ -37,7 +37,7 @@ COMMAND = f"kubeloop generate crd {__name__}:Missing | kubectl apply -f -"
             id="for a class of the program the command that installs it",
         ),
         pytest.param(ConfigMap, "", id="for a kind of Kubernetes nothing"),
-        pytest.param(Unstructured.of("a.b/v1", "Foo", plural="foos"), "", id="for a kind without a schema nothing"),
+        pytest.param(Unstructured.for_kind("a.b/v1", "Foo", plural="foos"), "", id="for a kind without a schema nothing"),
     ],
 )
 def test_advice(kind: type[Resource], expected: str) -> None:
@@ -49,7 +49,7 @@ def test_a_missing_kind_is_one_warning_with_the_command_then_a_short_line_a_try_
 ) -> None:
     caplog.set_level(logging.INFO)
     telling = ReflectorReporter("missings", None, Missing)
-    sink: ReflectorStore = _Sink()  # type: ignore[assignment]
+    sink: ReflectorStore = _UnusedStore()  # type: ignore[assignment]
     stream, listing = WatchList(version="", pause=True, why=Reason.FIRST), ListPage(version="", limit=0, why=Reason.FALLBACK)
     for _ in range(3):
         telling.failed(NotFound(Status(code=404)), "the state cannot be streamed")

@@ -1,4 +1,4 @@
-"""The reflector's decisions, as tables of what happened and what is asked for next."""
+"""The reflector's decisions, as tables of an outcome and the next request."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from kubeloop.cache.reflector.reflector import MAX_UNFINISHED, PAGE, State, begi
 from kubeloop.cache.reflector.steps import (
     ContinueWatch,
     FailureClass,
+    InitialStateStreamed,
     ListFailed,
     ListPage,
     OpenWatch,
@@ -17,7 +18,6 @@ from kubeloop.cache.reflector.steps import (
     ReplaceStore,
     Step,
     StoreReplaced,
-    Streamed,
     StreamEnd,
     StreamEnded,
     StreamFailed,
@@ -46,7 +46,7 @@ def listed(version: str) -> tuple[Outcome, Outcome]:
 
 
 def streamed(version: str) -> tuple[Outcome, Outcome]:
-    return Streamed(version), INSTALLED
+    return InitialStateStreamed(version), INSTALLED
 
 
 # --------------------------------------------------------------------------------------------------------------- whole histories
@@ -68,7 +68,7 @@ def streamed(version: str) -> tuple[Outcome, Outcome]:
         pytest.param(
             (*listed("10"), WatchError("", FailureClass.EXPIRED), ListFailed(FailureClass.EXPIRED)),
             [ListPage("0", 500), ReplaceStore("10"), OpenWatch("10"), ListPage("10", 0, pause=True), ListPage("", PAGE)],
-            id="a relist that is told 410 lists again at once at the newest, with no pause between [A3]",
+            id="a relist that gets 410 lists again at once at the newest, with no pause between [A3]",
         ),
         pytest.param(
             (PageListed("12", "more"), ListFailed(FailureClass.EXPIRED), *listed("13")),
@@ -266,7 +266,7 @@ def test_internal_errors_are_retried_by_watching_only_within_the_window_that_was
 
 
 def test_a_server_that_was_out_of_sight_is_asked_whether_it_knows_the_version_and_if_not_for_everything() -> None:
-    """One that lost its state keeps silent about all that happens below the version asked for, for ever and without an error."""
+    """A server that lost its state sends nothing about changes below the requested version, without an end and without an error."""
     steps = run(*listed("9"), WatchFailed(FailureClass.REFUSED), WatchFailed(FailureClass.TOO_LARGE))
     assert steps[-2:] == [OpenWatch("9", check=True, pause=True), ListPage("", PAGE)]
     assert steps[-1].why is Reason.DOUBTFUL
@@ -306,7 +306,7 @@ def test_a_server_without_versions_is_listed_again_after_each_watch() -> None:
         pytest.param(
             (StreamEnded(StreamEnd.CLOSED, 5, LONG), *streamed("8")),
             [WatchList(""), WatchList("", pause=True), ReplaceStore("8"), ContinueWatch("8")],
-            id="closed early, everything is asked for from scratch [C36]",
+            id="closed early, everything is requested from scratch [C36]",
         ),
         pytest.param(
             (StreamFailed(FailureClass.BUSY, wait=3.0), StreamFailed(FailureClass.BUSY), *streamed("8")),
@@ -344,7 +344,7 @@ def test_a_server_without_versions_is_listed_again_after_each_watch() -> None:
                 ReplaceStore("9"),
                 ContinueWatch("9"),
             ],
-            id="a stream that is told 410 is asked for at once at the newest",
+            id="a stream that gets 410 is requested at once at the newest",
         ),
         pytest.param(
             (*streamed("7"), WatchFailed(FailureClass.OTHER), StreamFailed(FailureClass.TOO_LARGE), StreamFailed(FailureClass.TOO_LARGE)),
@@ -379,7 +379,7 @@ def test_a_server_whose_streams_never_end_is_remembered() -> None:
         ListPage("7", 0, pause=True),
     ]
     finished = run(*endings[1:], *streamed("7"), WatchFailed(FailureClass.OTHER), *endings[1:], watch_list=True)
-    assert finished[-1] == WatchList("7", pause=True), "one that ends in between starts the count anew"
+    assert finished[-1] == WatchList("7", pause=True), "a watch that ends in between restarts the count"
 
 
 def test_streams_can_be_switched_off_C30() -> None:

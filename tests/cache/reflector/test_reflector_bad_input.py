@@ -52,7 +52,7 @@ def config_map(name: str = "", version: str = "99", **more: Any) -> dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("obj", "said"),
+    ("obj", "message"),
     [
         pytest.param(
             {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "t", "resourceVersion": "99"}, "rows": []},
@@ -73,14 +73,14 @@ def config_map(name: str = "", version: str = "99", **more: Any) -> dict[str, An
     ],
 )
 async def test_of_an_event(
-    source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture, obj: dict[str, Any], said: str
+    source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture, obj: dict[str, Any], message: str
 ) -> None:
     async with informed(api, clock, LISTS) as (maps, seen):
         await until(lambda: source.watches == 1)
         for kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
             if kind != "BOOKMARK" or obj.get("kind") != "ConfigMap":
                 source.send(event(obj, kind))
-        await until(lambda: said in caplog.text)
+        await until(lambda: message in caplog.text)
         assert maps.resource_version == "10"
         source.put("good")
         await until(lambda: seen.events)
@@ -91,7 +91,7 @@ async def test_of_an_event(
 
 @WAYS
 @pytest.mark.parametrize(
-    ("obj", "said"),
+    ("obj", "message"),
     [
         pytest.param(
             {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "t", "namespace": "default"}},
@@ -102,7 +102,7 @@ async def test_of_an_event(
     ],
 )
 async def test_of_an_object_of_the_first_state(
-    source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture, way: str, obj: dict[str, Any], said: str
+    source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture, way: str, obj: dict[str, Any], message: str
 ) -> None:
     source.put("a")
     source.put("c")
@@ -110,7 +110,7 @@ async def test_of_an_object_of_the_first_state(
     source.whole = True
     async with informed(api, clock, policy(source, way)) as (_, seen):
         assert seen.lines == ["ADDED a", "ADDED c"]
-        assert said in caplog.text
+        assert message in caplog.text
 
 
 async def test_a_table_in_place_of_a_list_is_refused_A11(
@@ -118,7 +118,7 @@ async def test_a_table_in_place_of_a_list_is_refused_A11(
 ) -> None:
     source.list_faults = [{"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "5"}, "rows": [], "code": 200}]
     async with informed_later(source, api, clock) as seen:
-        assert "asked for a list, the server answered with a Table" in caplog.text
+        assert "requested a list, but the server answered with a Table" in caplog.text
         assert seen.lines == ["ADDED a"]
 
 

@@ -9,6 +9,7 @@ from kubeloop.cache.reflector.reflector import VERY_SHORT, begin, next_step
 from kubeloop.cache.reflector.steps import (
     ContinueWatch,
     FailureClass,
+    InitialStateStreamed,
     ListFailed,
     ListPage,
     OpenWatch,
@@ -17,7 +18,6 @@ from kubeloop.cache.reflector.steps import (
     ReplaceStore,
     Step,
     StoreReplaced,
-    Streamed,
     StreamEnd,
     StreamEnded,
     StreamFailed,
@@ -37,7 +37,9 @@ ENDINGS = st.sampled_from(StreamEnd)
 EVENTS = st.integers(0, 2)
 
 LISTS = st.one_of(st.builds(PageListed, VERSIONS, st.sampled_from(["", "more"])), st.builds(ListFailed, TROUBLES))
-STREAMS = st.one_of(st.builds(Streamed, VERSIONS), st.builds(StreamFailed, TROUBLES), st.builds(StreamEnded, ENDINGS, EVENTS, LASTED))
+STREAMS = st.one_of(
+    st.builds(InitialStateStreamed, VERSIONS), st.builds(StreamFailed, TROUBLES), st.builds(StreamEnded, ENDINGS, EVENTS, LASTED)
+)
 FOLLOWS = st.one_of(st.builds(WatchFinished, VERSIONS, EVENTS, LASTED, ENDINGS), st.builds(WatchError, VERSIONS, TROUBLES))
 WATCHES = st.one_of(FOLLOWS, st.builds(WatchFailed, TROUBLES))
 
@@ -61,8 +63,8 @@ def outcome_of(step: Step, data: st.DataObject, newest: int) -> Outcome:
     match outcome:
         case PageListed():
             return PageListed(str(newest), outcome.token)
-        case Streamed():
-            return Streamed(str(newest))
+        case InitialStateStreamed():
+            return InitialStateStreamed(str(newest))
         case WatchFinished():
             return WatchFinished(str(newest), max(outcome.events, 1), outcome.lasted, outcome.how)
         case WatchError():
@@ -111,7 +113,7 @@ def test_whatever_happens_it_goes_on_never_goes_back_and_never_runs_hot(
             assert step.version != "0", "what was seen is not forgotten"
             assert not step.version or int(step.version) >= known
             if step.version == "":
-                assert state.unavailable, "the newest is asked for only when the version known was refused"
+                assert state.unavailable, "the newest is requested only when the known version was refused"
         assert isinstance(before, WatchList | ReplaceStore) or not isinstance(step, ContinueWatch), "only a stream can be followed"
 
         requests = 0 if step.pause else requests + isinstance(step, WatchList | ListPage | OpenWatch)

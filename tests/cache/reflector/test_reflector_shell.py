@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Informers, WatchPolicy
-from kubeloop.cache.reflector.reporter import ReflectorReporter, diagnosis, is_too_large, trouble_of, wait_of
+from kubeloop.cache import InformerFactory, WatchPolicy
+from kubeloop.cache.reflector.reporter import ReflectorReporter, diagnosis, failure_class_of, is_too_large, retry_after_of
 from kubeloop.cache.reflector.steps import FailureClass, ListPage, OpenWatch, Reason, ReplaceStore, Step, WatchList
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import ApiError, ConnectionRefused, Forbidden, NotFound, Status, TransportError
@@ -27,7 +27,7 @@ def error(code: int, reason: str, message: str = "", causes: list[dict[str, str]
     body = status(code, reason, message, causes)
     if wait:
         body["details"] = {"retryAfterSeconds": wait}
-    return ApiError.of(msgspec.convert(body, Status))
+    return ApiError.from_status(msgspec.convert(body, Status))
 
 
 TOO_LARGE_BY_REASON = error(504, "Timeout", "x", [{"reason": "ResourceVersionTooLarge"}])
@@ -60,11 +60,11 @@ TOO_LARGE_BY_TEXT = error(504, "Timeout", "Too large resource version: 9, curren
         pytest.param(error(400, "BadRequest"), FailureClass.INVALID, id="400"),
         pytest.param(error(405, "MethodNotAllowed"), FailureClass.INVALID, id="405"),
         pytest.param(error(403, "Forbidden"), FailureClass.OTHER, id="403"),
-        pytest.param(error(500, "StoreReadError"), FailureClass.INTERNAL, id="500 with a reason of its own"),
+        pytest.param(error(500, "StoreReadError"), FailureClass.INTERNAL, id="500 with its own reason"),
     ],
 )
 def test_a_failure_means(failure: Exception, trouble: FailureClass) -> None:
-    assert trouble_of(failure) is trouble
+    assert failure_class_of(failure) is trouble
 
 
 def test_too_large_is_no_other_apierror_A5() -> None:
@@ -72,10 +72,10 @@ def test_too_large_is_no_other_apierror_A5() -> None:
 
 
 def test_a_servers_wish_to_be_left_alone_is_honoured_up_to_five_minutes() -> None:
-    assert wait_of(error(429, "TooManyRequests", wait=7)) == 7.0
-    assert wait_of(error(429, "TooManyRequests", wait=86_400)) == 300.0
-    assert wait_of(error(429, "TooManyRequests", wait=-5)) == 0.0
-    assert wait_of(error(500, "InternalError")) == wait_of(TransportError("reset")) == 0.0
+    assert retry_after_of(error(429, "TooManyRequests", wait=7)) == 7.0
+    assert retry_after_of(error(429, "TooManyRequests", wait=86_400)) == 300.0
+    assert retry_after_of(error(429, "TooManyRequests", wait=-5)) == 0.0
+    assert retry_after_of(error(500, "InternalError")) == retry_after_of(TransportError("reset")) == 0.0
 
 
 def test_a_diagnosis_names_the_verb_or_the_definition_that_is_missing() -> None:
@@ -127,15 +127,15 @@ async def test_pauses_between_failures_grow_from_800_ms_to_30_s_and_are_forgotte
             return 0.0
 
     source.list_faults = [status(500, "InternalError")] * 9
-    told: list[Exception] = []
-    async with Informers(api, clock=clock, rng=Fixed(1), policy=WatchPolicy(watch_list=False, on_error=told.append)) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    errors: list[Exception] = []
+    async with InformerFactory(api, clock=clock, rng=Fixed(1), policy=WatchPolicy(watch_list=False, on_error=errors.append)) as informers:
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         for number, pause in enumerate([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0], start=1):
-            await until(lambda n=number: len(told) == n and clock.waiting == 1)
+            await until(lambda n=number: len(errors) == n and clock.waiting == 1)
             await clock.advance(pause - 0.2)
             assert len(source.requests) == number
             await clock.advance(0.21)
-        await until(lambda: len(told) == 9 and clock.waiting == 1)
+        await until(lambda: len(errors) == 9 and clock.waiting == 1)
         await clock.advance(30)
         await until(lambda: maps.synced and source.watches == 1)
         await clock.advance(121)
@@ -147,15 +147,15 @@ async def test_pauses_between_failures_grow_from_800_ms_to_30_s_and_are_forgotte
 
 async def test_a_custom_backoff_can_be_given_A13(source: Source, api: Client, clock: FakeClock) -> None:
     source.list_faults = [status(500, "InternalError")] * 3
-    told: list[Exception] = []
+    errors: list[Exception] = []
 
     def backoff() -> Backoff:
         return Backoff(initial=100.0, factor=1.0, jitter=0.0, cap=100.0, clock=clock)
 
-    policy = WatchPolicy(watch_list=False, backoff=backoff, on_error=told.append)
+    policy = WatchPolicy(watch_list=False, backoff=backoff, on_error=errors.append)
     async with informing(api, clock, policy) as (maps, _):
         for number in (1, 2, 3):
-            await until(lambda n=number: len(told) == n and clock.waiting == 1)
+            await until(lambda n=number: len(errors) == n and clock.waiting == 1)
             await clock.advance(99)
             assert len(source.requests) == number
             await clock.advance(1)
@@ -172,21 +172,21 @@ async def test_a_kept_object_does_not_keep_its_list_alive_A10(source: Source, ap
         heads = list(maps.lister.heads())
         assert len(heads) == 20
         assert all(type(head._packed.blob) is bytes and len(head._packed.blob) < 3000 for head in heads), (
-            "bytes of its own, not a view of the page"
+            "its own bytes, not a view of the page"
         )
 
 
-async def test_a_list_that_fails_is_told_to_the_handler_and_the_loop_goes_on_A12_B29(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_a_list_that_fails_calls_on_error_and_the_loop_goes_on_A12_B29(source: Source, api: Client, clock: FakeClock) -> None:
     source.list_faults = [status(500, "InternalError", "etcd is gone"), status(403, "Forbidden")]
-    told: list[str] = []
+    errors: list[str] = []
 
     def tell(error: Exception) -> None:
-        told.append(type(error).__name__)
-        raise RuntimeError("a handler that fails harms nobody")
+        errors.append(type(error).__name__)
+        raise RuntimeError("a handler that fails harms no other")
 
     async with informing(api, clock, WatchPolicy(watch_list=False, on_error=tell)) as (maps, _):
         await passing(clock, lambda: maps.synced)
-    assert told == ["InternalError", "Forbidden"]
+    assert errors == ["InternalError", "Forbidden"]
 
 
 async def test_leaving_ends_a_list_that_hangs_at_once_A12(source: Source, api: Client, clock: FakeClock) -> None:
@@ -248,16 +248,14 @@ async def test_a_list_from_which_nothing_comes_for_a_minute_is_given_up(
 # ------------------------------------------------------------------------------------------------------------------------- watches
 
 
-async def test_the_version_follows_every_event_in_order_and_the_cache_is_told_of_each_B26(
-    source: Source, api: Client, clock: FakeClock
-) -> None:
+async def test_the_version_follows_every_event_in_order_and_the_cache_gets_each_B26(source: Source, api: Client, clock: FakeClock) -> None:
     async with informed(api, clock, LISTS) as (maps, seen):
         await until(lambda: source.watches == 1)
         shown = []
         for version in (20, 30):
             source.version = version - 1
             source.put("a", n=str(version))
-            await until(lambda wanted=str(version): maps.resource_version == wanted)
+            await until(lambda expected=str(version): maps.resource_version == expected)
             shown.append(maps.resource_version)
         source.version = 35
         source.bookmark()
@@ -371,7 +369,7 @@ async def test_a_failure_that_repeats_is_said_in_full_once_and_again_after_somet
     [
         pytest.param(ListPage("", 0, pause=True), "listing again in 0.8 s", id="a list after a pause"),
         pytest.param(ListPage("", 0, why=Reason.FALLBACK), "listing at once", id="the list after a refused stream"),
-        pytest.param(WatchList("", pause=True), "asking for everything again in 0.8 s", id="a streamed list"),
+        pytest.param(WatchList("", pause=True), "requesting all objects again in 0.8 s", id="a streamed list"),
         pytest.param(OpenWatch("7"), "watching again at once", id="a watch from the last version"),
         pytest.param(ReplaceStore("7"), "going on at once", id="the replacement of the store"),
     ],
@@ -402,14 +400,14 @@ async def test_an_expired_version_is_logged_low_B29(
 async def test_a_normal_end_of_a_watch_is_no_warning_B29(
     source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[Exception] = []
-    async with informed(api, clock, WatchPolicy(watch_list=False, on_error=told.append)) as (_, seen):
+    errors: list[Exception] = []
+    async with informed(api, clock, WatchPolicy(watch_list=False, on_error=errors.append)) as (_, seen):
         await until(lambda: source.watches == 1)
         source.put("a")
         await until(lambda: seen.events)
         source.close_watches()
         await until(lambda: len(source.asked("watch", "limit")) == 2)
-        assert not told
+        assert not errors
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
@@ -457,7 +455,7 @@ async def test_a_stored_state_that_the_server_has_forgotten_is_replaced(source: 
         assert source.asked("stream", "resourceVersion") == ["5"]
 
 
-async def test_a_stored_state_of_a_server_that_began_anew_is_replaced_at_once(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_a_stored_state_of_a_restarted_server_is_replaced_at_once(source: Source, api: Client, clock: FakeClock) -> None:
     source.put("a")
     async with resumed(api, clock, "700") as sink:
         await until(lambda: sink.lines == ["replace a"])

@@ -42,7 +42,7 @@ async def bookmarks(source: Source, clock: FakeClock, maps: Informer[ConfigMap])
         await clock.advance(60)
         source.version += 1
         source.bookmark()
-        await until(lambda wanted=str(source.version): maps.resource_version == wanted)
+        await until(lambda expected=str(source.version): maps.resource_version == expected)
 
 
 @pytest.mark.parametrize("streams", [True, False])

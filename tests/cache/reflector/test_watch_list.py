@@ -1,4 +1,4 @@
-"""The first state as a stream (KEP-3157): what is asked for, when it reaches the cache, and what happens where it does not work."""
+"""The first state as a stream (KEP-3157): the request, when its state reaches the cache, and the fallback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import InconsistentState, Informers, WatchPolicy
+from kubeloop.cache import InconsistentState, InformerFactory, WatchPolicy
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.meta import DeadlineError
 from kubeloop.timing import FakeClock
@@ -127,7 +127,7 @@ async def test_events_in_the_same_packet_as_the_end_are_not_lost_C35(source: Sou
         assert maps.resource_version == "12"
 
 
-async def test_a_stream_closed_before_its_end_is_asked_for_from_scratch_C36(source: Source, api: Client, clock: FakeClock) -> None:
+async def test_a_stream_closed_before_its_end_is_requested_from_scratch_C36(source: Source, api: Client, clock: FakeClock) -> None:
     gone = source.put("gone")
     source.stream_frames = [added(gone)]
     async with informing(api, clock) as (maps, seen):
@@ -202,8 +202,8 @@ async def test_while_the_end_is_missing_a_warning_comes_every_10_seconds_and_the
     source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     source.stream_frames = [added(source.put("a"))]
-    async with Informers(api, clock=clock) as informers:
-        maps = informers.of(ConfigMap, namespace=ALL_NAMESPACES)
+    async with InformerFactory(api, clock=clock) as informers:
+        maps = informers.for_kind(ConfigMap, namespace=ALL_NAMESPACES)
         await until(lambda: source.watches == 1)
 
         def warnings() -> list[str]:
@@ -260,17 +260,17 @@ async def test_streaming_can_be_switched_off_C30(source: Source, api: Client, cl
 
 
 @pytest.mark.parametrize("after", ["the stream", "a list"])
-async def test_a_410_in_the_stream_is_no_failure_and_everything_is_asked_for_after_a_pause_B18(
+async def test_a_410_in_the_stream_is_no_failure_and_everything_is_requested_after_a_pause_B18(
     source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture, after: str
 ) -> None:
     source.put("a")
-    told: list[Exception] = []
-    async with informed(api, clock, WatchPolicy(on_error=told.append, watch_list=after == "the stream")) as (maps, _):
+    errors: list[Exception] = []
+    async with informed(api, clock, WatchPolicy(on_error=errors.append, watch_list=after == "the stream")) as (maps, _):
         await until(lambda: source.watches == 1)
         source.error_event(status(410, "Expired", "too old resource version: 11"))
         await paused(source, clock)
         assert len(maps.lister) == 1
-        assert (told, maps.failure) == ([], None)
+        assert (errors, maps.failure) == ([], None)
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
         await clock.advance(2)
         await until(lambda: source.watches == 1)
@@ -296,7 +296,7 @@ async def test_a_streamed_state_that_differs_from_the_list_at_its_version_ends_t
             pass
 
 
-async def test_a_list_to_compare_with_that_fails_is_tried_again_and_its_absence_harms_nobody_C43(
+async def test_a_list_to_compare_with_that_fails_is_tried_again_and_its_absence_does_no_harm_C43(
     source: Source, api: Client, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     source.put("a")

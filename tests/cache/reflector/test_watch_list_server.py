@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Informers, WatchPolicy
+from kubeloop.cache import InformerFactory, WatchPolicy
 from kubeloop.client import Client
 from kubeloop.meta import ObjectMeta
 from kubeloop.timing import SystemClock
@@ -27,8 +27,8 @@ def config_map(name: str, **labels: str) -> ConfigMap:
 async def test_the_first_state_comes_as_one_stream_that_goes_on_as_the_watch_C31_C35(client: Client, namespace: str) -> None:
     for name in "abc":
         await client.create(config_map(name))
-    async with Informers(client) as informers:
-        maps = informers.of(ConfigMap, namespace=namespace, label_selector=OURS)
+    async with InformerFactory(client) as informers:
+        maps = informers.for_kind(ConfigMap, namespace=namespace, label_selector=OURS)
         await informers.wait_synced(30)
         assert sorted(head.name for head in maps.lister.heads()) == ["a", "b", "c"]
         await client.delete(ConfigMap, "a", namespace=namespace)
@@ -40,9 +40,9 @@ async def test_the_first_state_comes_as_one_stream_that_goes_on_as_the_watch_C31
 
 async def test_a_stream_of_metadata_and_of_nothing_ends_too_C33(client: Client, namespace: str) -> None:
     await client.create(config_map("a", color="red"))
-    async with Informers(client) as informers:
+    async with InformerFactory(client) as informers:
         metadata = informers.metadata(ConfigMap, namespace=namespace, label_selector={"color": "red"})
-        nothing = informers.of(ConfigMap, namespace=namespace, label_selector={"color": "blue"})
+        nothing = informers.for_kind(ConfigMap, namespace=namespace, label_selector={"color": "blue"})
         await informers.wait_synced(30)
         assert [head.name for head in metadata.lister.heads()] == ["a"]
         assert len(nothing.lister) == 0
@@ -65,8 +65,8 @@ async def test_states_streamed_under_a_storm_of_writes_are_those_listed_at_their
             writers.create_task(storm(f"m{number}"))
         try:
             for _ in range(5):
-                async with Informers(client, policy=WatchPolicy(check_consistency=True)) as informers:
-                    maps = informers.of(ConfigMap, namespace=namespace)
+                async with InformerFactory(client, policy=WatchPolicy(check_consistency=True)) as informers:
+                    maps = informers.for_kind(ConfigMap, namespace=namespace)
                     await informers.wait_synced(30)
                     assert maps._runner.feeds[0].listwatch.lists == {"first": 1}
         finally:

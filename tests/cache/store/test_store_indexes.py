@@ -44,7 +44,7 @@ def ranks(heads: list[Head]) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "expected"),
     [
         pytest.param({}, [1, 2, 2, 3, 5], id="without bounds everything is found, in order"),
         pytest.param({"low": 2}, [2, 2, 3, 5], id="the low bound is in the range"),
@@ -59,12 +59,12 @@ def ranks(heads: list[Head]) -> list[Any]:
         pytest.param({"limit": 0}, [], id="none, if none are wanted"),
     ],
 )
-def test_a_range(query: dict[str, Any], found: list[int]) -> None:
+def test_a_range(query: dict[str, Any], expected: list[int]) -> None:
     into = store(rank=Sorted("spec.rank"))
     for number, rank in enumerate([5, 2, 3, 1, 2]):
         into.put(head(f"pod-{number}", rank=rank))
     into.put(head("without"))
-    assert ranks(into.range("rank", **query)) == found
+    assert ranks(into.range("rank", **query)) == expected
 
 
 def test_equal_values_are_in_the_order_of_namespace_and_name() -> None:
@@ -95,14 +95,14 @@ def test_one_and_true_change_places_though_python_calls_them_equal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "expected"),
     [("7", ["a", "b"]), ("7.0", ["c"]), ("true", ["d"]), ("nan", ["e"]), ("", []), ("0x7", [])],
 )
-def test_a_sorted_index_finds_by_one_value_as_any_other_does(value: str, found: list[str]) -> None:
+def test_a_sorted_index_finds_by_one_value_as_any_other_does(value: str, expected: list[str]) -> None:
     into = store(rank=Sorted("spec.rank"))
     for name, rank in (("a", 7), ("b", "7"), ("c", 7.0), ("d", True), ("e", "nan"), ("f", 1)):
         into.put(head(name, rank=rank))
-    assert names(into.by_index("rank", value)) == found
+    assert names(into.by_index("rank", value)) == expected
     assert sorted(into.index_values("rank")) == ["1", "7", "7.0", "nan", "true"]
 
 
@@ -231,7 +231,7 @@ def test_an_index_on_an_unknown_name_is_an_error() -> None:
 def test_an_index_function_that_raises_is_reported_and_the_object_is_stored_and_in_the_other_indexes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A write never fails half: the object is stored and told, the other objects and indexes notice nothing. [E65, X8]"""
+    """A write never fails half: the object is stored and delivered; the other objects and indexes are unchanged. [E65, X8]"""
 
     def fails(pod: Unstructured) -> str:
         if pod.metadata.name == "b":

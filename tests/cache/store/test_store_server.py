@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import ByLabel, DeltaFifo, DeltaQueue, Informers, Sorted
+from kubeloop.cache import ByLabel, DeltaFifo, DeltaQueue, InformerFactory, Sorted
 from kubeloop.client import Client
 from kubeloop.meta import ObjectMeta
 from tests.cache.source import until
@@ -28,9 +28,9 @@ async def test_after_any_writes_each_index_finds_what_the_server_has(
 
     for number in range(6):
         await client.create(some(number))
-    async with Informers(client) as informers:
+    async with InformerFactory(client) as informers:
         size = Sorted[ConfigMap](lambda each: len(each.data))
-        maps = informers.of(
+        maps = informers.for_kind(
             ConfigMap, namespace=namespace, indexes={"team": ByLabel("team"), "rank": Sorted("data.rank"), "size": size}, queue=queue
         )
         await informers.wait_synced(30)

@@ -154,11 +154,11 @@ def test_threads_that_read_while_the_loop_writes_see_each_list_and_index_of_one_
     wrong: list[str] = []
     read, now = [0], [1]
 
-    def one_moment(what: str, heads: list[Head], empty_allowed: bool = False) -> None:
+    def one_moment(description: str, heads: list[Head], empty_allowed: bool = False) -> None:
         mine = [each for each in heads if each.namespace == "ns"]
         versions = {each.resource_version for each in mine}
         if len(versions) > 1 or (len(mine) != size and not (empty_allowed and not mine)) or len({each.name for each in mine}) != len(mine):
-            wrong.append(f"{what}: {len(mine)} objects of generations {versions}")
+            wrong.append(f"{description}: {len(mine)} objects of generations {versions}")
 
     def reader() -> None:
         asks: list[Callable[[], object]] = [

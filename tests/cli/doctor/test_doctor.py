@@ -109,19 +109,19 @@ def test_a_kind_that_is_not_installed_fails_with_the_way_out(kubeconfig: Path) -
 
 
 @pytest.mark.parametrize(
-    ("error", "state", "said"),
+    ("error", "state", "message"),
     [
-        pytest.param(Forbidden, "unknown", "the server does not say whether it serves it: Forbidden: ", id="who may not ask"),
-        pytest.param(ServiceUnavailable, "unknown", "the server does not say whether it serves it: ", id="a server behind it is down"),
+        pytest.param(Forbidden, "unknown", "the server does not report whether it serves it: Forbidden: ", id="who may not ask"),
+        pytest.param(ServiceUnavailable, "unknown", "the server does not report whether it serves it: ", id="a server behind it is down"),
         pytest.param(NotFound, "failed", "not served: NotFound: ", id="nothing is there"),
     ],
 )
-async def test_what_the_server_does_not_say_is_unknown(error: type[ApiError], state: str, said: str) -> None:
+async def test_what_the_server_does_not_say_is_unknown(error: type[ApiError], state: str, message: str) -> None:
     async with HandlerServer() as server:
         client = server.client()
         server.faults.refuse(error, times=100, matching=lambda request: request.path == f"/apis/{GROUP}/v1")
         (finding,) = await definitions(client, [Gadget])
-    assert (finding.state, finding.said.startswith(said)) == (state, True), finding
+    assert (finding.state, finding.said.startswith(message)) == (state, True), finding
 
 
 @pytest.mark.server
@@ -155,7 +155,7 @@ def test_a_webhook_without_anybody_behind_it_fails(kubeconfig: Path) -> None:
         "name": "gadgets.doctor.example.com",
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
-        "clientConfig": {"service": {"name": "nobody", "namespace": "default"}},
+        "clientConfig": {"service": {"name": "absent", "namespace": "default"}},
         "rules": [{"apiGroups": [GROUP], "apiVersions": ["*"], "resources": ["gadgets"], "operations": ["CREATE"]}],
     }
     webhooks = {
@@ -178,14 +178,14 @@ def test_a_webhook_without_anybody_behind_it_fails(kubeconfig: Path) -> None:
     finally:
         asyncio.run(put(False))
     assert result.exit_code == 1
-    said = 'Service "nobody" in namespace "default" has no ready endpoint'
+    said = 'Service "absent" in namespace "default" has no ready endpoint'
     assert found(result)["gadgets.doctor.example.com"] == ("failed", said)
 
 
 @pytest.mark.server
 def test_a_conversion_without_anybody_behind_it_fails(kubeconfig: Path) -> None:
     document = definition()
-    where = {"service": {"name": "nobody", "namespace": "default"}}
+    where = {"service": {"name": "absent", "namespace": "default"}}
     document["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": where}}
     install(kubeconfig, document)
     result = run(kubeconfig, APP, "-o", "json")
@@ -235,7 +235,7 @@ def test_missing_permissions_are_named_and_the_roles_that_are_printed_grant_them
     install(kubeconfig, definition())
     tree = Kubeconfig.read(kubeconfig).view(flatten=True, raw=True)
     for user in tree["users"]:
-        user["user"]["as"] = "kubeloop-doctor-somebody"
+        user["user"]["as"] = "kubeloop-doctor-other"
     other = tmp_path / "kubeconfig"
     other.write_text(write_yaml(tree))
     result = run(other, APP, "-n", "default", "-o", "json")
@@ -289,7 +289,7 @@ BEFORE = datetime(2026, 1, 1, 12, 0, 0, 400_000, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("date", "state", "said"),
+    ("date", "state", "message"),
     [
         pytest.param("Thu, 01 Jan 2026 12:00:00 GMT", "ok", "the clocks agree", id="the same second"),
         pytest.param("Thu, 01 Jan 2026 11:59:58 GMT", "ok", "the clocks agree", id="within what a whole second can tell"),
@@ -299,10 +299,10 @@ BEFORE = datetime(2026, 1, 1, 12, 0, 0, 400_000, tzinfo=UTC)
         pytest.param("", "unknown", "have no Date", id="none at all"),
     ],
 )
-def test_clocks(date: str, state: str, said: str) -> None:
+def test_clocks(date: str, state: str, message: str) -> None:
     finding = skew({"Date": date} if date else {}, BEFORE, BEFORE + timedelta(milliseconds=300))
     assert finding.state == state
-    assert said in finding.said
+    assert message in finding.said
 
 
 def props(**fields: Any) -> dict[str, Any]:
@@ -336,7 +336,7 @@ DIFFERENCES = [
         id="values of a map",
     ),
     pytest.param(
-        props(a=props(b={})), props(a={"type": "object", "x-kubernetes-preserve-unknown-fields": True}), [], id="what is open takes all"
+        props(a=props(b={})), props(a={"type": "object", "x-kubernetes-preserve-unknown-fields": True}), [], id="an open schema accepts all"
     ),
     pytest.param(
         props(a={"type": "integer", "minimum": 0}), props(a={"type": "integer"}),

@@ -34,7 +34,7 @@ class Project:
     @property
     def environment(self) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "KUBE"))}
-        # What is compiled is kept beside the wheel, not in the project: each of these processes would compile all that it imports.
+        # Compiled files are kept beside the wheel, not in the project: each of these processes would compile all that it imports.
         compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(self.wheel.parent / "compiled")}
         return {**kept, "PYTHONPATH": str(self.wheel), **compiled}
 
@@ -107,7 +107,7 @@ def types(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with shared_folder(tmp_path_factory, "types") as folder:
         if not (folder / "types").exists():
             old = shutil.copytree(project.folder, folder / "project")
-            # mypy takes a file of the same relative path, size and second for the one that it knows: those of two workers' projects are.
+            # mypy takes a file of the same relative path, size and second for a known one: files of two workers' projects are such files.
             for path in old.rglob("*.py"):
                 os.utime(path, (1_000_000_000, 1_000_000_000))
             project.run("-m", "mypy", "--cache-dir", str(folder / "unfinished"), folder=old)

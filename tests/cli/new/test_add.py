@@ -74,7 +74,7 @@ def test_a_kind_has_classes_controller_definition_roles_sample_and_tests(mine: P
         assert (mine.folder / path).is_file()
 
 
-def test_a_version_is_served_beside_the_one_that_stays_stored(mine: Project) -> None:
+def test_a_version_is_served_beside_the_stored_one(mine: Project) -> None:
     done(mine, *VERSION)
     (definition,) = read_yaml((mine.folder / "config" / "default" / "crd.yaml").read_text())
     versions = [(one["name"], one["served"], one["storage"]) for one in definition["spec"]["versions"]]

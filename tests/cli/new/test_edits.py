@@ -33,7 +33,7 @@ class Gadget(Resource):
 
 """
 
-#: Of the project's tests those that depend on the fields of its kind.
+#: The project's tests that depend on the fields of its kind.
 AFFECTED = "deployment_is_made or follows or status or out_of_bounds or accepts_the_sample"
 
 Edits = Mapping[str, list[tuple[str, str]]]

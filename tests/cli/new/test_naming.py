@@ -38,18 +38,20 @@ REFUSED = [
         {"name": "Web_Operator"}, 'NAME "Web_Operator": must be lower case .* such as web-operator', id="capitals and underscores"
     ),
     pytest.param({"name": "1st"}, "such as st", id="a digit at the beginning"),
-    pytest.param({"name": "a" * 41}, "at most 40 characters", id="a name that is too long for what is named after it"),
+    pytest.param({"name": "a" * 41}, "at most 40 characters", id="a name that is too long for the names derived from it"),
     pytest.param({"name": "class"}, "Python has a module or word of that name; try class-operator", id="a word of Python"),
     pytest.param({"name": "operator"}, "try operator-operator", id="another module of Python"),
     pytest.param({"name": "json"}, "Python has a module", id="a module of Python"),
     pytest.param({"name": "yaml"}, "Python has a module", id="a module of a package that is installed"),
     pytest.param({"name": "test"}, "Python has a module", id="the package of Python's own tests"),
     pytest.param({"kind": "web"}, '--kind "web": must be in CamelCase, .* such as Web', id="a kind in lower case"),
-    pytest.param({"kind": "Deployment"}, "uses that name for something else; take another, such as MyDeployment", id="a kind of the code"),
+    pytest.param(
+        {"kind": "Deployment"}, "uses that name for something else; choose another, such as MyDeployment", id="a kind of the code"
+    ),
     pytest.param({"kind": "Ready"}, "uses that name", id="a variable of the code"),
     pytest.param({"kind": "Class"}, "uses that name", id="a kind that is a word of Python"),
     pytest.param({"plural": "Webs"}, '--plural "Webs": .* such as webs', id="a plural with capitals"),
-    pytest.param({"group": "example"}, "must be a domain that is yours", id="a group that is no domain"),
+    pytest.param({"group": "example"}, "must be a domain that you own", id="a group that is no domain"),
     pytest.param({"group": "web.k8s.io"}, "belongs to Kubernetes", id="a group of Kubernetes"),
     pytest.param({"version": "1"}, '--version "1": must be as v1alpha1', id="a version without its v"),
     pytest.param({"image": "web"}, '--image "web": must be NAME:TAG', id="an image without a tag"),
@@ -57,7 +59,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("options", "words"), REFUSED)
-def test_a_name_that_is_not_allowed_is_refused_with_one_that_is(options: dict[str, str], words: str) -> None:
+def test_a_name_that_is_not_allowed_is_refused_with_an_allowed_one(options: dict[str, str], words: str) -> None:
     given = {"name": "web-operator", "kind": "Web", "plural": "", "group": "example.com", "version": "v1", "image": "", **options}
 
     def everything() -> None:

@@ -218,11 +218,11 @@ async def test_the_operator_runs_and_shows_metrics_to_those_who_may_read_them(
         )
         errors = asyncio.create_task(lines(process))
         try:
-            kind = Unstructured.of(f"{project.group}/v1alpha1", "Web")
+            kind = Unstructured.for_kind(f"{project.group}/v1alpha1", "Web")
             (sample,) = read_yaml((project.folder / "samples" / "v1alpha1_web.yaml").read_text())
             await client.create(Unstructured.from_dict({**sample, "metadata": {"name": "a", "namespace": namespace}}))
             inside = client.in_namespace(namespace)
-            deployment = await eventually(one(inside, Deployment, "a-web"), lambda found: found.spec.replicas == 2, within=60)
+            deployment = await eventually(one(inside, Deployment, "a-web"), lambda obj: obj.spec.replicas == 2, within=60)
             assert [owner.kind for owner in deployment.metadata.owner_references] == ["Web"]
             condition = {"type": "Ready", "observedGeneration": 1}
             await eventually(one(inside, kind, "a"), {"status": {"conditions": [condition]}}, within=60)

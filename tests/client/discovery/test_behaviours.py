@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kubeloop.client import Client, ListOptions, Mapper, WriteOptions
+from kubeloop.client import Client, Mapper, WriteOptions
 from kubeloop.client.discovery import discover
 from kubeloop.meta import ApiError, GroupVersion, GroupVersionKind, ObjectMeta, UnknownKind, Unstructured
 from kubeloop.transport import Transport
 from tests.faults import FaultServer, Received, Reply, status
 
-Flip = Unstructured.of("flops/v1alpha1", "Flip")
+Flip = Unstructured.for_kind("flops/v1alpha1", "Flip")
 
 
 def version(name: str, *resources: tuple[str, str], stale: bool = False) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def aggregated(received: Received) -> Reply:
     return {"/api": CORE, "/apis": EXTENSIONS}.get(received.path) or status(503, "ServiceUnavailable", "no endpoints")
 
 
-async def test_o185_aggregated_discovery_is_asked_for_first_and_what_is_stale_is_reported_while_the_rest_is_returned() -> None:
+async def test_o185_aggregated_discovery_is_requested_first_and_stale_groups_are_reported_while_the_rest_is_returned() -> None:
     async with FaultServer(answer=aggregated) as server, Transport(server.config()) as transport:
         found = await discover(transport)
         assert sorted(one.path for one in server.received) == ["/api", "/apis"]
@@ -60,7 +60,7 @@ async def test_o185_aggregated_discovery_is_asked_for_first_and_what_is_stale_is
     assert "metrics.k8s.io/v1beta1: stale" in found.fault
 
 
-async def test_o185_a_stale_groups_kind_is_asked_for_alone_and_its_failure_told() -> None:
+async def test_o185_a_stale_groups_kind_is_requested_alone_and_its_failure_reported() -> None:
     async with FaultServer(answer=aggregated) as server, Transport(server.config(), max_retries=0) as transport:
         mapper = Mapper(transport)
         with pytest.raises(UnknownKind, match=r"metrics\.k8s\.io/v1beta1 does not answer at the moment.*no endpoints"):
@@ -70,12 +70,12 @@ async def test_o185_a_stale_groups_kind_is_asked_for_alone_and_its_failure_told(
 
 async def test_o186_a_missing_api_is_tolerated_and_a_missing_apis_is_an_error() -> None:
     async with (
-        FaultServer(answer=lambda one: Reply(404) if one.path == "/api" else EXTENSIONS) as server,
+        FaultServer(answer=lambda request: Reply(404) if request.path == "/api" else EXTENSIONS) as server,
         Transport(server.config()) as transport,
     ):
         assert (await discover(transport)).resources[0].gvk.kind == "Deployment"
     async with (
-        FaultServer(answer=lambda one: Reply(404) if one.path == "/apis" else CORE) as server,
+        FaultServer(answer=lambda request: Reply(404) if request.path == "/apis" else CORE) as server,
         Transport(server.config()) as transport,
     ):
         with pytest.raises(ApiError):
@@ -118,7 +118,7 @@ DELETION = b'{"kind":"DeleteOptions","apiVersion":"v1"}'
 REQUESTS = [
     pytest.param(lambda c: c.get(Flip, "mips", resource_version="42"), ("GET", f"{ONE}?resourceVersion=42", "", b""), id="get"),
     pytest.param(
-        lambda c: c.list_page(Flip, ListOptions(resource_version="42"), namespace="mops"),
+        lambda c: c.list_page(Flip, resource_version="42", namespace="mops"),
         ("GET", f"{ALL}?limit=500&resourceVersion=42", "", b""),
         id="list",
     ),
@@ -162,7 +162,7 @@ async def test_o190_requests_for_kinds_without_a_class_are_exact(act: Any, expec
 async def test_o190_apply_with_managed_fields_set_is_refused() -> None:
     managed = FLIP | {"metadata": {"name": "mips", "managedFields": [{"manager": "a", "operation": "Apply"}]}}
     async with (
-        FaultServer(answer=lambda one: Reply(body=managed) if one.path == ONE else flips(one)) as server,
+        FaultServer(answer=lambda request: Reply(body=managed) if request.path == ONE else flips(request)) as server,
         Client(Transport(server.config()), namespace="mops") as client,
     ):
         found = await read(client)
@@ -172,7 +172,7 @@ async def test_o190_apply_with_managed_fields_set_is_refused() -> None:
         assert len(server.received) == asked
 
 
-async def test_o191_metadata_alone_is_asked_for_and_nothing_else_is_had() -> None:
+async def test_o191_only_metadata_is_requested_and_returned() -> None:
     async with FaultServer(answer=flips) as server, Client(Transport(server.config()), namespace="mops") as client:
         found = await client.get_metadata(Flip, "mips")
         assert server.received[-1].headers["accept"].startswith("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")

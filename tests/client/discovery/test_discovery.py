@@ -27,7 +27,7 @@ class TestAgainstAServer:
     async def test_resources_are_found_by_the_names_people_use(self, client: Client, name: str) -> None:
         assert (await client.mapper.find(name)).gvr.resource in {"pods", "deployments", "namespaces"}
 
-    async def test_a_name_that_nobody_has_is_told_what_is_near(self, client: Client) -> None:
+    async def test_an_unknown_name_is_an_error_with_similar_names(self, client: Client) -> None:
         with pytest.raises(UnknownKind, match=r'serves no resource "deploymnts"; did you mean deployments'):
             await client.mapper.find("deploymnts")
 
@@ -41,7 +41,7 @@ class TestAgainstAServer:
         async with Legacy(client.transport.config) as transport:
             legacy = await discover(transport)
 
-        def shown(found: Any) -> set[tuple[Any, ...]]:
+        def shown(mapping: Any) -> set[tuple[Any, ...]]:
             return {
                 (
                     one.gvr,
@@ -53,7 +53,7 @@ class TestAgainstAServer:
                     frozenset(one.verbs),
                     frozenset(one.subresources),
                 )
-                for one in found.resources
+                for one in mapping.resources
             }
 
         assert shown(aggregated) == shown(legacy)
@@ -89,7 +89,7 @@ def legacy(received: Received) -> Reply:
     return answers[received.path]
 
 
-async def test_an_old_server_is_asked_for_one_group_version_after_the_other() -> None:
+async def test_an_old_server_gets_a_request_for_one_group_version_after_the_other() -> None:
     async with FaultServer(answer=legacy) as server, Transport(server.config()) as transport:
         found = await discover(transport)
     by_name = {(one.gvr.version, one.gvr.resource): one for one in found.resources}
@@ -99,14 +99,14 @@ async def test_an_old_server_is_asked_for_one_group_version_after_the_other() ->
     assert found.failed == (GroupVersion("down.io", "v1"),)
 
 
-async def test_the_preferred_version_is_the_one_that_a_name_means() -> None:
+async def test_a_name_means_the_preferred_version() -> None:
     async with FaultServer(answer=legacy) as server, Transport(server.config()) as transport:
         mapper = Mapper(transport)
         assert (await mapper.find("deployments")).gvr.version == "v1"
         assert (await mapper.find("deployments.v1beta1.apps")).gvr.version == "v1beta1"
 
 
-async def test_a_kind_whose_server_is_down_is_told_apart() -> None:
+async def test_a_kind_whose_server_is_down_has_its_own_error() -> None:
     async with FaultServer(answer=legacy) as server, Transport(server.config()) as transport:
         with pytest.raises(UnknownKind, match=r"the server behind down.io/v1 does not answer at the moment"):
             await Mapper(transport).resource_of(GroupVersionKind("down.io", "v1", "Thing"))
@@ -128,25 +128,25 @@ async def test_what_was_asked_once_is_remembered_and_asked_again_for_an_unknown_
 
     async with FaultServer(answer=answer) as server, Transport(server.config()) as transport:
         mapper = Mapper(transport)
-        asked = [mapper.mapping(Unstructured.of("v1", kind)) for kind in ("Pod", "Node", "Pod")]
+        asked = [mapper.mapping(Unstructured.for_kind("v1", kind)) for kind in ("Pod", "Node", "Pod")]
         await asyncio.gather(*asked)
         once = len(server.received)
         with pytest.raises(UnknownKind):
-            await mapper.mapping(Unstructured.of("v1", "Widget"))
+            await mapper.mapping(Unstructured.for_kind("v1", "Widget"))
         assert len(server.received) == 2 * once
         installed = True
-        assert (await mapper.mapping(Unstructured.of("v1", "Widget"))).path("n") == "/api/v1/namespaces/n/widgets"
+        assert (await mapper.mapping(Unstructured.for_kind("v1", "Widget"))).path("n") == "/api/v1/namespaces/n/widgets"
 
 
 async def test_a_missing_core_group_is_tolerated_and_missing_groups_are_not() -> None:
     empty = Reply(body={"kind": "APIGroupList", "groups": []})
     async with (
-        FaultServer(answer=lambda one: Reply(404) if one.path == "/api" else empty) as server,
+        FaultServer(answer=lambda request: Reply(404) if request.path == "/api" else empty) as server,
         Transport(server.config()) as transport,
     ):
         assert (await discover(transport)).resources == ()
     async with (
-        FaultServer(answer=lambda one: Reply(404) if one.path == "/apis" else legacy(one)) as server,
+        FaultServer(answer=lambda request: Reply(404) if request.path == "/apis" else legacy(request)) as server,
         Transport(server.config()) as transport,
     ):
         with pytest.raises(ApiError):

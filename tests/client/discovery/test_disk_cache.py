@@ -1,4 +1,4 @@
-"""Discovery in memory and on disk: what is asked again, what is kept, and in which files."""
+"""Discovery in memory and on disk: repeated requests, kept documents, and their files."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def test_o188_a_kind_made_after_the_cache_is_found_by_asking_once_more(
     assert (await first.find("widgets")).gvk == WIDGET
 
 
-async def test_o188_what_is_fresh_is_not_asked_twice_in_one_look(cluster: Cluster, mapper: Callable[[], Mapper]) -> None:
+async def test_o188_a_fresh_document_is_not_requested_twice_in_one_lookup(cluster: Cluster, mapper: Callable[[], Mapper]) -> None:
     with pytest.raises(UnknownKind):
         await mapper().resource_of(WIDGET)
     assert cluster.asked == 1
@@ -152,13 +152,13 @@ async def test_looking_is_not_limited_while_it_finds_what_was_installed(cluster:
         await one.resource_of(WIDGET)
 
 
-@pytest.mark.parametrize("before", [0, 1], ids=["what is asked at first", "what is asked again"])
-async def test_a_kind_installed_while_somebody_else_asks_is_found(cluster: Cluster, clock: FakeClock, before: int) -> None:
+@pytest.mark.parametrize("before", [0, 1], ids=["the first request", "a repeated request"])
+async def test_a_kind_installed_while_another_client_asks_is_found(cluster: Cluster, clock: FakeClock, before: int) -> None:
     looking: list[asyncio.Task[ApiResource]] = []
 
     def answer(received: Received) -> Reply:
         if received.path == "/api/v1" and cluster.asked > before and not looking:
-            # The groups were told already: what is being asked will not know of this one.
+            # The groups were answered already: the request under way will not know of this one.
             cluster.kinds["example.com/v1"] = ["Widget"]
             looking.append(asyncio.ensure_future(one.resource_of(WIDGET)))
         return cluster(received)
@@ -173,7 +173,9 @@ async def test_a_kind_installed_while_somebody_else_asks_is_found(cluster: Clust
     assert cluster.asked == before + 2
 
 
-async def test_what_is_forgotten_is_asked_anew_whatever_a_file_says(cluster: Cluster, mapper: Callable[[], Mapper], tmp_path: Path) -> None:
+async def test_a_forgotten_document_is_requested_again_despite_its_file(
+    cluster: Cluster, mapper: Callable[[], Mapper], tmp_path: Path
+) -> None:
     one = mapper()
     one.keep_on_disk(tmp_path)
     await one.find("pods")

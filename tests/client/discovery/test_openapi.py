@@ -52,7 +52,7 @@ async def title(documents: OpenApiDocuments) -> str:
     return str((await documents.document(APPS))["info"]["title"])
 
 
-async def test_a_document_is_asked_for_once_until_its_hash_changes() -> None:
+async def test_a_document_is_requested_once_until_its_hash_changes() -> None:
     server = Server()
     async with FaultServer(answer=server) as listening, Transport(listening.config()) as transport:
         documents = OpenApiDocuments(transport)

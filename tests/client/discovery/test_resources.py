@@ -84,7 +84,7 @@ def test_what_a_word_means(word: str, expected: str | None) -> None:
         pytest.param("pods", "", id="not for one resource"),
     ],
 )
-def test_who_uses_an_ambiguous_name_is_told(word: str, expected: str) -> None:
+def test_an_ambiguous_name_causes_a_warning(word: str, expected: str) -> None:
     assert ambiguity_warning(word, find_resources(CLUSTER, word)) == expected
 
 

@@ -1,4 +1,4 @@
-"""A server that a test plays itself: it answers upgrade requests as told, and speaks WebSocket or SPDY behind them."""
+"""A server that a test plays itself: it answers upgrade requests as configured, and speaks WebSocket or SPDY behind them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 SUCCESS = b'{"metadata":{},"status":"Success"}'
 
 
-class Call:
+class UpgradeRequest:
     """One request, and the connection that it came on."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: str) -> None:
@@ -36,8 +36,8 @@ class Call:
 
     def say(self, status: str, body: bytes = b"", headers: Mapping[str, str] | None = None, **more: str) -> None:
         """A whole answer, or with 101 the head of a change."""
-        told = {**(headers or {}), **more}
-        lines = [f"HTTP/1.1 {status}", *(f"{name.replace('_', '-')}: {value}" for name, value in told.items())]
+        fields = {**(headers or {}), **more}
+        lines = [f"HTTP/1.1 {status}", *(f"{name.replace('_', '-')}: {value}" for name, value in fields.items())]
         lines += [] if status.startswith("101") else [f"Content-Length: {len(body)}"]
         self.writer.write("\r\n".join([*lines, "", ""]).encode() + body)
 
@@ -87,7 +87,7 @@ class Call:
         await self.writer.drain()
 
 
-Serve = Callable[[Call], Awaitable[None]]
+Serve = Callable[[UpgradeRequest], Awaitable[None]]
 
 
 class Peer:
@@ -97,7 +97,7 @@ class Peer:
         self._serve = serve
         self._clock = clock or SystemClock()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.calls: list[Call] = []
+        self.calls: list[UpgradeRequest] = []
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._one, "127.0.0.1", 0)
@@ -119,7 +119,7 @@ class Peer:
         self._tasks.add(task)
         try:
             head = await reader.readuntil(b"\r\n\r\n")
-            call = Call(reader, writer, head[:-4].decode())
+            call = UpgradeRequest(reader, writer, head[:-4].decode())
             self.calls.append(call)
             await self._serve(call)
             await writer.drain()
@@ -131,7 +131,9 @@ class Peer:
             writer.transport.abort()
 
 
-async def serve_spdy(call: Call, wanted: int, answer: Callable[[dict[str, SpdyStream]], Awaitable[None]], protocol: str) -> None:
+async def serve_spdy(
+    call: UpgradeRequest, expected: int, answer: Callable[[dict[str, SpdyStream]], Awaitable[None]], protocol: str
+) -> None:
     """SPDY behind an upgrade: ``answer`` runs once as many streams are open."""
     call.say("101 Switching Protocols", Upgrade="SPDY/3.1", Connection="Upgrade", X_Stream_Protocol_Version=protocol)
     streams: dict[str, SpdyStream] = {}
@@ -139,7 +141,7 @@ async def serve_spdy(call: Call, wanted: int, answer: Callable[[dict[str, SpdySt
 
     async def accept(stream: SpdyStream) -> None:
         streams[stream.headers["streamtype"]] = stream
-        if len(streams) == wanted:
+        if len(streams) == expected:
             complete.set()
 
     running = asyncio.ensure_future(SpdyConnection(call, client=False, accept=accept).run())

@@ -41,7 +41,7 @@ async def test_a_command_that_does_not_read_its_input_ends_all_the_same(client: 
     assert (await client.pods.exec("web", ["true"], stdin=b"x" * 4_000_000)).exit_code == 0
 
 
-async def test_an_interactive_session_answers_to_what_is_written(client: Client, cluster: Cluster, node: str) -> None:
+async def test_an_interactive_session_answers_to_its_input(client: Client, cluster: Cluster, node: str) -> None:
     await cluster.pod("web", node)
     async with client.pods.exec_stream("web", ["sh"], stdin=True) as session:
         await session.write(b"echo one\n")
@@ -64,9 +64,7 @@ async def test_input_that_ends_lets_output_go_on(client: Client, cluster: Cluste
             await session.write(b"more")
 
 
-async def test_a_terminal_has_one_output_and_is_told_its_size(
-    client: Client, cluster: Cluster, kubelet: ScriptedKubelet, node: str
-) -> None:
+async def test_a_terminal_has_one_output_and_gets_its_size(client: Client, cluster: Cluster, kubelet: ScriptedKubelet, node: str) -> None:
     async def command(words: list[str], terminal: Terminal) -> int:
         await terminal.write("stdout", await terminal.sizes.get())
         return 0
@@ -212,7 +210,7 @@ async def test_attach_shares_the_streams_of_a_container(client: Client, cluster:
 
 async def test_attach_asks_for_no_input_where_the_container_takes_none(client: Client, cluster: Cluster, one_node: str) -> None:
     await cluster.pod("web", one_node)
-    with pytest.raises(StreamError, match=r"made without stdin: true"):
+    with pytest.raises(StreamError, match=r"created without stdin: true"):
         async with client.pods.attach("web", stdin=True):
             pass
 

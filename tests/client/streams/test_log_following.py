@@ -1,4 +1,4 @@
-"""When a followed log goes on and when it ends, told by a server that the test plays."""
+"""When a followed log goes on and when it ends, with a server that the test plays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from kubeloop.api.core.v1 import Container, ContainerState, ContainerStateRunning, ContainerStatus, Pod, PodSpec, PodStatus
 from kubeloop.meta import Forbidden, ObjectMeta, TransportError
 from kubeloop.timing import FakeClock
-from tests.client.streams.peer import Call, Peer
+from tests.client.streams.peer import Peer, UpgradeRequest
 
 POD = Pod(
     metadata=ObjectMeta(name="web", namespace="shop", uid="1"),
@@ -47,7 +47,7 @@ class Script:
         self.logs, self.pods = list(logs), list(pods)
         self.asked: list[dict[str, str]] = []
 
-    async def __call__(self, call: Call) -> None:
+    async def __call__(self, call: UpgradeRequest) -> None:
         url = urlsplit(call.target)
         if url.path.endswith("/log"):
             self.asked.append(dict(parse_qsl(url.query)))
@@ -56,7 +56,7 @@ class Script:
             self._answer(call, self.pods.pop(0))
 
     @staticmethod
-    def _answer(call: Call, answer: bytes | tuple[bytes, str] | str) -> None:
+    def _answer(call: UpgradeRequest, answer: bytes | tuple[bytes, str] | str) -> None:
         if isinstance(answer, tuple):
             call.writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + answer[0])
         elif isinstance(answer, str):
@@ -65,13 +65,13 @@ class Script:
             call.say("200 OK", answer, Content_Type="application/json")
 
 
-async def _follow(script: Script, **wanted: Any) -> list[str]:
+async def _follow(script: Script, **options: Any) -> list[str]:
     """All lines; the clock stands still but for what the log waits for."""
     clock = FakeClock()
     async with asyncio.timeout(30), Peer(script, clock) as peer:
         moving = asyncio.ensure_future(_move(clock))
         try:
-            async with peer.client.pods.logs(POD, follow=True, **wanted) as log:
+            async with peer.client.pods.logs(POD, follow=True, **options) as log:
                 return [line async for line in log]
         finally:
             moving.cancel()
@@ -89,16 +89,16 @@ async def _move(clock: FakeClock) -> None:
     ("logs", "pods", "lines"),
     [
         pytest.param([ONE], [_pod(ENDED)], ["one"], id="a container that has ended"),
-        pytest.param([ONE], [_pod(CRASHED)], ["one"], id="one that waits to be started again after a crash"),
+        pytest.param([ONE], [_pod(CRASHED)], ["one"], id="a container that waits to be started again after a crash"),
         pytest.param([ONE], [_pod({}, phase="Succeeded")], ["one"], id="a pod that has completed"),
         pytest.param([ONE], ["404 Not Found"], ["one"], id="a pod that is gone"),
         pytest.param([ONE], [_pod(RUNNING, uid="2")], ["one"], id="another pod of the same name"),
         pytest.param([ONE], ["403 Forbidden"], ["one"], id="a pod that may not be read"),
-        pytest.param([ONE, ONE + TWO], [_pod(RUNNING), _pod(ENDED)], ["one", "two"], id="one that goes on at first"),
+        pytest.param([ONE, ONE + TWO], [_pod(RUNNING), _pod(ENDED)], ["one", "two"], id="a container that goes on at first"),
         pytest.param([(ONE, CUT), ONE + TWO], [_pod(ENDED), _pod(ENDED)], ["one", "two"], id="one whose last words were cut off"),
         pytest.param([(ONE, CUT), ONE + TWO], ["403 Forbidden", "403 Forbidden"], ["one", "two"], id="a cut of what may not be read"),
-        pytest.param([(ONE, CUT), ONE + TWO], [_pod(AGAIN)], ["one", "two"], id="one that was started again"),
-        pytest.param([ONE], [_pod(OFTEN)], ["one"], id="one that was started again too often to know"),
+        pytest.param([(ONE, CUT), ONE + TWO], [_pod(AGAIN)], ["one", "two"], id="a container that was started again"),
+        pytest.param([ONE], [_pod(OFTEN)], ["one"], id="a container that was started again an unknown number of times"),
         pytest.param([ONE, "400 Bad Request"], [_pod(AGAIN)], ["one"], id="one whose previous log is gone"),
         pytest.param([ONE, "404 Not Found"], [_pod(RUNNING), "404 Not Found"], ["one"], id="a pod that goes after its log"),
         pytest.param(
@@ -133,7 +133,7 @@ async def test_a_followed_log_that_cannot_be_completed_is_an_error(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "since"),
+    ("options", "since"),
     [
         pytest.param({"tail": 0}, {"sinceSeconds": "1"}, id="none of the lines before"),
         pytest.param({"since": 60}, {"sinceSeconds": "60"}, id="seconds"),
@@ -141,14 +141,16 @@ async def test_a_followed_log_that_cannot_be_completed_is_an_error(
         pytest.param({"tail": 5}, {"tailLines": "5"}, id="some lines"),
     ],
 )
-async def test_a_log_that_is_cut_before_its_first_line_is_asked_for_from_then_on(wanted: dict[str, Any], since: dict[str, str]) -> None:
+async def test_a_log_that_is_cut_before_its_first_line_is_requested_from_that_time_on(
+    options: dict[str, Any], since: dict[str, str]
+) -> None:
     script = Script([(b"", CUT), ONE], [_pod(RUNNING), _pod(ENDED)])
-    assert await _follow(script, **wanted) == ["one"]
-    told = {"container": "main", "follow": "true", "timestamps": "true"}
-    assert script.asked[1] == {**told, **since}
+    assert await _follow(script, **options) == ["one"]
+    query = {"container": "main", "follow": "true", "timestamps": "true"}
+    assert script.asked[1] == {**query, **since}
 
 
-async def test_after_a_cut_a_log_is_asked_for_from_a_second_before_its_last_line() -> None:
+async def test_after_a_cut_a_log_is_requested_from_a_second_before_its_last_line() -> None:
     script = Script([(ONE + TWO, CUT), TWO], [_pod(RUNNING), _pod(ENDED)])
     assert await _follow(script, tail=2) == ["one", "two"]
     assert script.asked[1]["sinceTime"] == "2026-01-01T12:00:02Z"

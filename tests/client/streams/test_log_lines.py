@@ -74,14 +74,14 @@ def test_each_line_comes_once_wherever_connections_are_cut(lines: list[bytes], c
             assert moment is not None
             if (since is None or moment[0] >= since.timestamp()) and handed_out.is_new(line):
                 got.append(line)
-        since = handed_out.resume()
+        since = handed_out.begin_resume()
     assert got == lines
 
 
 def test_what_was_before_the_first_line_is_not_handed_out_after_a_cut() -> None:
     handed_out = ReturnedLines(from_start=False)
     assert handed_out.is_new(b"1970-01-01T00:00:05.5Z wanted")
-    assert handed_out.resume() == datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)
+    assert handed_out.begin_resume() == datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)
     again = [b"1970-01-01T00:00:05.1Z not wanted", b"1970-01-01T00:00:05.5Z wanted", b"1970-01-01T00:00:05.6Z new", b"no time"]
     assert [handed_out.is_new(line) for line in again] == [False, False, True, True]
 
@@ -89,11 +89,11 @@ def test_what_was_before_the_first_line_is_not_handed_out_after_a_cut() -> None:
 def test_nothing_with_a_time_means_asking_as_at_first() -> None:
     handed_out = ReturnedLines(from_start=True)
     assert handed_out.is_new(b"no time")
-    assert handed_out.resume() is None
+    assert handed_out.begin_resume() is None
 
 
 @pytest.mark.parametrize(
-    ("wanted", "asked"),
+    ("options", "asked"),
     [
         pytest.param(LogOptions(), {}, id="all of it"),
         pytest.param(LogOptions(tail=0), {"tailLines": 0}, id="none of the lines"),
@@ -107,6 +107,6 @@ def test_nothing_with_a_time_means_asking_as_at_first() -> None:
         pytest.param(LogOptions(follow=True), {"follow": True, "timestamps": True}, id="followed across cuts by the times of lines"),
     ],
 )
-def test_what_of_a_log_is_wanted_is_said_in_the_query(wanted: LogOptions, asked: dict[str, object]) -> None:
-    query = wanted.query("main")
+def test_what_of_a_log_is_wanted_is_said_in_the_query(options: LogOptions, asked: dict[str, object]) -> None:
+    query = options.query("main")
     assert {name: value for name, value in query.items() if value is not None} == {"container": "main", **asked}

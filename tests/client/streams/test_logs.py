@@ -62,8 +62,8 @@ async def test_what_of_a_log_is_wanted_reaches_the_kubelet(client: Client, clust
     async with client.pods.logs("web", tail=5, since=moment, timestamps=True, limit_bytes=1000):
         pass
     assert kubelet.last.path.endswith("/web/main")
-    told = {name: values[0] for name, values in kubelet.last.query.items()}
-    assert told == {"tailLines": "5", "sinceTime": "2026-01-01T00:00:00Z", "timestamps": "true", "limitBytes": "1000"}
+    sent_query = {name: values[0] for name, values in kubelet.last.query.items()}
+    assert sent_query == {"tailLines": "5", "sinceTime": "2026-01-01T00:00:00Z", "timestamps": "true", "limitBytes": "1000"}
     async with client.pods.logs("web", since=90, previous=True, follow=True):
         pass
     assert {name: values[0] for name, values in kubelet.last.query.items()} == {"sinceSeconds": "90", "previous": "true", "follow": "true"}
@@ -95,7 +95,7 @@ async def test_a_followed_log_that_is_cut_goes_on_without_loss_or_doubles(
     ):
         got = [await anext(aiter(lines)) for _ in range(4)]
         relay.cut()
-        # Equal lines of one moment, and one that is older than what came last.
+        # Equal lines of one moment, and a line that is older than the last one.
         for at, text in ((0.41, "same"), (0.41, "same"), (0.405, "late"), (5.0, "much later")):
             await log.write(text, at)
         got += [await anext(lines) for _ in range(2)]
@@ -120,7 +120,7 @@ async def test_a_followed_log_that_is_cut_goes_on_without_loss_or_doubles(
     assert "tailLines" not in log.asked[1]
 
 
-async def test_a_log_that_ends_while_its_container_runs_is_asked_for_again(
+async def test_a_log_that_ends_while_its_container_runs_is_requested_again(
     client: Client, cluster: Cluster, kubelet: ScriptedKubelet, log: KubeletLog, node: str
 ) -> None:
     pod = await cluster.pod("web", node)
@@ -216,7 +216,7 @@ async def test_a_log_that_is_too_large_for_one_text_says_the_way_out(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "error", "says"),
+    ("options", "error", "says"),
     [
         pytest.param({"target": "none"}, NotFound, 'pods "none" not found', id="a pod that is not there"),
         pytest.param({"target": "web", "container": "side"}, StreamError, 'no container "side"; it has: main', id="no such container"),
@@ -224,11 +224,11 @@ async def test_a_log_that_is_too_large_for_one_text_says_the_way_out(
     ],
 )
 async def test_what_cannot_be_read_is_named(
-    client: Client, cluster: Cluster, node: str, wanted: dict[str, object], error: type[Exception], says: str
+    client: Client, cluster: Cluster, node: str, options: dict[str, object], error: type[Exception], says: str
 ) -> None:
     await cluster.pod("web", node)
     with pytest.raises(error, match=says):
-        await client.pods.logs(**wanted)  # type: ignore[arg-type]  # a table of several types
+        await client.pods.logs(**options)  # type: ignore[arg-type]  # a table of several types
 
 
 async def test_logs_of_several_pods_come_with_their_names(client: Client, cluster: Cluster, kubelet: ScriptedKubelet, node: str) -> None:
@@ -240,9 +240,9 @@ async def test_logs_of_several_pods_come_with_their_names(client: Client, cluste
         one_each = [line async for line in lines]
     assert one_each == [LogLine(pod, "main", text) for pod in ("a", "b") for text in ("one", "two")]
     async with client.pods.merged_logs(label_selector={"app": "web"}, all_containers=True) as lines:
-        told = [str(line) async for line in lines]
+        sent_query = [str(line) async for line in lines]
     beside = await cluster.kubectl("logs", "-l", "app=web", "--prefix", "--all-containers")
-    assert sorted(told) == sorted(beside.out.splitlines())
+    assert sorted(sent_query) == sorted(beside.out.splitlines())
 
 
 async def test_several_logs_are_followed_at_once_but_not_too_many(

@@ -17,7 +17,7 @@ from kubeloop.client.streams.websocket import MAX_MESSAGE
 from kubeloop.meta import ApiError, BadRequest, Forbidden, InternalError, NotFound, ObjectMeta, TransportError
 from kubeloop.serving.spdy import SpdyStream
 from kubeloop.timing import FakeClock
-from tests.client.streams.peer import SUCCESS, Call, Peer, Serve, serve_spdy
+from tests.client.streams.peer import SUCCESS, Peer, Serve, UpgradeRequest, serve_spdy
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 POD = Pod(
@@ -36,7 +36,7 @@ def _failure(code: int) -> bytes:
 async def test_q198_a_channel_byte_leads_each_frame_and_closing_stdin_is_a_close_frame_after_which_output_still_arrives() -> None:
     got: list[bytes | None] = []
 
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         assert call.headers["sec-websocket-protocol"] == V5
         call.accept(V5)
         call.send(b"\x01", b"\x01out", b"\x02err")
@@ -60,7 +60,7 @@ async def test_q198_a_channel_byte_leads_each_frame_and_closing_stdin_is_a_close
 async def test_q198_the_end_of_input_is_a_close_signal() -> None:
     got: list[bytes | None] = []
 
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         call.accept(V5)
         got.extend([await call.message() for _ in range(2)])
         call.send(b"\x03" + SUCCESS)
@@ -87,19 +87,19 @@ def test_q199_an_exit_code_is_read_from_the_status_on_the_error_channel(message:
     ("message", "error", "says"),
     [
         pytest.param(b'{"status":"Failure","reason":"InternalError","message":"no such container"}', InternalError, "no such", id="other"),
-        pytest.param(b'{"status":"Failure","reason":"NonZeroExitCode"}', StreamError, "tells no exit code", id="a code without a cause"),
+        pytest.param(b'{"status":"Failure","reason":"NonZeroExitCode"}', StreamError, "has no exit code", id="a code without a cause"),
         pytest.param(b'{"status":"Failure","message":"x"}', ApiError, f"x.*{WHERE}", id="without a reason"),
-        pytest.param(b'{"x":' + b"[" * 100_000, StreamError, "the outcome is no Status", id="brackets without end"),
-        pytest.param(b"not json", StreamError, "the outcome is no Status: 'not json'", id="no JSON"),
-        pytest.param(_failure(7).replace(b'"7"', b'"x7"'), StreamError, "tells no exit code", id="a code that is no number"),
+        pytest.param(b'{"x":' + b"[" * 100_000, StreamError, "the outcome is not a Status", id="brackets without end"),
+        pytest.param(b"not json", StreamError, "the outcome is not a Status: 'not json'", id="no JSON"),
+        pytest.param(_failure(7).replace(b'"7"', b'"x7"'), StreamError, "has no exit code", id="a code that is no number"),
     ],
 )
-def test_q199_what_is_no_exit_code_is_an_error_that_names_the_place(message: bytes, error: type[Exception], says: str) -> None:
+def test_q199_a_message_that_is_no_exit_code_is_an_error_that_names_the_place(message: bytes, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         exit_code(message, WHERE)
 
 
-async def _pinged(serve: Callable[[Call], Awaitable[None]], then: Callable[[ExecSession, FakeClock], Awaitable[None]]) -> None:
+async def _pinged(serve: Callable[[UpgradeRequest], Awaitable[None]], then: Callable[[ExecSession, FakeClock], Awaitable[None]]) -> None:
     clock = FakeClock()
     async with asyncio.timeout(30), Peer(serve, clock) as peer, peer.client.pods.exec_stream(POD, ["x"]) as session:
         await then(session, clock)
@@ -108,7 +108,7 @@ async def _pinged(serve: Callable[[Call], Awaitable[None]], then: Callable[[Exec
 async def test_q200_a_ping_goes_out_each_5_s_and_answers_keep_the_session_alive() -> None:
     pings: asyncio.Queue[bytes] = asyncio.Queue()
 
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         call.accept(V5)
         while (frame := await call.frame()) is not None:
             if frame.opcode is Opcode.PING:
@@ -129,7 +129,7 @@ async def test_q200_a_ping_goes_out_each_5_s_and_answers_keep_the_session_alive(
 
 
 async def test_q200_no_pong_within_61_s_ends_the_session_with_an_error() -> None:
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         call.accept(V5)
         await asyncio.Event().wait()
 
@@ -146,7 +146,7 @@ async def test_q200_no_pong_within_61_s_ends_the_session_with_an_error() -> None
 
 
 async def test_pings_of_the_server_are_answered_while_a_write_waits() -> None:
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         call.accept(V5)
         call.frames.send_ping(b"are you there")
         call.flush()
@@ -178,7 +178,7 @@ async def _said_by_spdy(streams: dict[str, SpdyStream]) -> None:
     ["400 Bad Request", "403 Forbidden", "500 Internal Server Error", "200 OK"],
 )
 async def test_q201_an_upgrade_that_is_refused_falls_back_to_spdy_once(status: str) -> None:
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         if call.headers["upgrade"] == "websocket":
             call.say(status, b"no")
         else:
@@ -202,7 +202,7 @@ async def _reset_after_the_outcome(streams: dict[str, SpdyStream]) -> None:
 
 
 async def test_streams_that_a_kubelet_resets_after_the_outcome_have_ended_in_order() -> None:
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         if call.headers["upgrade"] == "websocket":
             call.say("400 Bad Request", b"no")
         else:
@@ -214,7 +214,7 @@ async def test_streams_that_a_kubelet_resets_after_the_outcome_have_ended_in_ord
 
 
 async def test_q201_what_both_refuse_is_refused_with_the_last_answer() -> None:
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         call.say("403 Forbidden", b"first" if call.headers["upgrade"] == "websocket" else b"last")
 
     async with Peer(serve) as peer:
@@ -248,7 +248,7 @@ async def test_q201_a_proxy_that_refuses_is_no_reason_to_fall_back() -> None:
     from kubeloop.client import Client
     from kubeloop.transport import Transport
 
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         call.say("502 Bad Gateway")
 
     async with Peer(serve) as peer:
@@ -262,7 +262,7 @@ async def test_q201_a_proxy_that_refuses_is_no_reason_to_fall_back() -> None:
 
 
 async def test_v4_is_enough_where_no_input_has_to_end() -> None:
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         assert call.headers["sec-websocket-protocol"] == f"{V5}, {V4}"
         call.accept(V4)
         await _outcome(call, SUCCESS, accept=False)
@@ -275,7 +275,7 @@ async def test_v4_is_enough_where_no_input_has_to_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ports", "wanted"),
+    ("ports", "expected"),
     [
         pytest.param("5000:6000", PortRequest(5000, "6000"), id="local and remote"),
         pytest.param(":6000", PortRequest(0, "6000"), id="any local port"),
@@ -286,12 +286,12 @@ async def test_v4_is_enough_where_no_input_has_to_end() -> None:
         pytest.param("http", PortRequest(-1, "http"), id="a name at both ends"),
     ],
 )
-def test_q202_ports_are_named_as_local_remote(ports: str | int, wanted: PortRequest) -> None:
-    assert parse_port(ports) == wanted
+def test_q202_ports_are_named_as_local_remote(ports: str | int, expected: PortRequest) -> None:
+    assert parse_port(ports) == expected
 
 
 @pytest.mark.parametrize("ports", ["", ":", "1:2:3", "70000", ":0", "x:80", "70000:80", "9" * 5000, "80:", -1, "80 :90"])
-def test_q202_what_is_no_port_is_refused(ports: str | int) -> None:
+def test_q202_a_value_that_is_no_port_is_refused(ports: str | int) -> None:
     with pytest.raises(ValueError, match="port"):
         parse_port(ports)
 
@@ -299,7 +299,7 @@ def test_q202_what_is_no_port_is_refused(ports: str | int) -> None:
 def _cut(*pieces: bytes) -> Serve:
     """A server that says these bytes behind its handshake and ends the connection."""
 
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         call.accept(V5)
         for piece in pieces:
             call.writer.write(piece)
@@ -308,14 +308,14 @@ def _cut(*pieces: bytes) -> Serve:
     return serve
 
 
-async def _closed(call: Call, code: int) -> None:
+async def _closed(call: UpgradeRequest, code: int) -> None:
     call.accept(V5)
     call.end(code)
     await call.message()
 
 
 def _handshake(**headers: str) -> Serve:
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         if call.headers["upgrade"] == "websocket":
             call.say("101 Switching Protocols", headers=headers, Upgrade="websocket", Connection="Upgrade")
         await call.reader.read()
@@ -331,14 +331,14 @@ def _handshake(**headers: str) -> Serve:
         pytest.param(_cut(b"\x82\x04\x01out", b"\x88\x02\x03\xe8"), TransportError, "before the command's outcome came", id="no outcome"),
         pytest.param(_cut(b"\x82\xff" + b"\xff" * 8), StreamError, "broke the WebSocket protocol", id="a frame of 2**64 bytes"),
         pytest.param(_cut(b"\x82\x7f" + (MAX_MESSAGE + 1).to_bytes(8, "big")), StreamError, "exceeds limit", id="a large frame"),
-        pytest.param(_cut(b"\xf2\x01\x01"), StreamError, "reserved bits", id="bits that nobody agreed on"),
+        pytest.param(_cut(b"\xf2\x01\x01"), StreamError, "reserved bits", id="bits that were not agreed on"),
         pytest.param(_cut(b"\x82\x81\x00\x00\x00\x00\x01"), StreamError, "incorrect masking", id="a masked frame"),
         pytest.param(lambda call: _closed(call, 1011), StreamError, "closed the WebSocket with code 1011", id="an error of the server"),
         pytest.param(_handshake(), StreamError, "does not answer the key", id="no answer to the key"),
         pytest.param(_handshake(Sec_WebSocket_Accept="x"), StreamError, "does not answer the key", id="a wrong answer to the key"),
     ],
 )
-async def test_a_server_that_breaks_the_protocol_is_told_apart_from_a_command_that_fails(
+async def test_a_server_that_breaks_the_protocol_is_distinguished_from_a_command_that_fails(
     serve: Serve, error: type[Exception], says: str
 ) -> None:
     async with asyncio.timeout(30), Peer(serve) as peer:
@@ -350,11 +350,11 @@ async def test_a_server_that_breaks_the_protocol_is_told_apart_from_a_command_th
     ("headers", "says"),
     [
         pytest.param({"Sec_WebSocket_Extensions": "permessage-deflate"}, "extensions that were not offered", id="an extension"),
-        pytest.param({"Sec_WebSocket_Protocol": "odd"}, 'it chose the protocol "odd", where v5', id="a protocol of its own"),
+        pytest.param({"Sec_WebSocket_Protocol": "odd"}, 'it chose the protocol "odd", where v5', id="an unknown protocol"),
     ],
 )
 async def test_a_handshake_may_not_choose_what_was_not_offered(headers: dict[str, str], says: str) -> None:
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         call.accept(headers.get("Sec_WebSocket_Protocol", V5), **{k: v for k, v in headers.items() if "Extensions" in k})
         await call.reader.read()
 
@@ -366,7 +366,7 @@ async def test_a_handshake_may_not_choose_what_was_not_offered(headers: dict[str
 async def test_a_reader_that_is_slow_holds_the_command_back() -> None:
     sent = 0
 
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         nonlocal sent
         call.accept(V5)
         for _ in range(10_000):
@@ -383,7 +383,7 @@ async def test_a_reader_that_is_slow_holds_the_command_back() -> None:
 
 
 async def test_a_message_in_fragments_is_one_message() -> None:
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         call.accept(V5)
         # A ping may come between the fragments of a message (RFC 6455, section 5.4).
         call.writer.write(b"\x02\x03\x01ab" + b"\x89\x00" + b"\x80\x02cd")
@@ -396,7 +396,7 @@ async def test_a_message_in_fragments_is_one_message() -> None:
 
 
 async def test_bytes_that_come_one_at_a_time_make_the_same_messages() -> None:
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         call.accept(V5)
         call.frames.send_binary(b"\x01slow")
         call.frames.send_binary(b"\x03" + _failure(4))
@@ -417,7 +417,7 @@ async def test_a_spdy_connection_that_ends_before_the_outcome_is_an_error() -> N
         await streams["stdout"].write(b"begun")
         raise ConnectionAbortedError
 
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         if call.headers["upgrade"] == "websocket":
             call.say("400 Bad Request")
         else:
@@ -429,7 +429,7 @@ async def test_a_spdy_connection_that_ends_before_the_outcome_is_an_error() -> N
 
 
 async def test_a_spdy_server_that_speaks_only_older_protocols_is_named() -> None:
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         if call.headers["upgrade"] == "websocket":
             call.say("400 Bad Request")
         else:
@@ -442,7 +442,7 @@ async def test_a_spdy_server_that_speaks_only_older_protocols_is_named() -> None
 
 
 async def test_a_refusal_is_raised_with_its_reason_and_place() -> None:
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         status = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -459,17 +459,17 @@ async def test_a_refusal_is_raised_with_its_reason_and_place() -> None:
 
 
 async def _turns() -> None:
-    """Let what is under way between two sockets of this process arrive."""
+    """Let the data that is under way between two sockets of this process arrive."""
     for _ in range(50):
         await asyncio.sleep(0)
 
 
-async def _answer(call: Call, status: str) -> None:
+async def _answer(call: UpgradeRequest, status: str) -> None:
     if status:
         call.say(status, b"x")
 
 
-async def _outcome(call: Call, outcome: bytes, *, accept: bool = True) -> None:
+async def _outcome(call: UpgradeRequest, outcome: bytes, *, accept: bool = True) -> None:
     if accept:
         call.accept(V5)
     call.send(b"\x03" + outcome)
@@ -478,7 +478,7 @@ async def _outcome(call: Call, outcome: bytes, *, accept: bool = True) -> None:
 
 
 async def test_what_goes_through_a_socket_is_never_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         call.accept(V5)
         await call.message()
         await _outcome(call, SUCCESS, accept=False)

@@ -24,27 +24,27 @@ from kubeloop.api.core.v1 import (
 from kubeloop.client.streams import StreamError
 from kubeloop.client.streams.targets import TargetPod, all_containers, container_of, find_pod, pod_port
 from kubeloop.meta import DeadlineError, ObjectMeta
-from tests.client.streams.peer import Call, Peer
+from tests.client.streams.peer import Peer, UpgradeRequest
 
 SERVICE = Service(metadata=ObjectMeta(name="web", namespace="shop"), spec=ServiceSpec(selector={"app": "web"}))
 
 
-def _pod(name: str, **wanted: Any) -> dict[str, Any]:
-    """Running, ready since noon, never restarted, made in the morning, unless told otherwise."""
-    ready = {"type": "Ready", "status": wanted.get("ready", "True"), "lastTransitionTime": wanted.get("since", "2026-01-01T12:00:00Z")}
-    restarts = [{"name": "main", "restartCount": wanted.get("restarts", 0), "ready": True, "image": "x", "imageID": ""}]
-    metadata = {"name": name, "namespace": "shop", "creationTimestamp": wanted.get("made", "2026-01-01T06:00:00Z")}
-    if wanted.get("deleting"):
+def _pod(name: str, **options: Any) -> dict[str, Any]:
+    """Running, ready since noon, never restarted, made in the morning, by default."""
+    ready = {"type": "Ready", "status": options.get("ready", "True"), "lastTransitionTime": options.get("since", "2026-01-01T12:00:00Z")}
+    restarts = [{"name": "main", "restartCount": options.get("restarts", 0), "ready": True, "image": "x", "imageID": ""}]
+    metadata = {"name": name, "namespace": "shop", "creationTimestamp": options.get("made", "2026-01-01T06:00:00Z")}
+    if options.get("deleting"):
         metadata["deletionTimestamp"] = "2026-01-01T12:00:00Z"
-    spec = {"nodeName": wanted.get("node", "n1"), "containers": [{"name": "main"}]}
-    status = {"phase": wanted.get("phase", "Running"), "conditions": [ready], "containerStatuses": restarts}
+    spec = {"nodeName": options.get("node", "n1"), "containers": [{"name": "main"}]}
+    status = {"phase": options.get("phase", "Running"), "conditions": [ready], "containerStatuses": restarts}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 
-def _lists(*pods: dict[str, Any], then: dict[str, Any] | None = None) -> Callable[[Call], Awaitable[None]]:
-    """A server with these pods, and one that comes later."""
+def _lists(*pods: dict[str, Any], then: dict[str, Any] | None = None) -> Callable[[UpgradeRequest], Awaitable[None]]:
+    """A server with these pods, and a pod that comes later."""
 
-    async def serve(call: Call) -> None:
+    async def serve(call: UpgradeRequest) -> None:
         assert "labelSelector=app%3Dweb" in call.target
         if "watch=true" not in call.target:
             listed = {"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": list(pods)}
@@ -64,11 +64,11 @@ def _lists(*pods: dict[str, Any], then: dict[str, Any] | None = None) -> Callabl
     "worse",
     [
         pytest.param({"node": ""}, id="one on a node before one without"),
-        pytest.param({"phase": "Pending"}, id="one that runs before one that does not"),
-        pytest.param({"ready": "False"}, id="a ready one before one that is not"),
-        pytest.param({"deleting": True}, id="one that stays before one that goes"),
-        pytest.param({"since": "2026-01-01T13:00:00Z"}, id="one that has been ready for longer"),
-        pytest.param({"restarts": 3}, id="one that was restarted less often"),
+        pytest.param({"phase": "Pending"}, id="a running pod before one in another phase"),
+        pytest.param({"ready": "False"}, id="a ready pod before an unready one"),
+        pytest.param({"deleting": True}, id="a pod that stays before a terminating one"),
+        pytest.param({"since": "2026-01-01T13:00:00Z"}, id="a pod that has been ready for longer"),
+        pytest.param({"restarts": 3}, id="a pod that was restarted less often"),
         pytest.param({"made": "2026-01-01T07:00:00Z"}, id="an older one"),
     ],
 )
@@ -87,7 +87,7 @@ async def test_a_workload_without_pods_is_waited_for() -> None:
 
 async def test_the_waiting_for_a_first_pod_has_an_end() -> None:
     async with asyncio.timeout(30), Peer(_lists()) as peer:
-        with pytest.raises(DeadlineError, match=r'Service "web" in namespace "shop": no pod of its came into being within 0.1 s'):
+        with pytest.raises(DeadlineError, match=r'Service "web" in namespace "shop": no pod of it was created within 0.1 s'):
             await find_pod(peer.client, SERVICE, None, timeout=0.1)
 
 

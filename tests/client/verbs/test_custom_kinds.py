@@ -1,4 +1,4 @@
-"""All verbs on a kind declared in Python, with and without its class, with a definition of its own on the server; and kubectl beside us."""
+"""All verbs on a kind declared in Python, with and without its class, with its definition on the server; and kubectl beside us."""
 
 from __future__ import annotations
 
@@ -196,12 +196,12 @@ async def test_apply_owns_what_was_set_and_keeps_what_the_class_does_not_know(wi
     changed = await client.apply(theirs, field_manager="theirs")
     assert [(one.name, one.size) for one in changed.spec.parts] == [("a", 1), ("b", 7)]
     assert json.loads(kubectl("get", WIDGETS, "w", "-o", "json"))["spec"]["future"] == {"x": 1.5}
-    assert changed.spec.size == 3  # nobody's but the definition's
+    assert changed.spec.size == 3  # no manager's but the definition's
 
 
 async def test_an_update_keeps_what_the_class_does_not_know(widgets: Client, kubectl: Kubectl, namespace: str) -> None:
     tree = {"metadata": {"name": "w"}, "spec": {"colour": "red", "future": {"deep": [{"a": None}, 1.50]}}}
-    await widgets.create(Unstructured.of(f"{GROUP}/v1", "Widget").from_dict(tree))
+    await widgets.create(Unstructured.for_kind(f"{GROUP}/v1", "Widget").from_dict(tree))
     read = await widgets.get(Widget, "w")
     read.spec.colour = "blue"
     await widgets.update(read)
@@ -215,7 +215,7 @@ async def test_what_the_schema_forbids_is_invalid_with_its_field(widgets: Client
     assert [cause.field for cause in raised.value.causes] == ["spec.colour"]
 
 
-async def test_what_is_of_another_type_is_never_sent(widgets: Client, namespace: str) -> None:
+async def test_a_value_of_another_type_is_never_sent(widgets: Client, namespace: str) -> None:
     with pytest.raises(ValueError, match=r'Widget "w": spec\.parts\[0\]\.size: expected int \| null, got str'):
         await widgets.create(widget(parts=[Part(name="a", size="big")]))  # type: ignore[arg-type]  # on purpose
     with pytest.raises(NotFound):
@@ -223,7 +223,7 @@ async def test_what_is_of_another_type_is_never_sent(widgets: Client, namespace:
 
 
 async def test_unknown_fields_are_refused_if_asked_for(widgets: Client, namespace: str) -> None:
-    odd = Unstructured.of(f"{GROUP}/v1", "Widget").from_dict({"metadata": {"name": "w"}, "spec": {"sice": 1}})
+    odd = Unstructured.for_kind(f"{GROUP}/v1", "Widget").from_dict({"metadata": {"name": "w"}, "spec": {"sice": 1}})
     with pytest.raises(BadRequest, match=r'unknown field "spec\.sice"'):
         await widgets.create(odd, options=WriteOptions(field_validation="Strict"))
 
@@ -235,7 +235,7 @@ async def test_a_strategic_patch_is_for_built_in_kinds_only(widgets: Client, nam
 
 
 async def test_a_kind_without_a_class_is_found_in_discovery_as_soon_as_it_is_served(widgets: Client, namespace: str) -> None:
-    kind = Unstructured.of(f"{GROUP}/v1", "Widget")
+    kind = Unstructured.for_kind(f"{GROUP}/v1", "Widget")
     made = await widgets.create(kind.from_dict({"metadata": {"name": "w"}, "spec": {"size": 5}}))
     assert made["spec"] == {"size": 5}
     scale = assert_type(widgets.subresource(kind, "w", "status"), Subresource)

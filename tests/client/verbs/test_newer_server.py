@@ -89,7 +89,7 @@ STATEFUL_SET = {
         },
     },
 }
-Web = Unstructured.of("apps/v1", "StatefulSet")
+Web = Unstructured.for_kind("apps/v1", "StatefulSet")
 
 
 def pods(tree: dict[str, Any]) -> Any:
@@ -129,7 +129,7 @@ def label(old: OldStatefulSet, tree: dict[str, Any]) -> None:
 EDITS = [scale, image, reorder, remove, move_and_change, label]
 
 
-def told(tree: dict[str, Any]) -> dict[str, Any]:
+def comparable(tree: dict[str, Any]) -> dict[str, Any]:
     """Without what every write changes."""
     metadata = {key: value for key, value in tree["metadata"].items() if key not in ("resourceVersion", "generation", "managedFields")}
     return {**tree, "metadata": metadata, "status": None}
@@ -153,7 +153,7 @@ async def test_an_old_program_changes_what_it_knows_and_nothing_else(
         await client.update(old)
     else:
         await client.patch(old)
-    assert told(await full(client)) == told(expected)
+    assert comparable(await full(client)) == comparable(expected)
 
 
 @pytest.mark.server
@@ -165,7 +165,7 @@ async def test_an_old_program_applies_what_it_knows_and_takes_away_nothing(clien
     old.spec.template.spec.containers = [OldContainer(name="sidecar", image="sidecar:2")]
     pods(expected)["containers"][1]["image"] = "sidecar:2"
     await client.apply(old, field_manager="old-program", force=True)
-    assert told(await full(client)) == told(expected)
+    assert comparable(await full(client)) == comparable(expected)
 
 
 async def test_nulls_and_forms_of_numbers_go_back_as_they_came() -> None:
@@ -240,7 +240,7 @@ async def one_update(client: Client, rng: random.Random, way: str) -> None:
         Edit(rng).struct(plant.spec, expected["spec"])
         note(f"plain edit: {json.dumps(expected)}")
         await (client.update(plant) if way == "update" else client.patch(plant))
-        found = to_dict(await client.get(Unstructured.of("garden.example.com/v1", "Plant"), plant.metadata.name or ""))
+        found = to_dict(await client.get(Unstructured.for_kind("garden.example.com/v1", "Plant"), plant.metadata.name or ""))
         # Servers take nulls out of whatever a merge patch brings, in list items too: only an update can keep them.
         kept = without_nulls if way == "patch" else dict
         assert kept(found["spec"]) == kept(as_go_writes(expected["spec"]))
@@ -257,7 +257,7 @@ def test_random_objects_of_which_the_models_know_a_part_survive_random_changes(w
         runner.run(server.__aenter__())
         try:
             client = server.client()
-            runner.run(client.create(Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition").from_dict(garden())))
+            runner.run(client.create(Unstructured.for_kind("apiextensions.k8s.io/v1", "CustomResourceDefinition").from_dict(garden())))
 
             @given(rng=st.randoms(use_true_random=False))
             @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

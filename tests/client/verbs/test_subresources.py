@@ -1,4 +1,4 @@
-"""Subresources: those with a verb of their own, and any other by its name."""
+"""Subresources: some with their own verb, and any other by its name."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ pytestmark = pytest.mark.server
 
 
 def pod(name: str = "p", **labels: str) -> Pod:
-    # No scheduler of that name: the pod stays as it is, whoever runs beside the server.
-    spec = PodSpec(scheduler_name="nobody", containers=[Container(name="c", image="nginx")])
+    # No scheduler of that name: the pod stays as it is, also beside a real scheduler.
+    spec = PodSpec(scheduler_name="absent", containers=[Container(name="c", image="nginx")])
     return Pod(metadata=ObjectMeta(name=name, labels=labels), spec=spec)
 
 
@@ -55,7 +55,7 @@ class TestScale:
             await client.set_scale(ReplicationController, "web", 3, resource_version=created.metadata.resource_version)
 
     @pytest.mark.parametrize("replicas", [-1, "3", True, 1.5])
-    async def test_what_is_no_number_of_replicas_is_refused_before_it_is_sent(self, client: Client, replicas: Any) -> None:
+    async def test_a_value_that_is_no_number_of_replicas_is_refused_before_it_is_sent(self, client: Client, replicas: Any) -> None:
         with pytest.raises(ValueError, match=r"replicas=.*: must be a whole number, 0 or more"):
             await client.set_scale(ReplicationController, "web", replicas)
 
@@ -86,10 +86,10 @@ def test_o192_a_scale_of_an_older_group_version_is_read_as_the_newest(version: s
     assert of_text.status.selector == "a in (1,2)"
 
 
-def test_what_is_no_scale_is_refused() -> None:
+def test_an_object_that_is_no_scale_is_refused() -> None:
     with pytest.raises(DecodeError, match="expected autoscaling/v1, Kind=Scale, got v1, Kind=Pod"):
         read_scale(b'{"kind":"Pod","apiVersion":"v1"}')
-    with pytest.raises(DecodeError, match="Scale: the answer is none"):
+    with pytest.raises(DecodeError, match="the answer is not a Scale"):
         read_scale(b"oops")
 
 
@@ -155,7 +155,7 @@ class TestAnyOther:
         assert resized.spec is not None
         assert resized.spec.containers[0].resources.requests == {"cpu": Quantity("10m")}
 
-    async def test_one_that_there_is_not_is_not_found(self, client: Client, namespace: str) -> None:
+    async def test_an_unknown_subresource_is_not_found(self, client: Client, namespace: str) -> None:
         await client.create(pod())
         with pytest.raises(NotFound):
             await client.subresource(Pod, "p", "nothing").get(Pod)

@@ -82,7 +82,7 @@ class TestWithOptions:
 
     async def test_validation_and_a_namespace_go_together(self, client: Client, namespace: str) -> None:
         strict = client.in_namespace(namespace).with_options(field_validation="Strict")
-        odd = Unstructured.of("v1", "ConfigMap").from_dict({"metadata": {"name": "a"}, "dta": {}})
+        odd = Unstructured.for_kind("v1", "ConfigMap").from_dict({"metadata": {"name": "a"}, "dta": {}})
         with pytest.raises(BadRequest, match='unknown field "dta"'):
             await strict.create(odd)
 

@@ -22,9 +22,9 @@ READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 
 
 @pytest.mark.parametrize(
-    ("want", "object_", "met"),
+    ("want", "object_", "expected"),
     [
-        pytest.param("condition=Ready", pod(**READY), True, id="a condition is true unless told otherwise"),
+        pytest.param("condition=Ready", pod(**READY), True, id="a condition is true by default"),
         pytest.param("condition=ready=TRUE", pod(**READY), True, id="case does not count"),
         pytest.param("condition=Ready=False", pod(**READY), False, id="another status does"),
         pytest.param("condition=Ready", pod(), False, id="a condition that there is not"),
@@ -45,9 +45,9 @@ READY = {"conditions": [{"type": "Ready", "status": "True"}]}
         pytest.param("create", pod(), True, id="whatever is there"),
     ],
 )
-def test_want(want: str, object_: Pod, met: bool) -> None:
+def test_want(want: str, object_: Pod, expected: bool) -> None:
     wants: WaitCondition[Pod] = condition_for(want)
-    assert bool(wants.met(object_)) is met
+    assert bool(wants.met(object_)) is expected
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_want(want: str, object_: Pod, met: bool) -> None:
     ],
 )
 def test_words_that_are_none(want: str) -> None:
-    with pytest.raises(ValueError, match=r"cannot be waited for; say condition=|jsonpath="):
+    with pytest.raises(ValueError, match=r"cannot be waited for; use condition=|jsonpath="):
         condition_for(want)
 
 

@@ -33,11 +33,11 @@ ROLLED_OUT: Tree = {"observedGeneration": 2, "updatedReplicas": 2, "replicas": 2
         pytest.param(tree("ReplicaSet", {"replicas": 2}, {"readyReplicas": 2}), id="a ReplicaSet with all its replicas ready"),
         pytest.param(
             tree("StatefulSet", {"replicas": 1, "updateStrategy": {"type": "OnDelete"}}, {"readyReplicas": 1}),
-            id="a StatefulSet that waits for nobody to delete its pods",
+            id="a StatefulSet that waits for no client to delete its pods",
         ),
         pytest.param(
             tree("DaemonSet", {"updateStrategy": {"type": "OnDelete"}}, {"desiredNumberScheduled": 2, "numberReady": 2}),
-            id="a DaemonSet that waits for nobody to delete its pods",
+            id="a DaemonSet that waits for no client to delete its pods",
         ),
         pytest.param(tree("Job", status=condition("Complete")), id="a job that is complete"),
         pytest.param(tree("PersistentVolumeClaim", status={"phase": "Bound"}), id="a claim that is bound"),
@@ -69,7 +69,7 @@ def test_ready_is(ready: Tree) -> None:
             "Ready=False (ContainersNotReady: c)",
             id="a pod whose containers are not",
         ),
-        pytest.param(tree("Pod"), "no condition Ready", id="a pod that nobody has taken"),
+        pytest.param(tree("Pod"), "no condition Ready", id="a pod that no scheduler has bound"),
         pytest.param(tree("Pod", status=condition("PodScheduled")), "no condition Ready, only PodScheduled", id="a pod that was scheduled"),
         pytest.param(tree("Pod", deletionTimestamp="now"), "it is being deleted", id="whatever is being deleted"),
         pytest.param(
@@ -85,7 +85,7 @@ def test_ready_is(ready: Tree) -> None:
         ),
         pytest.param(tree("Job", status=condition("Suspended")), "no condition Complete, only Suspended", id="a job that is suspended"),
         pytest.param(tree("PersistentVolumeClaim", status={"phase": "Pending"}), "its phase is Pending", id="a claim without a volume"),
-        pytest.param(tree("Namespace"), "its phase is not known yet", id="a phase that nobody has written"),
+        pytest.param(tree("Namespace"), "its phase is not known yet", id="a phase that no controller has written"),
         pytest.param(tree("Service", LOAD_BALANCER), "its load balancer has no address yet", id="a load balancer without an address"),
         pytest.param(tree("CertificateSigningRequest"), "it is not approved yet", id="a request that is not approved"),
         pytest.param(
@@ -101,7 +101,7 @@ def test_ready_is(ready: Tree) -> None:
         ),
     ],
 )
-def test_what_is_missing_of(object_: Tree, missing: str) -> None:
+def test_the_missing_condition_of(object_: Tree, missing: str) -> None:
     assert missing_for_readiness(object_) == missing
     assert not is_ready(object_)
 

@@ -75,7 +75,7 @@ def stateful_set(partition: int | None = None, **status: Any) -> Tree:
             tree("StatefulSet", {"replicas": 1}, {"observedGeneration": 0}, 0),
             "Waiting for statefulset spec update to be observed...",
             False,
-            id="a StatefulSet that nobody has ever seen",
+            id="a StatefulSet that its controller has not seen",
         ),
         pytest.param(stateful_set(readyReplicas=1), "Waiting for 2 pods to be ready...", False, id="pods that are not ready"),
         pytest.param(
@@ -115,7 +115,7 @@ def test_of(object_: Tree, text: str, done: bool) -> None:
         pytest.param(
             tree("DaemonSet", {"updateStrategy": {"type": "OnDelete"}}, {}),
             "rollout status is only available for RollingUpdate strategy type",
-            id="pods that somebody has to delete",
+            id="pods that a user has to delete",
         ),
     ],
 )

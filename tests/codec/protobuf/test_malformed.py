@@ -46,10 +46,10 @@ def envelope(api_version: bytes, kind: bytes, raw: bytes = b"") -> bytes:
             id="JSON under the media type of protobuf",
         ),
         pytest.param(b"k8s\0\xff\xff\xff\xff", "Unknown: unexpected EOF", id="an envelope that ends within a number"),
-        pytest.param(envelope(b"v1", b""), "the object does not say its kind", id="an object without kind"),
+        pytest.param(envelope(b"v1", b""), "the object has no kind", id="an object without kind"),
     ],
 )
-def test_what_is_no_envelope_is_refused(data: bytes, error: str) -> None:
+def test_an_invalid_envelope_is_refused(data: bytes, error: str) -> None:
     with pytest.raises(DecodeError) as caught:
         protobuf.decode(data)
     assert str(caught.value).startswith(error)
@@ -58,7 +58,7 @@ def test_what_is_no_envelope_is_refused(data: bytes, error: str) -> None:
 @pytest.mark.parametrize(
     ("raw", "error"),
     [
-        pytest.param(b"\x0a\x20a", "proto: ConfigMap.metadata: it ends before its time", id="a field longer than its message"),
+        pytest.param(b"\x0a\x20a", "proto: ConfigMap.metadata: it ends too early", id="a field longer than its message"),
         pytest.param(b"\x0a", "ConfigMap: unexpected EOF", id="a field without a length"),
         pytest.param(b"\x08\x01", "proto: ConfigMap.metadata: wrong wire type 0", id="a number where a message is expected"),
         pytest.param(b"\x00\x00", "proto: ConfigMap: illegal tag 0 (wire type 0)", id="field number zero"),
@@ -66,7 +66,7 @@ def test_what_is_no_envelope_is_refused(data: bytes, error: str) -> None:
         pytest.param(b"\x20" + b"\xff" * 10 + b"\x01", "proto: integer overflow", id="a number of more than ten bytes"),
         pytest.param(b"\x7c", "proto: ConfigMap: wire type end group", id="the end of a group that never began"),
         pytest.param(b"\x7b\x7b", "ConfigMap: unexpected EOF", id="a group that never ends"),
-        pytest.param(block(2, b"\x0a\x05a"), "proto: ConfigMap.data: it ends before its time", id="a truncated entry of a map"),
+        pytest.param(block(2, b"\x0a\x05a"), "proto: ConfigMap.data: it ends too early", id="a truncated entry of a map"),
         pytest.param(block(1, block(8, b"\x0a\x01a")), "proto: Time: wrong wire type 2 of field 1", id="a time that is a text"),
         pytest.param(block(1, block(8, b"\x08" + varint(1 << 60))), f"Time: {1 << 60} s", id="a time far beyond the calendar"),
         pytest.param(block(1, block(17, block(7, block(1, b"{")))), "FieldsV1: its raw bytes are not JSON", id="raw JSON that is none"),
@@ -134,7 +134,7 @@ def test_objects_that_nest_without_end_are_not_written() -> None:
 @pytest.mark.parametrize(
     ("obj", "error"),
     [
-        pytest.param({"metadata": {}}, "an object that does not say its kind has no protobuf form", id="no kind"),
+        pytest.param({"metadata": {}}, "an object without a kind has no protobuf form", id="no kind"),
         pytest.param(
             {"apiVersion": "v1", "kind": "ConfigMap", "dta": {}}, 'ConfigMap: unknown field "dta"', id="a field that the kind does not have"
         ),
@@ -191,7 +191,7 @@ def test_what_an_object_leaves_out_of_its_kind_is_taken_from_the_default() -> No
         assert protobuf.decode(envelope(api_version, kind), CONFIG_MAP)["apiVersion"] == "v1"
 
 
-def test_discovery_names_no_version_of_its_own_kinds() -> None:
+def test_discovery_names_no_version_of_discovery_kinds() -> None:
     versions = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
     assert protobuf.decode(protobuf.encode(versions)) == {**versions, "serverAddressByClientCIDRs": None}
 

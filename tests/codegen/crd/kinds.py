@@ -60,7 +60,7 @@ class Window(Model):
 @rule("self.min <= self.max", message="min must not exceed max", reason="FieldValueInvalid", field_path=".min")
 @rule("self.mode == oldSelf.mode", message="mode cannot change")
 class GadgetSpec(Model):
-    """What is wanted of a gadget."""
+    """The desired state of a gadget."""
 
     min: int = 1
     max: Annotated[int, Meta(le=100), Rule("self % 2 == 0", message="max must be even")] = 10

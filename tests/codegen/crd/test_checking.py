@@ -38,10 +38,10 @@ def test_right_definitions_have_no_faults_and_their_documents_stay_as_they_are()
     assert [str(one.document) for one in definitions] == before
 
 
-def _two_versions(one: dict[str, Any], other: dict[str, Any], *, served: bool = True, **spec: Any) -> Definition:
+def _two_versions(first: dict[str, Any], other: dict[str, Any], *, served: bool = True, **spec: Any) -> Definition:
     versions = [
         {"name": name, "served": flag, "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}}}
-        for name, schema, flag in (("v1", one, True), ("v2", other, served))
+        for name, schema, flag in (("v1", first, True), ("v2", other, served))
     ]
     return Definition({"metadata": {"name": "cars.example.com"}, "spec": {"versions": versions, **spec}}, ())
 
@@ -122,7 +122,7 @@ class PenAgain(Resource):
 @pytest.mark.parametrize(
     ("classes", "message"),
     [
-        pytest.param([Pen, PenTwo], r"pens.example.com: exactly one .* stored, here: none; say @crd\(storage=True\)", id="none is stored"),
+        pytest.param([Pen, PenTwo], r"pens.example.com: exactly one .* stored, here: none; set @crd\(storage=True\)", id="none is stored"),
         pytest.param([Pen, PenAlpha], r"short_names is \('p',\), but .*Pen of the same kind says \(\)", id="names differ"),
         pytest.param([Pen, Quill], r"Pen: kind Pen for pens.example.com, which .*Quill calls Quill", id="kinds differ"),
         pytest.param([Pen, PenAgain], r"pens.example.com: v1 is declared twice", id="a version twice"),

@@ -14,9 +14,9 @@ from tests.conformance.trees import put
 from tests.conformance.wire import Server
 
 
-def replay(server: Server, recording: JSONObject, patience: float = 5) -> tuple[JSONObject, list[str]]:
+def replay(server: Server, recording: JSONObject, timeout: float = 5) -> tuple[JSONObject, list[str]]:
     """What a server answers to the script of a recording, and what the script did not expect."""
-    run = Run(server, recording["script"], recording["scenario"], patience)
+    run = Run(server, recording["script"], recording["scenario"], timeout)
     return run.run(), run.surprises
 
 
@@ -28,7 +28,7 @@ def record(server: Server, resource: ResourceInfo) -> Path:
     scenario["steps"] = script.steps(maximal)
     if "rvOrder" in script.hint:
         scenario["rvOrder"] = script.hint["rvOrder"]
-    actual, surprises = replay(server, {"script": scenario, "scenario": name}, patience=15)
+    actual, surprises = replay(server, {"script": scenario, "scenario": name}, timeout=15)
     for surprise in surprises:
         print(surprise)
     for step in actual["steps"]:

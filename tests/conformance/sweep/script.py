@@ -26,7 +26,7 @@ CSR = (Path(__file__).parent / "request.b64").read_text().strip()
 
 
 def resources() -> list[ResourceInfo]:
-    """What a default server serves and has a kind of its own; both versions of one that has two."""
+    """The resources of a default server that can be created, without bindings; both versions of a kind that has two."""
     return [one for one in builtin().resources() if "create" in one.verbs and one.gvr.resource != "bindings"]
 
 

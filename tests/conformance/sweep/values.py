@@ -75,18 +75,18 @@ class Values:
     def __init__(self, schemas: Schemas) -> None:
         self._schemas = schemas
 
-    def fields(self, root: TypeSchema, most: int) -> list[tuple[tuple[str, ...], TypeSchema]]:
+    def fields(self, root: TypeSchema, limit: int) -> list[tuple[tuple[str, ...], TypeSchema]]:
         """The first fields, breadth first, status and metadata left out; ``0`` stands for the first item of a list."""
         found: list[tuple[tuple[str, ...], TypeSchema]] = []
         level: list[tuple[tuple[str, ...], TypeSchema]] = [((), root)]
-        while level and len(found) < most:
+        while level and len(found) < limit:
             following: list[tuple[tuple[str, ...], TypeSchema]] = []
             for path, node in level:
                 for name, child in self._properties(path, node):
                     found.append(((*path, name), child))
                     following.append(((*path, name), child))
             level = following
-        return found[:most]
+        return found[:limit]
 
     def _properties(self, path: tuple[str, ...], node: TypeSchema) -> Iterator[tuple[str, TypeSchema]]:
         if node.ref in _OF_DEFINITIONS or len(path) > 9:

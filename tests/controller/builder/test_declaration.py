@@ -1,4 +1,4 @@
-"""What a controller class declares, and how it is told that it cannot work."""
+"""The declarations of a controller class, and the errors of a wrong one."""
 
 import types
 
@@ -14,7 +14,7 @@ from kubeloop.controller import (
     KeyController,
     Owns,
     Result,
-    Watch,
+    WatchedKind,
     generation_changed,
     on_create,
     to_same_name,
@@ -22,12 +22,12 @@ from kubeloop.controller import (
 from kubeloop.meta import ObjectKey, Resource, Unstructured
 
 
-class Plain(Controller[ConfigMap]):
+class PlainController(Controller[ConfigMap]):
     async def reconcile(self, config: ConfigMap) -> None: ...
 
 
 def test_the_kind_comes_from_the_class_and_the_name_from_the_kind() -> None:
-    declared = Plain._declaration()
+    declared = PlainController._declaration()
     assert (declared.kind, declared.name, declared.workers, declared.owns) == (ConfigMap, "configmap", 1, ())
 
 
@@ -35,7 +35,7 @@ def test_declarations_may_be_keywords_of_the_class() -> None:
     class Declared(
         Controller[ConfigMap],
         owns=[Secret, Deployment],
-        watches=[Watch(Pod, to=to_same_name)],
+        watches=[WatchedKind(Pod, to=to_same_name)],
         predicates=[generation_changed],
         workers=4,
         timeout=3.0,
@@ -77,14 +77,14 @@ def test_a_key_controller_takes_keys() -> None:
     assert ByKey._declaration().kind is ConfigMap
 
 
-def test_a_controller_that_takes_a_key_is_told_which_base_to_use() -> None:
+def test_the_error_for_a_controller_that_takes_a_key_names_the_base_to_use() -> None:
     with pytest.raises(DeclarationError, match="derive from KeyController"):
 
         class Wrong(Controller[ConfigMap]):
             async def reconcile(self, key: ObjectKey) -> None: ...  # type: ignore[override]  # the mistake under test
 
 
-def test_a_controller_without_a_kind_is_told_how_to_name_one() -> None:
+def test_the_error_for_a_controller_without_a_kind_says_how_to_name_one() -> None:
     class Nameless(Controller):  # type: ignore[type-arg]  # the mistake under test
         async def reconcile(self, obj: object) -> None: ...
 
@@ -103,9 +103,9 @@ def test_a_kind_that_is_none_is_refused() -> None:
     ("declared", "message"),
     [
         pytest.param({"owns": Secret}, r"owns must be a list, such as owns=\[...\]", id="a kind where a list of kinds is wanted"),
-        pytest.param({"owns": [5]}, "owns holds 5, which is no kind", id="something that is no kind"),
-        pytest.param({"watches": [Pod]}, "which is no Watch", id="a kind where a watch is wanted"),
-        pytest.param({"predicates": [lambda event: True]}, "which is no Predicate", id="a function where a predicate is wanted"),
+        pytest.param({"owns": [5]}, "owns holds 5, which is not a kind", id="something that is no kind"),
+        pytest.param({"watches": [Pod]}, "which is not a WatchedKind", id="a kind where a watch is wanted"),
+        pytest.param({"predicates": [lambda event: True]}, "which is not a Predicate", id="a function where a predicate is wanted"),
         pytest.param({"workers": 0}, "workers must be a number of at least 1", id="no workers"),
     ],
 )
@@ -114,9 +114,9 @@ def test_refused(declared: dict[str, object], message: str) -> None:
         type("Wrong", (ControllerBase,), {}, **declared)
 
 
-def test_a_controller_that_does_not_run_says_so_when_it_is_asked_for_its_client() -> None:
+def test_reading_the_client_of_a_controller_that_does_not_run_is_an_error_that_says_so() -> None:
     with pytest.raises(DeclarationError, match="give it to a Manager"):
-        _ = Plain().client
+        _ = PlainController().client
 
 
 class Nameless(Resource):
@@ -127,7 +127,9 @@ class Nameless(Resource):
     ("kind", "way"),
     [
         pytest.param(Nameless, "Nameless names no kind; decorate it with @custom_resource", id="a class without its decorator"),
-        pytest.param(Unstructured, r"Unstructured alone is no kind; say which: Unstructured.of\(", id="unstructured without a kind"),
+        pytest.param(
+            Unstructured, r"Unstructured alone is not a kind; say which: Unstructured.for_kind\(", id="unstructured without a kind"
+        ),
     ],
 )
 def test_a_kind_without_a_name_is_refused_wherever_it_stands(kind: type[Resource], way: str) -> None:
@@ -135,9 +137,9 @@ def test_a_kind_without_a_name_is_refused_wherever_it_stands(kind: type[Resource
         type("Main", (types.resolve_bases((Controller[kind],))[0],), {"__orig_bases__": (Controller[kind],)})  # type: ignore[valid-type]
     for what in ("owns", "reads", "writes"):
         with pytest.raises(DeclarationError, match=f"Other: {what}: {way}"):
-            type("Other", (Plain,), {what: [kind]})
+            type("Other", (PlainController,), {what: [kind]})
     with pytest.raises(DeclarationError, match=f"Other: watches: {way}"):
-        type("Other", (Plain,), {"watches": [Watch(kind, to=to_same_name)]})
+        type("Other", (PlainController,), {"watches": [WatchedKind(kind, to=to_same_name)]})
 
 
 def test_type_checkers_see_the_types_of_keywords() -> None:

@@ -1,4 +1,4 @@
-"""How reconcile may be written; each mistake is told when the class is made, with the way out."""
+"""How reconcile may be written; each mistake is an error with a hint when the class is defined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Pod
-from kubeloop.controller import Channel, Controller, DeclarationError, KeyController, Owns, Watch, to_same_name
+from kubeloop.controller import Channel, Controller, DeclarationError, KeyController, Owns, WatchedKind, to_same_name
 from kubeloop.meta import ObjectKey
 
 
@@ -65,8 +65,8 @@ def test_accepted(base: Any, function: Any) -> None:
         pytest.param(Controller[ConfigMap], _nothing, "lacks self", id="no self"),
         pytest.param(Controller[ConfigMap], _yields, "yields, so that calling it does nothing", id="an async generator"),
         pytest.param(Controller[ConfigMap], _generates, "yields, so that calling it does nothing", id="a generator"),
-        pytest.param(Controller[ConfigMap], staticmethod(_object), "is no method", id="a static method"),
-        pytest.param(Controller[ConfigMap], 5, "is no method", id="no function"),
+        pytest.param(Controller[ConfigMap], staticmethod(_object), "is not a method", id="a static method"),
+        pytest.param(Controller[ConfigMap], 5, "is not a method", id="no function"),
     ],
 )
 def test_refused(base: Any, function: Any, message: str) -> None:
@@ -91,16 +91,18 @@ def test_refused(base: Any, function: Any, message: str) -> None:
         pytest.param({"name": 5}, "name must be text", id="a name that is none"),
         pytest.param({"warm_up": 1}, "warm_up must be True or False", id="a switch that is none"),
         pytest.param({"indexes": {Pod: "spec.nodeName"}}, "indexes of Pod must be as", id="an index without a name"),
-        pytest.param({"indexes": {"Pod": {}}}, "which is no kind", id="an index of no kind"),
+        pytest.param({"indexes": {"Pod": {}}}, "which is not a kind", id="an index of no kind"),
         pytest.param({"indexes": ["node"]}, "indexes must be as", id="indexes in a list"),
         pytest.param({"sources": [object()]}, "sources must be a list of Channel", id="a source that is no channel"),
-        pytest.param({"watches": [Watch(Pod, to="users")]}, 'maps by "users", which is no method', id="a method that is not there"),
-        pytest.param({"watches": [Watch(Pod, to=5)]}, "maps by 5; give to_owner", id="a mapping that is none"),  # type: ignore[arg-type]
-        pytest.param({"watches": [Watch(int, to=to_same_name)]}, "which is no kind", id="a watch of no kind"),  # type: ignore[type-var]
-        pytest.param({"owns": [Owns(int)]}, "which is no kind", id="an owned type that is no kind"),  # type: ignore[type-var]
+        pytest.param(
+            {"watches": [WatchedKind(Pod, to="users")]}, 'maps by "users", which is not a method', id="a method that is not there"
+        ),
+        pytest.param({"watches": [WatchedKind(Pod, to=5)]}, "maps by 5; give to_owner", id="a mapping that is none"),  # type: ignore[arg-type]
+        pytest.param({"watches": [WatchedKind(int, to=to_same_name)]}, "which is not a kind", id="a watch of no kind"),  # type: ignore[type-var]
+        pytest.param({"owns": [Owns(int)]}, "which is not a kind", id="an owned type that is no kind"),  # type: ignore[type-var]
         pytest.param({"owns": [Owns(Pod, predicates=(5,))]}, "predicates of owns Pod", id="a predicate that is none"),  # type: ignore[arg-type]
         pytest.param({"metadata_only": True}, "derive from KeyController", id="only metadata where the object is wanted"),
-        pytest.param({"ownz": [Pod]}, "a controller declares no ownz .it may declare owns, watches", id="a word that is not known"),
+        pytest.param({"ownz": [Pod]}, "a controller cannot declare ownz .it can declare owns, watches", id="a word that is not known"),
     ],
 )
 def test_declarations_that_are_refused(declared: dict[str, Any], message: str) -> None:
@@ -114,7 +116,7 @@ def test_an_index_of_a_kind_that_is_not_kept_is_refused() -> None:
     class Indexed(Controller[ConfigMap], indexes={Pod: {"node": "spec.nodeName"}}):
         async def reconcile(self, config: ConfigMap) -> None: ...
 
-    with pytest.raises(DeclarationError, match=r"Indexed: indexes names Pod, of which it keeps nothing; .*reads=\[Pod\]"):
+    with pytest.raises(DeclarationError, match=r"Indexed: indexes names Pod, which it does not cache; .*reads=\[Pod\]"):
         Indexed._declaration()
     Indexed.reads = [Pod]
     assert Indexed._declaration().indexes == {Pod: {"node": "spec.nodeName"}}
@@ -123,12 +125,12 @@ def test_an_index_of_a_kind_that_is_not_kept_is_refused() -> None:
 def test_sources_may_be_the_instances_own_and_are_checked_too() -> None:
     from kubeloop.controller.runner.runner import Runner
 
-    class Fed(KeyController[ConfigMap]):
+    class FedByChannel(KeyController[ConfigMap]):
         def __init__(self, sources: Any) -> None:
             self.sources = sources
 
         async def reconcile(self, key: ObjectKey) -> None: ...
 
-    Runner(Fed([Channel(asyncio.Queue())]))
-    with pytest.raises(DeclarationError, match="Fed: sources must be a list of Channel"):
-        Runner(Fed([5]))
+    Runner(FedByChannel([Channel(asyncio.Queue())]))
+    with pytest.raises(DeclarationError, match="FedByChannel: sources must be a list of Channel"):
+        Runner(FedByChannel([5]))

@@ -1,4 +1,4 @@
-"""Sets of children, on both servers: made, changed, left alone and pruned; and never somebody else's."""
+"""Sets of children, on both servers: made, changed, left alone and pruned; and never another owner's."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Literal
@@ -39,13 +39,13 @@ async def owner(client: Client) -> ConfigMap:
 @pytest.fixture
 async def writes(client: Client) -> AsyncIterator[list[str]]:
     """What was written through the client, as VERB NAME; for the tests that say that nothing was."""
-    told: list[str] = []
+    lines: list[str] = []
 
     def heard(write: Write) -> None:
-        told.append(f"{write.verb} {write.name}")
+        lines.append(f"{write.verb} {write.name}")
 
     stop = client.on_write(heard)
-    yield told
+    yield lines
     stop()
 
 
@@ -84,13 +84,13 @@ async def test_a_set_is_made_changed_and_pruned(client: Client, owner: ConfigMap
 
     report = await of_owner.apply(owner, [deployment(image="nginx:2"), config("a")])
     assert [(one.name, one.did) for one in report] == [("a", "updated"), ("web", "updated"), ("web", "pruned"), ("b", "pruned")]
-    assert (await client.get(ConfigMap, "a")).data == {}, "what is no longer wanted of a child is taken out"
+    assert (await client.get(ConfigMap, "a")).data == {}, "a field that a child no longer needs is removed"
     with pytest.raises(NotFound):
         await client.get(Service, "web")
 
 
 @both_modes
-async def test_what_is_as_wanted_is_not_sent_again(
+async def test_an_unchanged_child_is_not_sent_again(
     client: Client, owner: ConfigMap, mode: Literal["apply", "patch"], writes: list[str]
 ) -> None:
     def wanted() -> list[Any]:
@@ -102,14 +102,16 @@ async def test_what_is_as_wanted_is_not_sent_again(
     again = await of_owner.apply(owner, wanted())
     assert str(again) == "3 unchanged"
     assert not again.changed
-    assert not any(one.sent for one in again), "1000m, which the server stores as 1, is not sent for ever"
+    assert not any(one.sent for one in again), "1000m, which the server stores as 1, is not sent again and again"
     after_restart = await children(client, mode).apply(owner, [config("a", k="1"), service()], prune=False)
     assert not any(one.sent for one in after_restart), "what was applied is known from the child itself"
     assert writes == []
 
 
 @both_modes
-async def test_what_others_wrote_stays_but_for_what_is_wanted(client: Client, owner: ConfigMap, mode: Literal["apply", "patch"]) -> None:
+async def test_fields_of_other_writers_stay_except_those_of_the_desired_child(
+    client: Client, owner: ConfigMap, mode: Literal["apply", "patch"]
+) -> None:
     of_owner = children(client, mode)
     await of_owner.apply(owner, [config("a", k="1"), deployment()])
     await client.patch(ConfigMap, "a", {"data": {"k": "drifted", "theirs": "x"}})
@@ -123,7 +125,7 @@ async def test_what_others_wrote_stays_but_for_what_is_wanted(client: Client, ow
 
 
 @both_modes
-async def test_a_child_of_somebody_else_is_refused_and_the_others_are_applied(
+async def test_a_child_of_another_owner_is_refused_and_the_others_are_applied(
     client: Client, owner: ConfigMap, mode: Literal["apply", "patch"]
 ) -> None:
     rival = await client.create(config("rival"))
@@ -139,7 +141,7 @@ async def test_a_child_of_somebody_else_is_refused_and_the_others_are_applied(
     report = caught.value.report
     assert [(one.name, one.did) for one in report] == [("taken", "failed"), ("orphan", "failed"), ("free", "created")]
     assert all(isinstance(one.error, ForeignChild) for one in report.failed)
-    assert report.kept.startswith("a child failed"), "what is no longer wanted stays while something failed"
+    assert report.kept.startswith("a child failed"), "an obsolete child stays while another one failed"
     assert (await client.get(ConfigMap, "taken")).data == {"theirs": "1"}
     adopted = await children(client, mode, adopt=True).apply(owner, [config("taken"), config("orphan"), config("free")], check=False)
     assert [(one.name, one.did) for one in adopted] == [("taken", "failed"), ("orphan", "updated"), ("free", "unchanged")]
@@ -186,14 +188,14 @@ async def test_without_force_another_manager_s_field_is_a_conflict(client: Clien
     assert (await children(client).apply(owner, [config("a", k="1")])).changed
 
 
-async def test_a_child_that_is_still_going_is_told_and_made_when_it_is_gone(client: Client, owner: ConfigMap) -> None:
+async def test_a_child_that_is_still_terminating_is_reported_and_created_when_it_is_gone(client: Client, owner: ConfigMap) -> None:
     of_owner = children(client)
     await of_owner.apply(owner, [config("a")])
     await client.patch(ConfigMap, "a", {"metadata": {"finalizers": ["children.example.com/held"]}})
     await client.delete(ConfigMap, "a")
     report = await of_owner.apply(owner, [config("a")])
     assert [one.did for one in report] == ["deleting"]
-    assert [one.did for one in await of_owner.apply(owner, [])] == [], "what is going already is not pruned again"
+    assert [one.did for one in await of_owner.apply(owner, [])] == [], "a terminating child is not pruned again"
     await client.patch(ConfigMap, "a", {"metadata": {"finalizers": None}})
     assert str(await of_owner.apply(owner, [config("a")])) == "1 created"
 
@@ -205,14 +207,14 @@ async def test_unstructured_children_are_applied_alike(client: Client, owner: Co
     of_owner = children(client)
     wish = child("red")
     assert str(await of_owner.apply(owner, [wish])) == "1 created"
-    assert "labels" not in wish["metadata"], "what is given is not changed"
+    assert "labels" not in wish["metadata"], "the given object is not changed"
     assert str(await of_owner.apply(owner, [child("red")])) == "1 unchanged"
     assert str(await of_owner.apply(owner, [child("blue")])) == "1 updated"
     assert str(await of_owner.apply(owner, [])) == "1 pruned"
 
 
 @pytest.mark.parametrize(
-    ("wanted", "error", "says"),
+    ("desired", "error", "says"),
     [
         pytest.param([config("")], UnplacedChild, "has no metadata.name.*owner-configmap", id="a child without a name is refused"),
         pytest.param([config("a"), config("a")], UnplacedChild, "ConfigMap a is twice", id="a child that is named twice is refused"),
@@ -228,16 +230,16 @@ async def test_unstructured_children_are_applied_alike(client: Client, owner: Co
     ],
 )
 async def test_a_set_that_cannot_be_is_refused_before_anything_is_sent(
-    client: Client, owner: ConfigMap, wanted: list[Any], error: type[Exception], says: str, writes: list[str]
+    client: Client, owner: ConfigMap, desired: list[Any], error: type[Exception], says: str, writes: list[str]
 ) -> None:
     with pytest.raises(error, match=says):
-        await children(client).apply(owner, [config("first"), *wanted])
+        await children(client).apply(owner, [config("first"), *desired])
     assert writes == []
 
 
 async def test_an_object_that_was_read_is_no_wish_but_what_a_manager_owns_of_it_is(client: Client, owner: ConfigMap) -> None:
     of_owner = children(client)
-    for kind in (ConfigMap, Unstructured.of("v1", "ConfigMap")):
+    for kind in (ConfigMap, Unstructured.for_kind("v1", "ConfigMap")):
         found = await client.get(kind, "owner")
         with pytest.raises(ValueError, match=r"read from the server|managedFields"):
             await of_owner.apply(owner, [found])

@@ -1,4 +1,4 @@
-"""Drift, on both servers: what differs is told by path and as a diff, what the server or others added is not, secrets never."""
+"""Drift, on both servers: differences are reported by path and as a diff, without fields that others added, and never secrets."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ async def test_what_was_applied_and_not_touched_has_no_drift(client: Client, own
 
 
 @both_ways
-async def test_what_differs_is_told_by_path_and_as_a_diff(client: Client, owner: ConfigMap, children: Children, ask: bool) -> None:
+async def test_differences_are_reported_by_path_and_as_a_diff(client: Client, owner: ConfigMap, children: Children, ask: bool) -> None:
     await children.apply(owner, [config("a", k="1", old="x"), web(), service()])
     await client.set_scale(Deployment, "web", 1)
     found = await find_drift(children, owner, [config("a", k="2"), web(), config("new", k="1")], ask=ask)
@@ -91,7 +91,7 @@ async def test_values_of_secrets_are_not_shown(client: Client, owner: ConfigMap,
         assert word not in repr(drift)
 
 
-async def test_an_object_of_somebody_else_in_the_way_is_named(client: Client, owner: ConfigMap, children: Children) -> None:
+async def test_an_object_of_another_owner_in_the_way_is_named(client: Client, owner: ConfigMap, children: Children) -> None:
     await client.create(config("a"))
     with pytest.raises(ForeignChild, match=r"ConfigMap a .* not controlled by ConfigMap owner"):
         await find_drift(children, owner, [config("a")])

@@ -56,7 +56,7 @@ class ShopController(Controller[ConfigMap], owns=[Secret, Owns(Service), Deploym
             yield Service(metadata=ObjectMeta(name=name), spec=ServiceSpec(selector={"shop": name}, ports=[ServicePort(port=80)]))
 
 
-async def test_children_follow_their_owner_and_come_back_when_somebody_deletes_them(client: Client) -> None:
+async def test_children_follow_their_owner_and_come_back_when_another_client_deletes_them(client: Client) -> None:
     reports = Reports()
     async with Manager(client, [ShopController(reports)], namespace=client.namespace):
         shop = ConfigMap(metadata=ObjectMeta(name="corner", labels={"shop": ""}), data={"word": "sesame", "open": "yes"})
@@ -70,7 +70,7 @@ async def test_children_follow_their_owner_and_come_back_when_somebody_deletes_t
         await client.wait_gone(Service, "corner", timeout=30)
 
 
-async def test_what_is_as_wanted_is_known_from_the_caches_also_after_a_restart(client: Client) -> None:
+async def test_unchanged_children_are_known_from_the_caches_also_after_a_restart(client: Client) -> None:
     first, second = Reports(), Reports()
     async with Manager(client, [ShopController(first)], namespace=client.namespace):
         shop = ConfigMap(metadata=ObjectMeta(name="corner", labels={"shop": ""}), data={"word": "sesame"})
@@ -119,5 +119,5 @@ async def test_a_wish_that_is_refused_is_tried_again_and_the_others_are_there(cl
         await client.create(ConfigMap(metadata=ObjectMeta(name="corner", labels={"shop": ""})))
         await client.wait_created(Secret, "free", timeout=30)
         await client.delete(taken)
-        await client.wait_for(Secret, "taken", lambda found: bool(found.metadata.owner_references), timeout=30)
+        await client.wait_for(Secret, "taken", lambda obj: bool(obj.metadata.owner_references), timeout=30)
         assert "not controlled by ConfigMap corner" in manager.stats[0].counts.last_error

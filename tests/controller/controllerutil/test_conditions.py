@@ -1,4 +1,4 @@
-"""Conditions: what is set stands once, in its place, with a transition time that tells when the status changed."""
+"""Conditions: each one stands once, in its place, with a transition time that says when the status changed."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -143,7 +143,7 @@ def test_what_no_server_takes(type_: str, status: Any, reason: str, says: str) -
         set_condition(typed(), type_, status, reason=reason)
 
 
-def test_a_kind_without_conditions_is_told_what_it_lacks() -> None:
+def test_the_error_for_a_kind_without_conditions_says_what_it_lacks() -> None:
     with pytest.raises(ConditionsError, match=r"ConfigMap has no status.conditions .* list\[Condition\]"):
         set_condition(ConfigMap(), "Ready", True, reason="Up")
 

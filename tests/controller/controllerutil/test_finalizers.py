@@ -19,7 +19,7 @@ async def made(client: Client, *finalizers: str) -> ConfigMap:
     return await client.create(ConfigMap(metadata=ObjectMeta(name="c", finalizers=list(finalizers))))
 
 
-async def test_adding_one_that_is_there_sends_nothing(client: Client) -> None:
+async def test_adding_a_present_finalizer_sends_nothing(client: Client) -> None:
     found = await made(client, MINE)
     assert await add_finalizer(client, found, MINE) is found
     await remove_finalizer(client, found, MINE)
@@ -58,7 +58,7 @@ async def test_the_last_one_lets_a_deleted_object_go(client: Client) -> None:
     assert await remove_finalizer(client, going, MINE) is not None
     with pytest.raises(NotFound):
         await client.get(ConfigMap, "c")
-    assert await remove_finalizer(client, going, MINE) is None, "what is gone waits for nothing"
+    assert await remove_finalizer(client, going, MINE) is None, "a deleted object waits for nothing"
 
 
 async def test_a_successor_of_the_same_name_is_left_alone(client: Client) -> None:

@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubeloop.api.core.v1 import ConfigMap, Container, Pod, PodSpec
-from kubeloop.client import Client
+from kubeloop.client import Client, OperationResult
 from kubeloop.controller.controllerutil.conditions import get_condition, remove_condition, set_condition
 from kubeloop.controller.controllerutil.status_writer import BothChanged, StatusError, StatusWriter, WriteBackoff, three_way
 from kubeloop.meta import IncompleteObject, NotFound, ObjectMeta, Unstructured
 
 
 async def pod(client: Client) -> Pod:
-    """Of a scheduler that nobody is, so that its status is the test's own."""
-    spec = PodSpec(scheduler_name="nobody", containers=[Container(name="c", image="nginx")])
+    """A pod of a scheduler that does not exist, so that only the test writes its status."""
+    spec = PodSpec(scheduler_name="absent", containers=[Container(name="c", image="nginx")])
     return await client.create(Pod(metadata=ObjectMeta(name="p"), spec=spec))
 
 
@@ -23,16 +23,16 @@ async def pod(client: Client) -> Pod:
 async def test_a_status_is_written_and_the_same_again_is_not_sent(client: Client) -> None:
     found = await pod(client)
     writer = StatusWriter(client)
-    assert (await writer.write(found)).did == "unchanged"
+    assert (await writer.write(found)).operation is OperationResult.UNCHANGED
     set_condition(found, "example.com/Ready", False, reason="Starting")
     found.spec.containers[0].image = "other"
     written = await writer.write(found)
-    assert written.did == "updated"
+    assert written.operation is OperationResult.UPDATED_STATUS_ONLY
     assert written.object.spec.containers[0].image == "nginx", "only the status is written"
     now = await client.get(Pod, "p")
     assert now.metadata.resource_version == written.object.metadata.resource_version
     set_condition(now, "example.com/Ready", False, reason="Starting")
-    assert (await writer.write(now)).did == "unchanged"
+    assert (await writer.write(now)).operation is OperationResult.UNCHANGED
     assert (await client.get(Pod, "p")).metadata.resource_version == now.metadata.resource_version
 
 
@@ -47,7 +47,7 @@ async def test_conditions_that_others_wrote_since_the_object_was_read_stay(clien
     set_condition(mine, "example.com/Mine", True, reason="Up")
     mine.status.reason = "Mine"
     written = await writer.write(mine)
-    assert written.did == "updated"
+    assert written.operation is OperationResult.UPDATED_STATUS_ONLY
     assert (written.object.status.message, written.object.status.reason) == ("theirs", "Mine")
     assert get_condition(written.object, "example.com/Theirs") is not None
     assert get_condition(written.object, "example.com/Mine") is not None
@@ -59,11 +59,11 @@ async def test_conditions_that_others_wrote_since_the_object_was_read_stay(clien
 @pytest.mark.server
 async def test_an_unstructured_status_is_written_alike(client: Client) -> None:
     await pod(client)
-    found = await client.get(Unstructured.of("v1", "Pod"), "p")
+    found = await client.get(Unstructured.for_kind("v1", "Pod"), "p")
     set_condition(found, "example.com/Ready", True, reason="Up")
     written = await StatusWriter(client, field_manager="status-test").write(found)
     assert get_condition(written.object, "example.com/Ready") is not None
-    assert (await StatusWriter(client).write(written.object)).did == "unchanged"
+    assert (await StatusWriter(client).write(written.object)).operation is OperationResult.UNCHANGED
 
 
 @pytest.mark.server
@@ -88,18 +88,20 @@ async def test_a_successor_gone_objects_and_kinds_without_a_status_are_named(cli
 async def test_an_object_whose_status_flaps_is_held_back(client: Client) -> None:
     found = await pod(client)
     writer = StatusWriter(client, backoff=WriteBackoff(burst=1, initial=3600, cap=3600))
-    for message, did in [("a", "updated"), ("b", "updated"), ("c", "held back")]:
+    written_twice = [OperationResult.UPDATED_STATUS_ONLY] * 2
+    for message, operation in zip("abc", [*written_twice, OperationResult.UNCHANGED], strict=True):
         found.status.message = message
         written = await writer.write(found)
-        assert written.did == did
+        assert written.operation is operation
+        assert (written.requeue_after is None) is (operation is not OperationResult.UNCHANGED)
         found = written.object
     assert written.result is not None
     assert written.result.requeue_after is not None
     assert written.result.requeue_after > 3000
     found.status.message = "b"
-    assert (await writer.write(found)).did == "unchanged", "what went back to what is written needs no write"
+    assert (await writer.write(found)).operation is OperationResult.UNCHANGED, "a status that equals the written one again needs no write"
     found.status.message = "d"
-    assert (await writer.write(found, urgent=True)).did == "updated"
+    assert (await writer.write(found, urgent=True)).operation is OperationResult.UPDATED_STATUS_ONLY
 
 
 def test_pauses_grow_from_the_first_write_that_is_not_free_and_are_forgotten_in_a_calm() -> None:
@@ -124,10 +126,10 @@ def test_objects_that_are_calm_take_no_memory() -> None:
     assert len(backoff) < 1100
 
 
-@pytest.mark.parametrize("given", [{"burst": -1}, {"initial": 0}, {"cap": 0.5}, {"calm": -1}])
-def test_a_back_off_that_makes_no_sense_is_refused(given: Any) -> None:
+@pytest.mark.parametrize("back_off", [{"burst": -1}, {"initial": 0}, {"cap": 0.5}, {"calm": -1}])
+def test_a_back_off_that_makes_no_sense_is_refused(back_off: Any) -> None:
     with pytest.raises(ValueError, match="write back-off wants"):
-        WriteBackoff(**given)
+        WriteBackoff(**back_off)
 
 
 @pytest.mark.parametrize(

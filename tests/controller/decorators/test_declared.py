@@ -27,8 +27,8 @@ def make(handler: Any, kind: type[Resource] = Deployment) -> Any:
         pytest.param("spec[*].x", r'no list at "spec"', id="a list that is none"),
         pytest.param("nothing", r'no field "nothing"; there are metadata, spec, status', id="a field that resembles none"),
         pytest.param("spec..x", r"cannot read", id="no path at all"),
-        pytest.param("metadata", r"it would be called without end", id="what each write changes"),
-        pytest.param("metadata.resourceVersion", r"it would be called without end", id="the version"),
+        pytest.param("metadata", r"it would be called endlessly", id="what each write changes"),
+        pytest.param("metadata.resourceVersion", r"it would be called endlessly", id="the version"),
         pytest.param("metadata.managedFields[*].time", r"name what matters: @on_change\(\"spec\"\)", id="who wrote last"),
     ],
 )
@@ -48,8 +48,8 @@ def test_a_path_of_the_kind_is_taken(path: str) -> None:
 @pytest.mark.parametrize(
     ("decorate", "says"),
     [
-        pytest.param(on_change, r"handle: @on_change wants to know what for; write @on_change\(\"spec.replicas\"\)", id="on_change"),
-        pytest.param(every, r"handle: @every wants to know what for; write @every\(60\)", id="every"),
+        pytest.param(on_change, r"handle: @on_change needs an argument; write @on_change\(\"spec.replicas\"\)", id="on_change"),
+        pytest.param(every, r"handle: @every needs an argument; write @every\(60\)", id="every"),
     ],
 )
 def test_a_decorator_that_stands_bare_is_refused_and_does_not_swallow_the_method(decorate: Any, says: str) -> None:
@@ -69,7 +69,7 @@ def test_a_handler_in_a_controller_that_calls_none_is_refused() -> None:
             async def reconcile(self, deployment: Deployment) -> None: ...
 
 
-def test_handlers_of_changes_see_no_record_and_no_finalizer_of_their_own() -> None:
+def test_handlers_of_changes_do_not_see_their_own_record_and_finalizer() -> None:
     """Else each record would be a change, for which another one is written."""
     metadata = {"name": "a", "annotations": {"handled.kubeloop.dev/web": "{}"}, "finalizers": ["kubeloop.dev/web"]}
     assert watched({"metadata": metadata, "spec": {}}, "kubeloop.dev/web") == {"metadata": {"name": "a"}, "spec": {}}
@@ -100,7 +100,7 @@ async def _generator(self: Any, obj: Any) -> Any:
             id="too few of a change",
         ),
         pytest.param(on_resume(_generator), r"yields, so that calling it does nothing", id="a generator"),
-        pytest.param(timer(5)(staticmethod(lambda obj: None)), r"is no method; write @every", id="a static method"),
+        pytest.param(timer(5)(staticmethod(lambda obj: None)), r"is not a method; write @every", id="a static method"),
         pytest.param(every(0)(lambda self, obj: None), r"every\(0\) must be a number of seconds above 0", id="a timer without a time"),
         pytest.param(on_create(retries=0)(lambda self, obj: None), r"retries=0 must be", id="no tries at all"),
         pytest.param(on_create(backoff=-1)(lambda self, obj: None), r"backoff=-1 must be", id="a pause before the start"),
@@ -112,7 +112,7 @@ def test_a_handler_that_cannot_be_called_is_refused(handler: Any, says: str) -> 
         make(handler)
 
 
-def test_several_decorators_on_one_method_are_handlers_of_their_own() -> None:
+def test_several_decorators_on_one_method_are_separate_handlers() -> None:
     both = make(on_create(on_resume(lambda self, obj: None)))
     assert sorted(one.id for one in both.all) == ["handle/create", "handle/resume"]
 
@@ -123,7 +123,7 @@ def test_two_handlers_of_one_id_are_refused() -> None:
         handlers_of(type("Web", (), body), Deployment)
 
 
-def test_a_class_without_handlers_or_with_a_reconcile_of_its_own_is_refused() -> None:
+def test_a_class_without_handlers_or_with_its_own_reconcile_is_refused() -> None:
     with pytest.raises(DeclarationError, match=r"Empty has no handler; decorate a method with @on_create"):
 
         class Empty(HandlerController[Deployment]):

@@ -1,4 +1,4 @@
-"""Handlers of changes on the level-based loop, on both servers: who is called when, and what a restart remembers."""
+"""Handlers of changes on the level-based loop, on both servers: the order of their calls, and the record that survives a restart."""
 
 import asyncio
 import threading
@@ -29,13 +29,13 @@ class Calls:
         self.found: list[Any] = []
         self._changed = asyncio.Event()
 
-    def add(self, *what: Any) -> None:
-        self.found.append(what if len(what) > 1 else what[0])
+    def add(self, *call: Any) -> None:
+        self.found.append(call if len(call) > 1 else call[0])
         self._changed.set()
 
-    async def until(self, *wanted: Any) -> None:
+    async def wait_for_events(self, *expected: Any) -> None:
         async with asyncio.timeout(30):
-            while not all(one in self.found for one in wanted):
+            while not all(one in self.found for one in expected):
                 self._changed.clear()
                 await self._changed.wait()
 
@@ -54,14 +54,16 @@ async def set_seconds(client: Client, seconds: int, name: str = "a") -> None:
     await client.patch(Lease, name, {"spec": {"leaseDurationSeconds": seconds}})
 
 
-async def recorded(client: Client, wanted: str) -> Lease:
+async def recorded(client: Client, text: str) -> Lease:
     """When the record says so."""
-    return await client.wait_for(Lease, "a", lambda found: wanted in found.metadata.annotations.get(RECORD, ""), timeout=30)
+    return await client.wait_for(Lease, "a", lambda objects: text in objects.metadata.annotations.get(RECORD, ""), timeout=30)
 
 
 async def begun(client: Client) -> Lease:
     """When the record says that the creation is handled."""
-    return await client.wait_for(Lease, "a", lambda found: '"create"' not in found.metadata.annotations.get(RECORD, '"create"'), timeout=30)
+    return await client.wait_for(
+        Lease, "a", lambda objects: '"create"' not in objects.metadata.annotations.get(RECORD, '"create"'), timeout=30
+    )
 
 
 class All(HandlerController[Lease]):
@@ -90,14 +92,14 @@ class All(HandlerController[Lease]):
         self.calls.add("deleted", lease.metadata.name)
 
 
-async def test_the_life_of_an_object_is_told_in_order_and_each_thing_once(client: Client) -> None:
+async def test_handlers_get_the_life_of_an_object_in_order_and_each_step_once(client: Client) -> None:
     calls = Calls()
     async with running(client, All(calls)):
         await make(client)
         await begun(client)
-        await calls.until(("created", "a"))
+        await calls.wait_for_events(("created", "a"))
         await set_seconds(client, 4)
-        await calls.until((3, 4))
+        await calls.wait_for_events((3, 4))
         await recorded(client, '"v":4')
         await client.delete(Lease, "a")
         await client.wait_gone(Lease, "a", timeout=30)
@@ -108,22 +110,22 @@ async def test_a_restart_goes_on_where_the_last_run_ended(client: Client) -> Non
     calls = Calls()
     async with running(client, All(calls)):
         await make(client)
-        await calls.until(("created", "a"))
+        await calls.wait_for_events(("created", "a"))
         await begun(client)
     await set_seconds(client, 7)
     await set_seconds(client, 5)
     await make(client, "b")
     again = Calls()
     async with running(client, All(again)):
-        await again.until((3, 5), ("created", "b"))
+        await again.wait_for_events((3, 5), ("created", "b"))
         await recorded(client, '"v":5')
         await client.delete(Lease, "a")
         await client.delete(Lease, "b")
         for name in ("a", "b"):
             await client.wait_gone(Lease, name, timeout=30)
-    told = [call for call in again.found if call[0] != "resumed"]
-    assert told[:2] in ([(3, 5), ("created", "b")], [("created", "b"), (3, 5)]), "what was handled is not handled again"
-    assert sorted(told[2:]) == [("deleted", "a"), ("deleted", "b")]
+    later_calls = [call for call in again.found if call[0] != "resumed"]
+    assert later_calls[:2] in ([(3, 5), ("created", "b")], [("created", "b"), (3, 5)]), "what was handled is not handled again"
+    assert sorted(later_calls[2:]) == [("deleted", "a"), ("deleted", "b")]
     assert again.found.count(("resumed", "a")) == 1, "once in each run"
 
 
@@ -153,9 +155,9 @@ async def test_a_handler_that_fails_is_tried_again_and_the_others_are_not(client
     picky = Picky()
     async with Manager(client, [picky], namespace=client.namespace) as manager:
         await make(client)
-        await calls.until("bad")
+        await calls.wait_for_events("bad")
         await set_seconds(client, 4)
-        await calls.until((3, 4))
+        await calls.wait_for_events((3, 4))
         assert picky.handler_errors == 2
         (stats,) = manager.stats
         assert stats.counts.errors == 2, "a reconcile in which a handler failed is a failed one"
@@ -180,20 +182,24 @@ async def test_a_terminal_error_or_too_many_failures_give_a_handler_up_until_som
         @on_delete(retries=1)
         async def gone(self, lease: Lease) -> None:
             calls.add("gone")
-            raise KubeloopError("does not keep the object for ever")
+            raise KubeloopError("does not keep the object forever")
 
     async with running(client, Doomed()):
         await make(client)
         await recorded(client, '"v":3')
         await set_seconds(client, 4)
-        await client.wait_for(Lease, "a", lambda found: found.metadata.annotations[RECORD].count('"v":4') == 2, timeout=30)
+        await client.wait_for(Lease, "a", lambda obj: obj.metadata.annotations[RECORD].count('"v":4') == 2, timeout=30)
         await set_seconds(client, 5)
-        await calls.until(("limited", 4, 5), ("terminal", 4, 5))
-        await client.wait_for(Lease, "a", lambda found: found.metadata.annotations[RECORD].count('"v":5') == 2, timeout=30)
+        await calls.wait_for_events(("limited", 4, 5), ("terminal", 4, 5))
+        await client.wait_for(Lease, "a", lambda obj: obj.metadata.annotations[RECORD].count('"v":5') == 2, timeout=30)
         await client.delete(Lease, "a")
         await client.wait_gone(Lease, "a", timeout=30)
-    told = await client.until(Event, lambda event: event.object.reason == "HandlerFailed", timeout=30, namespace=client.namespace)
-    assert (told.object.message or "").startswith(("terminal: cannot be so short", "limited: failed 2 times", "gone: failed 1 times"))
+    later_calls = await client.wait_for_events(
+        Event, lambda event: event.object.reason == "HandlerFailed", timeout=30, namespace=client.namespace
+    )
+    assert (later_calls.object.message or "").startswith(
+        ("terminal: cannot be so short", "limited: failed 2 times", "gone: failed 1 times")
+    )
     first = [("terminal", 3, 4), ("limited", 3, 4), ("limited", 3, 4)]
     assert calls.found == [*first, ("terminal", 4, 5), ("limited", 4, 5), ("limited", 4, 5), "gone"]
 
@@ -217,12 +223,12 @@ async def test_changes_to_and_fro_are_none_and_handlers_of_changes_wait_for_the_
 
     async with running(client, Slow()):
         await make(client)
-        await calls.until("creating")
+        await calls.wait_for_events("creating")
         for seconds in (4, 5, 3):
             await set_seconds(client, seconds)
         await client.patch(Lease, "a", {"metadata": {"labels": {"x": "y"}}})
         go_on.set()
-        await calls.until(("labels", {"x": "y"}))
+        await calls.wait_for_events(("labels", {"x": "y"}))
     assert calls.found == ["creating", ("labels", {"x": "y"})], "from 3 to 3 is no change"
 
 
@@ -239,10 +245,10 @@ async def test_an_old_value_that_was_too_large_to_keep_is_unknown(client: Client
         found = await recorded(client, "seen")
         assert len(found.metadata.annotations[RECORD]) < 200
         await client.patch(Lease, "a", {"metadata": {"annotations": {"big": "y" * 10}}})
-        await calls.until((UNKNOWN, 10))
+        await calls.wait_for_events((UNKNOWN, 10))
         await recorded(client, "yyyy")
         await client.patch(Lease, "a", {"metadata": {"annotations": {"big": None}}})
-        await calls.until((10, None))
+        await calls.wait_for_events((10, None))
 
 
 async def test_timers_go_on_until_the_object_goes(client: Client) -> None:
@@ -265,7 +271,7 @@ async def test_timers_go_on_until_the_object_goes(client: Client) -> None:
     ticking = Ticking()
     async with running(client, ticking):
         lease = await make(client)
-        await calls.until(4)
+        await calls.wait_for_events(4)
         now = await client.get(Lease, "a")
         assert now.metadata.resource_version == lease.metadata.resource_version, "timers write nothing"
         await client.delete(Lease, "a")
@@ -277,7 +283,7 @@ async def test_plain_handlers_run_in_threads(client: Client) -> None:
     calls = Calls()
     loop, main = asyncio.get_running_loop(), threading.current_thread()
 
-    class Plain(HandlerController[Lease]):
+    class PlainController(HandlerController[Lease]):
         @on_create
         def created(self, lease: Lease) -> None:
             assert threading.current_thread() is not main
@@ -290,9 +296,9 @@ async def test_plain_handlers_run_in_threads(client: Client) -> None:
             if calls.found.count("deleted") < 1:
                 raise KubeloopError("once more")
 
-    async with running(client, Plain()):
+    async with running(client, PlainController()):
         await make(client)
-        await calls.until("created")
+        await calls.wait_for_events("created")
         await client.delete(Lease, "a")
         await client.wait_gone(Lease, "a", timeout=30)
     assert calls.found[0] == "created"
@@ -311,7 +317,7 @@ async def test_a_handler_that_takes_too_long_is_cancelled_and_tried_again(client
 
     async with running(client, Hanging()):
         await make(client)
-        await client.wait_for(Lease, "a", lambda found: found.metadata.annotations.get(RECORD) == "{}", timeout=30)
+        await client.wait_for(Lease, "a", lambda obj: obj.metadata.annotations.get(RECORD) == "{}", timeout=30)
     assert calls.found[:2] == ["begun", "begun"]
 
 
@@ -346,8 +352,8 @@ async def test_a_finalizer_of_an_older_version_of_the_program_is_removed(client:
 
     await make(client, finalizers=[FINALIZER, "example.com/other"])
     async with running(client, Newer()):
-        await calls.until("created")
-        await client.wait_for(Lease, "a", lambda found: found.metadata.finalizers == ["example.com/other"], timeout=30)
+        await calls.wait_for_events("created")
+        await client.wait_for(Lease, "a", lambda obj: obj.metadata.finalizers == ["example.com/other"], timeout=30)
     await client.patch(Lease, "a", {"metadata": {"finalizers": None}})
 
 
@@ -355,7 +361,7 @@ async def test_taking_the_record_off_has_the_creation_handled_again_and_nonsense
     calls = Calls()
     async with running(client, All(calls)):
         await make(client)
-        await calls.until(("created", "a"))
+        await calls.wait_for_events(("created", "a"))
         await begun(client)
         await client.patch(Lease, "a", {"metadata": {"annotations": {RECORD: "nonsense"}}})
         await recorded(client, '"v":3')
@@ -369,7 +375,7 @@ async def test_taking_the_record_off_has_the_creation_handled_again_and_nonsense
 async def test_an_unstructured_kind_is_handled_alike_and_costs_one_write(client: Client) -> None:
     calls, written = Calls(), list[str]()
 
-    class Tree(HandlerController[Unstructured.of("coordination.k8s.io/v1", "Lease")]):  # type: ignore[misc]  # a class made by a call
+    class Tree(HandlerController[Unstructured.for_kind("coordination.k8s.io/v1", "Lease")]):  # type: ignore[misc]  # a class made by a call
         @on_create
         async def created(self, lease: Unstructured) -> None:
             calls.add("created")
@@ -384,7 +390,7 @@ async def test_an_unstructured_kind_is_handled_alike_and_costs_one_write(client:
     async with running(client, Tree()):
         stop = client.on_write(heard)
         await make(client)
-        await calls.until("created")
+        await calls.wait_for_events("created")
         await begun(client)
         stop()
     assert written == ["create", "patch", "patch"], "the first sight and the end of the creation"

@@ -1,4 +1,4 @@
-"""Candidates of one election on a server in the test's process; each has a client of its own."""
+"""Candidates of one election on a server in the test's process; each has its own client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubeloop.timing import Clock, FakeClock
 
 @dataclass
 class Candidate:
-    """``leaders``: what on_new_leader was told. ``task``: its run, if it runs."""
+    """``leaders``: the arguments of on_new_leader. ``task``: its run, if it runs."""
 
     elector: LeaderElector
     client: Client
@@ -52,7 +52,7 @@ class Candidate:
 
 
 class StallingClock(FakeClock):
-    """A fake clock under which a process can stand still: time passes, and nothing of what is due runs until it goes on."""
+    """A fake clock under which a process can stand still: time passes, and no due timer runs until it goes on."""
 
     def stall(self, seconds: float) -> None:
         self._move_to(self.now() + seconds)
@@ -101,7 +101,7 @@ class Candidates:
         return await self.server.client().create(Lease(metadata=ObjectMeta(name="lock", namespace="default"), spec=record.spec()))
 
     async def touch(self) -> None:
-        """Change the lease as a person does, so that whoever writes over an older version is refused."""
+        """Change the lease as a person does, so that a write over an older version is refused."""
         lease = await self.lease()
         lease.metadata.annotations["note"] = str(int(lease.metadata.annotations.get("note", "0")) + 1)
         await self.server.client().update(lease)

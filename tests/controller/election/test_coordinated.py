@@ -15,7 +15,9 @@ from kubeloop.meta import NotFound, UnknownKind, Unstructured
 from kubeloop.testing import HandlerServer
 from tests.controller.election.candidates import Candidates, StallingClock, of
 
-Definition = Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False)
+Definition = Unstructured.for_kind(
+    "apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False
+)
 CONFIG = LeaseConfig("lock", "default", "candidate-a", coordinated=True)
 
 

@@ -43,7 +43,7 @@ async def test_a_lease_of_another_is_taken_when_it_was_not_seen_to_change_for_it
     assert one.elector.log_fields == {"lease": "default/lock", "lease_transitions": "4"}
 
 
-async def test_a_lease_that_nobody_holds_is_taken_at_once(candidates: Candidates, clock: StallingClock) -> None:
+async def test_a_lease_without_a_holder_is_taken_at_once(candidates: Candidates, clock: StallingClock) -> None:
     """Behaviour I121."""
     await candidates.hold("")
     one = candidates.start("a")
@@ -52,7 +52,7 @@ async def test_a_lease_that_nobody_holds_is_taken_at_once(candidates: Candidates
     assert one.elector.transitions == 4
 
 
-async def test_a_lease_of_its_own_is_renewed_without_a_new_term(candidates: Candidates, clock: StallingClock) -> None:
+async def test_its_own_lease_is_renewed_without_a_new_term(candidates: Candidates, clock: StallingClock) -> None:
     """Behaviours I121, I122."""
     before = await candidates.hold("a")
     one = candidates.start("a")
@@ -88,7 +88,7 @@ async def test_a_refused_renewal_reads_and_writes_again_in_the_same_try(candidat
     assert lease.spec.renew_time == clock.wall()
 
 
-async def test_a_deleted_lease_is_made_anew_in_the_same_term(candidates: Candidates, clock: StallingClock) -> None:
+async def test_a_deleted_lease_is_recreated_in_the_same_term(candidates: Candidates, clock: StallingClock) -> None:
     await candidates.hold("")
     one = candidates.start("a")
     await clock.advance(1)
@@ -116,7 +116,7 @@ async def test_on_stop_the_lease_is_given_back_and_the_next_one_need_not_wait(ca
 
 
 async def test_who_does_not_hold_the_lease_writes_nothing_on_stop(candidates: Candidates, clock: StallingClock) -> None:
-    """Behaviours I125, I127, X10: it is told that it stopped all the same."""
+    """Behaviours I125, I127, X10: its stop is reported all the same."""
     await candidates.hold("other")
     one = candidates.start("a")
     await clock.advance(0)
@@ -200,7 +200,7 @@ async def test_a_stop_while_the_lease_is_being_won_releases_what_the_server_wrot
     assert (await made.get(Lease, "lock")).spec.holder_identity == ""
 
 
-async def test_new_leaders_are_told_once_each(candidates: Candidates, clock: StallingClock) -> None:
+async def test_new_leaders_are_reported_once_each(candidates: Candidates, clock: StallingClock) -> None:
     """Behaviour I127."""
     one = candidates.start("a", release_on_stop=False)
     await clock.advance(0)
@@ -242,7 +242,7 @@ async def test_a_leader_that_cannot_renew_gives_up_at_the_renew_deadline_and_kee
 
 
 async def test_no_request_outlives_the_renew_deadline(candidates: Candidates, in_process: HandlerServer, clock: StallingClock) -> None:
-    """One that hangs leaves time for another: half of the deadline each."""
+    """A renewal that hangs leaves time for another: half of the deadline each."""
     one = candidates.start("a")
     await clock.advance(1)
     in_process.faults.delay(1000, matching=on("update", Lease))
@@ -325,7 +325,7 @@ async def test_a_leader_whose_lease_was_emptied_does_not_win_it_back_in_the_same
     lease.spec.holder_identity = ""
     await candidates.server.client().update(lease)
     await clock.advance(1)
-    assert "given back or taken away" in str(await one.ended())
+    assert "released or taken over" in str(await one.ended())
 
 
 async def test_the_health_check_fails_only_for_a_leader_that_has_not_noticed(candidates: Candidates, clock: StallingClock) -> None:
@@ -411,7 +411,7 @@ async def test_the_lease_is_renewed_while_the_work_is_ending(candidates: Candida
     assert (await candidates.lease()).spec.holder_identity == ""
 
 
-async def test_an_impatient_stop_does_not_give_back_what_is_still_in_use(candidates: Candidates, clock: StallingClock) -> None:
+async def test_an_impatient_stop_does_not_release_a_lease_that_is_still_in_use(candidates: Candidates, clock: StallingClock) -> None:
     one = candidates.make("a")
     done = asyncio.Event()
 

@@ -110,7 +110,7 @@ async def test_a_leader_that_was_killed_is_taken_over_after_its_lease_by_the_oth
     assert heir.transitions == 1
 
 
-async def test_a_renewal_after_somebody_elses_change_keeps_that_change(client: Client, namespace: str) -> None:
+async def test_a_renewal_after_another_writers_change_keeps_that_change(client: Client, namespace: str) -> None:
     """Behaviour I124."""
     elector = LeaderElector(client, config(namespace, "a"))
     await elector.acquire()
@@ -148,7 +148,7 @@ async def test_a_lease_that_is_deleted_under_a_leader_is_made_again(client: Clie
     await elector.release()
 
 
-async def test_members_of_a_group_share_all_slots_and_take_over_from_one_that_leaves(client: Client, namespace: str) -> None:
+async def test_members_of_a_group_share_all_slots_and_take_over_from_a_member_that_leaves(client: Client, namespace: str) -> None:
     def settings(name: str) -> ShardConfig:
         return ShardConfig("group", namespace, name, lease_duration=300, renew_deadline=200, retry_period=0.05)
 

@@ -78,7 +78,7 @@ def test_defaults_are_client_gos_and_each_identity_is_another() -> None:
 )
 def test_a_record_is_the_same_after_the_wire(record: LeaseRecord) -> None:
     """Behaviour I129."""
-    assert LeaseRecord.of(decode(Lease, encode(Lease(spec=record.spec()))).spec) == record
+    assert LeaseRecord.from_spec(decode(Lease, encode(Lease(spec=record.spec()))).spec) == record
 
 
 def test_times_have_six_digits_on_the_wire_also_whole_seconds() -> None:
@@ -90,7 +90,7 @@ def test_times_have_six_digits_on_the_wire_also_whole_seconds() -> None:
 
 def test_a_lease_without_a_spec_is_an_empty_record() -> None:
     """Behaviour I129."""
-    assert LeaseRecord.of(LeaseSpec()) == LeaseRecord()
+    assert LeaseRecord.from_spec(LeaseSpec()) == LeaseRecord()
 
 
 def test_a_release_has_no_holder_lasts_a_second_and_keeps_transitions() -> None:
@@ -111,12 +111,12 @@ TAKEN = LeaseWrite(LeaseRecord("me", 20, WALL, WALL, 4), renewal=False)
         pytest.param(replace(OTHERS, renewed=WALL - DAYS), 0.0, LeaseHeld("other"), id="renewed days ago, it says: not taken (I123)"),
         pytest.param(replace(OTHERS, renewed=WALL + DAYS), 15.0, TAKEN, id="renewed in the future, it says: taken (I123)"),
         pytest.param(replace(OTHERS, renewed=None), 0.0, LeaseHeld("other"), id="held without a time: not taken before it expires (I121)"),
-        pytest.param(replace(OTHERS, holder=""), 0.0, TAKEN, id="held by nobody: taken at once (I121)"),
+        pytest.param(replace(OTHERS, holder=""), 0.0, TAKEN, id="a lease without a holder is taken at once (I121)"),
         pytest.param(MINE, 0.0, LeaseWrite(renewed(MINE, 20, WALL), renewal=True), id="held by itself: renewed (I121)"),
         pytest.param(MINE, 99.0, LeaseWrite(renewed(MINE, 20, WALL), renewal=True), id="held by itself and expired: renewed (I121)"),
     ],
 )
-def test_what_is_read_decides(record: LeaseRecord, age: float, expected: LeaseWrite | LeaseHeld) -> None:
+def test_the_read_lease_decides(record: LeaseRecord, age: float, expected: LeaseWrite | LeaseHeld) -> None:
     assert after_read(LeaseObservation(record, 100.0), "me", 20, 100.0 + age, WALL) == expected
 
 

@@ -22,7 +22,7 @@ def happened(message: str = "m", reason: str = "R", kind: str = "Normal", subjec
     return Occurrence(subject, kind, reason, message, datetime(2026, 1, 1, tzinfo=UTC))
 
 
-async def told(occurrences: Sequence[Occurrence], interval: float, limits: EventLimits | None = None) -> CorrelationResult:
+async def correlate(occurrences: Sequence[Occurrence], interval: float, limits: EventLimits | None = None) -> CorrelationResult:
     """What becomes of the last of them, ``interval`` seconds apart."""
     clock = FakeClock()
     correlator = CoreCorrelator(limits or EventLimits(), clock)
@@ -89,7 +89,7 @@ def similar(number: int, subject: EventSubject = POD) -> list[Occurrence]:
             1,
             "me again",
             1,
-            id="J133: warnings are not spam because of what is normal",
+            id="J133: warnings are not spam because of normal events",
         ),
         pytest.param(
             [happened(subject=POD._replace(uid=str(each))) for each in range(30)],
@@ -101,7 +101,7 @@ def similar(number: int, subject: EventSubject = POD) -> list[Occurrence]:
     ],
 )
 async def test_what_becomes_of_an_event(occurrences: list[Occurrence], interval: float, message: str | None, count: int) -> None:
-    verdict = await told(occurrences, interval)
+    verdict = await correlate(occurrences, interval)
     if message is None:
         assert verdict == CorrelationResult(spam=True)
         return
@@ -123,20 +123,20 @@ async def test_j133_after_a_burst_of_25_one_event_passes_in_300_seconds_and_show
 
 async def test_j133_the_key_of_the_spam_filter_can_be_replaced() -> None:
     by_reason = EventLimits(spam_key=lambda occurrence: occurrence.reason)
-    assert (await told([SAME] * 26, 0, by_reason)).spam
-    assert not (await told([*[SAME] * 25, OTHER], 0, by_reason)).spam
+    assert (await correlate([SAME] * 26, 0, by_reason)).spam
+    assert not (await correlate([*[SAME] * 25, OTHER], 0, by_reason)).spam
 
 
-async def test_j132_what_is_similar_and_what_a_combined_event_says_can_be_replaced() -> None:
+async def test_j132_the_similarity_and_the_message_of_a_combined_event_can_be_replaced() -> None:
     limits = EventLimits(
         similar=2, similar_key=lambda occurrence: occurrence.type, message=lambda occurrence: f"many: {occurrence.message}"
     )
-    (write,) = (await told([happened("a", "A"), happened("b", "B")], 0, limits)).writes
+    (write,) = (await correlate([happened("a", "A"), happened("b", "B")], 0, limits)).writes
     assert write.occurrence.message == "many: b"
 
 
 async def test_a_combined_message_is_cut_to_what_a_server_takes() -> None:
-    (write,) = (await told([happened(f"{each}{'x' * 1023}") for each in range(10)], 0)).writes
+    (write,) = (await correlate([happened(f"{each}{'x' * 1023}") for each in range(10)], 0)).writes
     assert len(write.occurrence.message) == 1024
 
 
@@ -151,7 +151,7 @@ async def test_the_first_event_keeps_its_name_and_time_and_the_count_rises() -> 
 
 @pytest.mark.parametrize(("namespace", "expected"), [("shop", "shop"), ("", "default")])
 async def test_j137_an_event_lives_beside_its_object_and_in_default_for_a_cluster_scoped_one(namespace: str, expected: str) -> None:
-    (write,) = (await told([happened(subject=POD._replace(namespace=namespace))], 0)).writes
+    (write,) = (await correlate([happened(subject=POD._replace(namespace=namespace))], 0)).writes
     assert write.namespace == expected
 
 
@@ -170,10 +170,10 @@ def test_limits_that_make_no_sense_are_refused_by_name(limits: Callable[[], Even
         limits()
 
 
-async def test_the_memory_is_bounded_and_an_event_that_was_forgotten_is_created_anew() -> None:
+async def test_the_memory_is_bounded_and_an_event_that_was_forgotten_is_created_again() -> None:
     limits = EventLimits(capacity=2)
     subjects = [POD._replace(uid=str(each)) for each in range(3)]
-    (write,) = (await told([happened(subject=each) for each in (*subjects, subjects[0])], 0, limits)).writes
+    (write,) = (await correlate([happened(subject=each) for each in (*subjects, subjects[0])], 0, limits)).writes
     assert (write.count, write.exists) == (1, False)
 
 

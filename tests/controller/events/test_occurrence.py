@@ -1,4 +1,4 @@
-"""What can be an event, and how what is too long is cut."""
+"""Which occurrences can be an event, and how long texts are cut."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OBJECT = ConfigMap(metadata=ObjectMeta(name="c", namespace="shop", uid="u"))
 
 
 @pytest.mark.parametrize(
-    ("obj", "kind", "reason", "said"),
+    ("obj", "kind", "reason", "message"),
     [
         pytest.param(OBJECT, "Error", "R", '"Normal" or "Warning", not \'Error\'', id="a type that no server takes"),
         pytest.param(OBJECT, "Normal", "", "needs a reason", id="an empty reason"),
@@ -26,8 +26,8 @@ OBJECT = ConfigMap(metadata=ObjectMeta(name="c", namespace="shop", uid="u"))
         pytest.param(ConfigMap(), "Normal", "R", "kind and name", id="an object without a name"),
     ],
 )
-def test_what_cannot_be_an_event_is_named(obj: ConfigMap, kind: str, reason: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_be_an_event_is_named(obj: ConfigMap, kind: str, reason: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         occurrence_of(obj, kind, reason, "m", NOW)
 
 
@@ -63,7 +63,7 @@ def test_of_a_secret_only_the_reference_is_taken() -> None:
         pytest.param("web-0", True, id="a usual name stands in the name of the event"),
         pytest.param("w" * 253, False, id="a name that leaves no room does not"),
         pytest.param("system:node", False, id="a name that is valid for its kind only does not"),
-        pytest.param("Ü", False, id="nor one that no server would take"),
+        pytest.param("Ü", False, id="nor is a name that no server would accept"),
     ],
 )
 def test_the_name_of_an_event_is_always_valid_and_new(subject: str, keeps: bool) -> None:

@@ -30,7 +30,7 @@ async def events(client: Client, kind: type[E]) -> list[E]:
 
 
 @pytest.mark.server
-async def test_j138_repetition_is_a_series_that_the_server_is_told_twice(client: Client) -> None:
+async def test_j138_repetition_is_a_series_that_is_sent_to_the_server_twice(client: Client) -> None:
     obj = await about(client)
     async with EventRecorder(client, "tester", sinks=[SeriesEvents()], flush=60) as recorder:
         for _ in range(6):
@@ -101,7 +101,7 @@ async def test_j133_of_30_events_about_an_object_25_pass_and_5_are_counted_as_dr
 
 @pytest.mark.server
 @pytest.mark.parametrize("sink", [CoreEvents(), SeriesEvents()], ids=["core/v1", "events.k8s.io/v1"])
-async def test_what_is_too_long_is_cut_to_what_the_server_takes(client: Client, sink: CoreEvents | SeriesEvents) -> None:
+async def test_a_text_that_is_too_long_is_cut_to_the_servers_limit(client: Client, sink: CoreEvents | SeriesEvents) -> None:
     obj = await about(client, "c" * 253)
     async with EventRecorder(client, "tester", sinks=[sink], flush=60) as recorder:
         recorder.normal(obj, "R" * 500, "ä" * 5000, action="A" * 500)

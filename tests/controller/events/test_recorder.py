@@ -65,7 +65,7 @@ async def test_another_message_or_reason_is_another_event(client: Client) -> Non
 
 
 @pytest.mark.server
-async def test_an_event_that_is_gone_when_it_is_to_be_patched_is_created_anew_with_its_count(client: Client) -> None:
+async def test_an_event_that_is_gone_when_it_is_to_be_patched_is_created_again_with_its_count(client: Client) -> None:
     obj = await about(client)
     async with EventRecorder(client, "tester", flush=60) as recorder:
         recorder.normal(obj, "Synced", "again")

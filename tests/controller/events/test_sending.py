@@ -1,4 +1,4 @@
-"""Sending (behaviours J134-J136, J139): what is tried again, what is not, and how it ends. A scripted writer and a fake clock."""
+"""Sending (behaviours J134-J136, J139): retried errors, other errors, and the end. A scripted writer and a fake clock."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refusal(kind: type[ApiError]) -> ApiError:
 
 @dataclass
 class ScriptedWriter:
-    """Answers as it is told, then accepts everything."""
+    """Gives the scripted answers, then accepts everything."""
 
     script: list[Exception] = field(default_factory=list)
     writes: list[EventWrite] = field(default_factory=list)
@@ -124,7 +124,7 @@ async def test_j138_a_series_is_refreshed_and_finished_by_the_senders_own_timer(
         await clock.advance(60)
     await clock.advance(360)
     assert [write.count for write in writer.writes] == [1, 2, 31, 35]
-    assert (sender.counts.recorded, sender.counts.sent, sender.counts.counted) == (35, 4, 33)
+    assert (sender.counts.recorded, sender.counts.sent, sender.counts.coalesced) == (35, 4, 33)
     assert clock.waiting == 0
     await sender.close(1)
 
@@ -203,9 +203,11 @@ async def test_events_that_are_dropped_for_different_reasons_are_logged_apart(ca
         sender.put(HAPPENED)
     sender.start()
     await clock.advance(0)
-    assert [line.partition(": ")[2] for line in warnings_of(caplog)] == [f"{QUEUE} events wait already", "Forbidden: no"]
+    assert [line.partition(": ")[2] for line in warnings_of(caplog)] == [f"{QUEUE} events are already queued", "Forbidden: no"]
     await clock.advance(INTERVAL)
-    assert warnings_of(caplog)[2:] == [f'2 more events are dropped (full); the last: event "R" is dropped: {QUEUE} events wait already']
+    assert warnings_of(caplog)[2:] == [
+        f'2 more events are dropped (full); the last: event "R" is dropped: {QUEUE} events are already queued'
+    ]
     await clock.advance(2 * INTERVAL)
     assert len(warnings_of(caplog)) == 3
     await sender.close(1)

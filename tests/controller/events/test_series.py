@@ -75,8 +75,8 @@ async def test_j138_a_series_is_over_after_6_idle_minutes_and_its_last_count_is_
     await clock.advance(1)
     assert [write.count for write in correlator.due()] == [4]
     assert correlator.next_due() is None
-    (anew,) = correlator.observe(BOUND).writes
-    assert (anew.count, anew.exists) == (1, False)
+    (again,) = correlator.observe(BOUND).writes
+    assert (again.count, again.exists) == (1, False)
 
 
 async def test_j138_what_the_server_knows_already_is_not_written_again_at_the_end_of_a_series() -> None:
@@ -93,8 +93,8 @@ async def test_j138_a_single_event_is_forgotten_after_6_minutes() -> None:
     correlator = SeriesCorrelator(clock)
     correlator.observe(BOUND)
     await clock.advance(6 * MINUTE)
-    (anew,) = correlator.observe(BOUND).writes
-    assert not anew.exists
+    (again,) = correlator.observe(BOUND).writes
+    assert not again.exists
 
 
 def test_at_the_end_what_was_only_counted_is_written() -> None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Secret, ServiceAccount
-from kubeloop.cache import Event, Head
+from kubeloop.cache import Head, InformerEvent
 from kubeloop.client import Client
 from kubeloop.controller import (
     Channel,
@@ -23,7 +23,7 @@ from kubeloop.controller import (
     Owns,
     Predicate,
     Result,
-    Watch,
+    WatchedKind,
     generation_changed,
     labels_match,
     set_owner_reference,
@@ -50,7 +50,7 @@ def client(server: HandlerServer) -> Client:
 
 
 class Noted(KeyController[ConfigMap], name="noted"):
-    """Notes the keys that it is called for. Of its own kind nothing leads to a reconcile: only what is under test does."""
+    """Records the keys that it is called for. Changes of its main kind lead to no reconcile: only the tested source does."""
 
     predicates = (~labels_match("") & labels_match(""),)
 
@@ -81,11 +81,13 @@ def meta(name: str, **more: Any) -> ObjectMeta:
     return ObjectMeta(name=name, namespace="default", **more)
 
 
-class ByIndex(Noted, watches=[Watch(Secret, to=to_index("secret"))], indexes={ConfigMap: {"secret": "data.secretName"}}):
+class ByIndex(Noted, watches=[WatchedKind(Secret, to=to_index("secret"))], indexes={ConfigMap: {"secret": "data.secretName"}}):
     """Objects that refer to a Secret."""
 
 
-class Anywhere(Noted, watches=[Watch(Secret, to=to_index("secret", anywhere=True))], indexes={ConfigMap: {"secret": "data.secretName"}}):
+class Anywhere(
+    Noted, watches=[WatchedKind(Secret, to=to_index("secret", anywhere=True))], indexes={ConfigMap: {"secret": "data.secretName"}}
+):
     """In whatever namespace they are."""
 
 
@@ -103,14 +105,14 @@ async def test_objects_that_refer_to_the_changed_one_are_found_by_their_index(cl
 
 
 async def test_an_index_that_is_not_there_stops_the_start_and_is_named(client: Client) -> None:
-    class Wrong(Noted, watches=[Watch(Secret, to=to_index("missing"))]):
+    class Wrong(Noted, watches=[WatchedKind(Secret, to=to_index("missing"))]):
         pass
 
     with pytest.raises(KubeloopError, match=r'Wrong: the watch of Secret cannot be mapped: .*"missing"'):
         await Manager(client, [Wrong()]).start()
 
 
-class ByMethod(Noted, watches=[Watch(Secret, to="everything"), Watch(ServiceAccount, to=to_label("of"), metadata_only=True)]):
+class ByMethod(Noted, watches=[WatchedKind(Secret, to="everything"), WatchedKind(ServiceAccount, to=to_label("of"), metadata_only=True)]):
     """A method maps, which reads the cache; of ServiceAccounts only metadata comes."""
 
     async def everything(self, head: Head) -> list[ObjectKey]:
@@ -140,7 +142,7 @@ class EveryOwner(Noted, owns=[Owns(Secret, every_owner=True)]):
     """Owners that are no controllers count."""
 
 
-async def test_owners_that_are_no_controllers_are_reconciled_where_that_is_asked_for(client: Client) -> None:
+async def test_owners_that_are_no_controllers_are_reconciled_on_request(client: Client) -> None:
     owner = await client.create(ConfigMap(metadata=meta("owner")))
     controller = EveryOwner()
     async with running(client, controller):
@@ -151,7 +153,7 @@ async def test_owners_that_are_no_controllers_are_reconciled_where_that_is_asked
 
 
 async def test_a_field_names_what_to_reconcile_now_and_before(client: Client) -> None:
-    class ByField(Noted, watches=[Watch(ServiceAccount, to=to_field('metadata.annotations["of"]'))]):
+    class ByField(Noted, watches=[WatchedKind(ServiceAccount, to=to_field('metadata.annotations["of"]'))]):
         pass
 
     controller = ByField()
@@ -215,7 +217,7 @@ async def test_taking_a_pause_off_lets_no_object_through_that_the_predicates_ref
 
 
 class Outlines(KeyController[ConfigMap], metadata_only=True, name="outlines"):
-    """Of its own kind it keeps metadata only."""
+    """For its main kind it keeps metadata only."""
 
     def __init__(self) -> None:
         self.seen: asyncio.Queue[Mapping[str, str]] = asyncio.Queue()
@@ -226,7 +228,7 @@ class Outlines(KeyController[ConfigMap], metadata_only=True, name="outlines"):
         self.seen.put_nowait(found.metadata.labels)
 
 
-async def test_a_controller_may_keep_only_the_metadata_of_its_own_kind(server: HandlerServer, client: Client) -> None:
+async def test_a_controller_may_keep_only_the_metadata_of_its_main_kind(server: HandlerServer, client: Client) -> None:
     controller = Outlines()
     async with running(client, controller):
         await client.create(ConfigMap(metadata=meta("c", labels={"a": "b"}), data={"much": "text"}))
@@ -285,7 +287,7 @@ class NeedsSecrets(Noted, owns=[Secret]):
         pytest.param(
             Forbidden(Status(code=403, reason="Forbidden", message="secrets is forbidden")),
             Forbidden,
-            "grant its account the verbs list and watch there, or take the kind out of the declaration",
+            "grant its account the verbs list and watch there, or remove the kind from the declaration",
             id="a missing permission",
         ),
         pytest.param(
@@ -337,7 +339,7 @@ async def test_a_plain_reconcile_that_never_returns_keeps_its_key_lets_others_go
         gate.set()
 
 
-def note_version(event: Event[Any]) -> bool:
+def note_version(event: InformerEvent[Any]) -> bool:
     Patient.seen.append(event.head.resource_version or "")
     return True
 

@@ -1,4 +1,4 @@
-"""Predicates: which events are worth a reconcile, told from heads alone."""
+"""Predicates: which events are worth a reconcile, decided from heads alone."""
 
 from typing import Any, cast
 
@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
-from kubeloop.cache import Event, EventType, Head
+from kubeloop.cache import EventType, Head, InformerEvent
 from kubeloop.cache.blobs.blob_store import BlobStore
 from kubeloop.cache.blobs.head import HeadReader, StringInterner
 from kubeloop.controller import (
@@ -45,12 +45,12 @@ def head(
     return _READER.head(_READER.projection.object(raw), memoryview(raw), None)
 
 
-def update(old: Head, new: Head, kind: EventType = EventType.MODIFIED) -> Event[ConfigMap]:
-    return Event(kind, new, old, cast("Any", None))
+def update(old: Head, new: Head, kind: EventType = EventType.MODIFIED) -> InformerEvent[ConfigMap]:
+    return InformerEvent(kind, new, old, cast("Any", None))
 
 
-def added(new: Head) -> Event[ConfigMap]:
-    return Event(EventType.ADDED, new, None, cast("Any", None))
+def added(new: Head) -> InformerEvent[ConfigMap]:
+    return InformerEvent(EventType.ADDED, new, None, cast("Any", None))
 
 
 SAME = head()
@@ -65,7 +65,7 @@ SAME = head()
         pytest.param(
             generation_changed, update(SAME, head(2, uid="v")), True, id="a recreated object passes though its generation is the same"
         ),
-        pytest.param(generation_changed, Event(EventType.DELETED, SAME, SAME, cast("Any", None)), True, id="a deletion passes"),
+        pytest.param(generation_changed, InformerEvent(EventType.DELETED, SAME, SAME, cast("Any", None)), True, id="a deletion passes"),
         pytest.param(resource_version_changed, update(SAME, SAME, EventType.RESYNC), False, id="a resync changes no version"),
         pytest.param(resource_version_changed, update(SAME, head(2)), True, id="any write changes it"),
         pytest.param(labels_changed, update(SAME, head(2)), False, id="labels are the same"),
@@ -81,7 +81,7 @@ SAME = head()
         pytest.param(labels_changed | resource_version_changed, update(SAME, head(2)), True, id="or"),
     ],
 )
-def test_predicate(predicate: Predicate, event: Event[ConfigMap], expected: bool) -> None:
+def test_predicate(predicate: Predicate, event: InformerEvent[ConfigMap], expected: bool) -> None:
     assert predicate(event) is expected
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
 from kubeloop.api.core.v1 import Event as CoreEvent
-from kubeloop.cache import Informers
-from kubeloop.client import Client, ListOptions, extract
+from kubeloop.cache import InformerFactory
+from kubeloop.client import Client, OperationResult, extract
 from kubeloop.controller import (
     Children,
     Controller,
@@ -83,7 +83,7 @@ async def lists(client: Client, case: Case) -> None:
     made = await client.create(case.make())
     assert list(await client.list(case.cls, namespace=client.namespace)) == [made]
     assert [one async for one in client.list(case.cls, namespace=client.namespace)] == [made]
-    assert list(await client.list_page(case.cls, ListOptions(limit=1), namespace=client.namespace)) == [made]
+    assert list(await client.list_page(case.cls, limit=1, namespace=client.namespace)) == [made]
 
 
 async def watch(client: Client, case: Case) -> None:
@@ -196,18 +196,18 @@ async def create_or_update(client: Client, case: Case) -> None:
     for did in ("created", "unchanged"):
         assert (await client.create_or_update(case.make(), case.change)).operation == did or not case.has_spec
 
-    def label(found: Resource) -> None:
-        found.metadata.labels["a"] = "b"
+    def label(obj: Resource) -> None:
+        obj.metadata.labels["a"] = "b"
 
     assert (await client.create_or_update(case.make(), label)).operation == "updated"
     assert (await client.create_or_update(case.make(), label)).operation == "unchanged"
 
 
 async def create_or_patch(client: Client, case: Case) -> None:
-    def both(found: Resource) -> None:
-        found.metadata.labels["a"] = "b"
-        case.change(found)
-        case.report(found)
+    def both(obj: Resource) -> None:
+        obj.metadata.labels["a"] = "b"
+        case.change(obj)
+        case.report(obj)
 
     assert (await client.create_or_patch(case.make(), both)).operation == "created"
     expected = "updatedStatusOnly" if case.has_status else "unchanged"
@@ -241,8 +241,8 @@ async def waits(client: Client, case: Case) -> None:
     made = await client.create(case.make())
     assert await client.wait_created(case.cls, "a", timeout=10) == made
     assert await client.wait_ready(case.cls, "a", timeout=10) == made
-    assert await client.wait_for(case.cls, "a", lambda found: found.metadata.uid, timeout=10) == made
-    met = await client.until(case.cls, lambda event: event.type == "ADDED", namespace=client.namespace, timeout=10)
+    assert await client.wait_for(case.cls, "a", lambda obj: obj.metadata.uid, timeout=10) == made
+    met = await client.wait_for_events(case.cls, lambda event: event.type == "ADDED", namespace=client.namespace, timeout=10)
     assert met.object == made
     await client.delete(made)
     await client.wait_gone(case.cls, "a", timeout=10)
@@ -254,15 +254,15 @@ async def waits(client: Client, case: Case) -> None:
 async def status_writer(client: Client, case: Case) -> None:
     made = await client.create(case.make())
     writer = StatusWriter(client)
-    assert (await writer.write(made)).did == "unchanged"
+    assert (await writer.write(made)).operation is OperationResult.UNCHANGED
     if not case.has_status:
         return
     case.report(made)
     if case.has_spec:
         made.spec = None  # only the status is of concern
     written = await writer.write(made)
-    assert (written.did, written.object.status) == ("updated", made.status)
-    assert (await writer.write(written.object)).did == "unchanged"
+    assert (written.operation, written.object.status) == (OperationResult.UPDATED_STATUS_ONLY, made.status)
+    assert (await writer.write(written.object)).operation is OperationResult.UNCHANGED
     wrong = await client.get(case.cls, "a")
     assert wrong.status is not None
     wrong.status.count = "three"
@@ -370,8 +370,8 @@ async def events(client: Client, case: Case) -> None:
 async def informers(client: Client, case: Case) -> None:
     made = await client.create(case.make())
     paths = ["spec.image", "status.phase"]
-    async with Informers(client) as found:
-        informer = found.of(case.cls, namespace=client.namespace, indexes={"image": "spec.image"}, paths=paths)
+    async with InformerFactory(client) as found:
+        informer = found.for_kind(case.cls, namespace=client.namespace, indexes={"image": "spec.image"}, paths=paths)
         await found.wait_synced()
         made.metadata.managed_fields = []  # which caches leave out
         assert informer.lister.get("a", client.namespace) == made
@@ -427,16 +427,16 @@ async def reconciles(client: Client, case: Case) -> None:
 
     found: set[str] = set()
 
-    async def until(*wanted: str) -> None:
+    async def wait_until_seen(*expected: str) -> None:
         async with asyncio.timeout(10):
-            while not found.issuperset(wanted):
+            while not found.issuperset(expected):
                 found.add(await seen.get())
 
     async with Manager(client, [Reconciler(), ByKey(), Handlers()], namespace=client.namespace):
         await client.create(case.make())
-        await until("reconciled", "by key", "a made")
+        await wait_until_seen("reconciled", "by key", "a made")
         await client.patch(case.cls, "a", {"metadata": {"labels": {"a": "b"}}})
-        await until("{} to {'a': 'b'}")
+        await wait_until_seen("{} to {'a': 'b'}")
     await remove_finalizer(client, await client.get(case.cls, "a"), FINALIZER)
 
 

@@ -1,4 +1,4 @@
-"""Who sees metrics and debug pages: static tokens, client certificates, and what the cluster says of a token."""
+"""Access to metrics and debug pages: static tokens, client certificates, and the cluster's reviews of a token."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubeloop.controller import Manager
 from kubeloop.controller.manager.access import BearerToken, ClientCertificates, KubernetesAccess
 from kubeloop.controller.manager.endpoints import Endpoints
 from kubeloop.controller.webhooks.certificates.managed import OwnCertificate
-from kubeloop.controller.webhooks.tls import Serving
+from kubeloop.controller.webhooks.tls import ServingCertificate
 from kubeloop.meta import ConfigError, ObjectMeta
 from kubeloop.pki import CertificateAuthority
 from kubeloop.serving.answer import Answer
@@ -96,7 +96,7 @@ async def test_client_certificates_of_the_authority_and_of_the_right_name_get_in
                 return answer.status
 
         assert await ask("") == 401
-        assert await ask("somebody") == 403
+        assert await ask("other-user") == 403
         assert await ask("prometheus") == 200
 
 
@@ -134,7 +134,7 @@ def test_what_cannot_protect_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text(" \n")
     with pytest.raises(ConfigError, match="empty is empty; write a token into it"):
         BearerToken(file=tmp_path / "empty")
-    with pytest.raises(ConfigError, match=r"is no PEM certificate|cannot be used"):
+    with pytest.raises(ConfigError, match=r"is not a PEM certificate|cannot be used"):
         ClientCertificates(b"nonsense")
     with pytest.raises(ConfigError, match="credentials would pass in clear"):
         Endpoints(metrics=":8080", access=BearerToken("x"))
@@ -146,8 +146,8 @@ async def test_the_own_certificate_is_renewed_before_it_ends() -> None:
     clock = FakeClock()
     certificate = OwnCertificate(lifetime=timedelta(days=9))
     first = await certificate.open(None, clock)
-    served: list[Serving] = []
-    keeping = asyncio.create_task(certificate.keep(served.append))
+    served: list[ServingCertificate] = []
+    keeping = asyncio.create_task(certificate.watch(served.append))
     await clock.advance(timedelta(days=6, minutes=1).total_seconds())
     keeping.cancel()
     await asyncio.wait((keeping,))
@@ -161,7 +161,7 @@ async def test_the_own_certificate_is_renewed_before_it_ends() -> None:
 async def test_the_cluster_says_who_a_token_is_and_refuses_strangers(client_of_server: Client) -> None:
     access = KubernetesAccess(client_of_server)
     assert status(await access.admit(request())) == 401
-    assert status(await access.admit(request("nobody-has-this-token"))) == 401
+    assert status(await access.admit(request("unknown-token"))) == 401
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ async def test_the_clusters_rbac_says_who_may_see_the_metrics(client_of_server: 
 
 
 @pytest.mark.embedded
-async def test_nobody_gets_in_while_the_cluster_does_not_answer() -> None:
+async def test_no_request_is_admitted_while_the_cluster_does_not_answer() -> None:
     async with HandlerServer() as server:
         client = server.client()
         await client.close()

@@ -292,13 +292,13 @@ def test_address(text: str, host: str, port: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["8080", "host", "::1:80", "host:http", "host:70000", "host:"])
-def test_what_is_no_address_is_refused_with_its_option(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"metrics: .* is no address; write"):
+def test_a_text_that_is_no_address_is_refused_with_its_option(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"metrics: .* is not an address; write"):
         Endpoints(metrics=text)
 
 
 @pytest.mark.parametrize("address", [":6060", "0.0.0.0:6060", "example.org:6060"])
-def test_debug_listens_on_loopback_only_unless_told(address: str) -> None:
+def test_debug_listens_on_loopback_only_by_default(address: str) -> None:
     with pytest.raises(ConfigError, match="reached from other machines"):
         Endpoints(debug=address)
     assert Endpoints(debug=address, debug_beyond_loopback=True).debug == address

@@ -99,14 +99,14 @@ async def test_a_lease_that_is_not_to_be_given_back_is_kept(server: HandlerServe
 async def test_s220_a_lease_is_not_given_back_while_a_thread_still_works_for_it(server: HandlerServer, clock: FakeClock) -> None:
     begun, gate = threading.Event(), threading.Event()
 
-    class Plain(Controller[ConfigMap], name="plain"):
+    class PlainController(Controller[ConfigMap], name="plain"):
         def reconcile(self, config: ConfigMap) -> None:
             begun.set()
             gate.wait(30)
 
     client = server.client()
     await client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
-    manager = Manager(client, [Plain()], leader_election=lease("a"), clock=clock, grace=0.01)
+    manager = Manager(client, [PlainController()], leader_election=lease("a"), clock=clock, grace=0.01)
     await manager.start()
     await until(clock, asyncio.to_thread(begun.wait, 20))
     with pytest.raises(GraceExceeded, match="cancelled: plain"):
@@ -154,7 +154,7 @@ async def test_records_of_a_leader_carry_the_number_of_its_term(
     assert record.levelno == logging.WARNING
 
 
-async def test_one_that_never_led_stops_and_leaves_the_lease_alone(server: HandlerServer, clock: FakeClock) -> None:
+async def test_a_manager_that_never_led_stops_and_leaves_the_lease_alone(server: HandlerServer, clock: FakeClock) -> None:
     log: list[str] = []
     async with Manager(server.client(), leader_election=lease("a"), clock=clock) as leading:
         await until(clock, leading.wait_leading())
@@ -192,7 +192,7 @@ async def test_added_by_the_leader_itself_runs_at_once(server: HandlerServer, cl
 
 
 async def test_what_was_added_to_a_leader_is_fenced_and_logs_its_term_too(server: HandlerServer, clock: FakeClock) -> None:
-    """Whoever adds it: it is not the adder's task whose leadership counts, but the manager's."""
+    """The manager's leadership counts, not that of the task that adds the runnable."""
     client, go_on = server.client(), asyncio.Event()
     seen: list[str] = []
 
@@ -248,14 +248,14 @@ async def test_a_thread_that_outlives_its_leadership_cannot_write(server: Handle
         except LeaseLost as error:
             outcome.set_result(type(error))
 
-    class Plain(Controller[ConfigMap], name="plain"):
+    class PlainController(Controller[ConfigMap], name="plain"):
         def reconcile(self, config: ConfigMap) -> None:
             begun.set()
             gate.wait(30)
             asyncio.run_coroutine_threadsafe(write(), loop)
 
     await client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
-    manager = Manager(client, [Plain()], leader_election=lease("a"), clock=clock)
+    manager = Manager(client, [PlainController()], leader_election=lease("a"), clock=clock)
     running = asyncio.create_task(manager.run(signals=False))
     await until(clock, asyncio.to_thread(begun.wait, 20))
     await take_over(server.client())
@@ -267,7 +267,7 @@ async def test_a_thread_that_outlives_its_leadership_cannot_write(server: Handle
 
 async def test_a_leader_that_cannot_begin_stops_and_gives_the_lease_back(server: HandlerServer, clock: FakeClock) -> None:
     class Broken(Noted):
-        async def connect(self, surroundings: object) -> None:
+        async def connect(self, context: object) -> None:
             raise RuntimeError("no such kind")
 
     client = server.client()
@@ -277,7 +277,7 @@ async def test_a_leader_that_cannot_begin_stops_and_gives_the_lease_back(server:
     assert await holder(client) == ""
 
 
-async def test_background_work_needs_the_leader_unless_told() -> None:
+async def test_background_work_needs_the_leader_by_default() -> None:
     async def work() -> None: ...
 
     make: Callable[..., Background] = Background

@@ -108,7 +108,7 @@ async def test_r208_a_stop_while_caches_sync_is_no_error(in_loop_server: TlsTest
     let_go()
 
 
-async def test_a_sync_that_takes_too_long_fails_and_names_what_is_missing(in_loop_server: TlsTestServer, client: Client) -> None:
+async def test_a_sync_that_takes_too_long_fails_and_names_missing_informers(in_loop_server: TlsTestServer, client: Client) -> None:
     let_go = in_loop_server.faults.hold(matching=lambda request: request.path.endswith("/secrets"))
     with pytest.raises(DeadlineError, match=r"not synced: .*secrets in all namespaces"):
         await Manager(client, [Recorder()], sync_timeout=0.05).start()

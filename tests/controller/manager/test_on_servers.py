@@ -11,7 +11,7 @@ import pytest
 from kubeloop.api.coordination.v1 import Lease
 from kubeloop.api.core.v1 import ConfigMap, Event
 from kubeloop.client import Client
-from kubeloop.controller import CacheScope, Controller, Endpoints, KindScope, Manager
+from kubeloop.controller import CacheScope, Controller, Endpoints, KindCacheScope, Manager
 from kubeloop.controller.election import LeaseConfig
 from kubeloop.meta import ObjectMeta
 
@@ -47,7 +47,7 @@ async def done_by(client: Client, name: str) -> None:
     await client.wait_for(ConfigMap, "work", lambda config: config.data.get("done") == name, timeout=30)
 
 
-async def told(client: Client, message: str) -> None:
+async def wait_for_event(client: Client, message: str) -> None:
     """An event about the lease says so; it may take a moment."""
     async with asyncio.timeout(30):
         while message not in {event.message async for event in client.list(Event, namespace=client.namespace)}:
@@ -77,8 +77,8 @@ async def test_the_second_replica_goes_on_where_the_first_ended(client: Client, 
                 text = await answer.text()
             assert 'leader_election_master_status{name="program"} 1.0' in text
             assert "rest_client_requests_total" in text
-            await told(client, "first became leader")
-            await told(client, "second became leader")
+            await wait_for_event(client, "first became leader")
+            await wait_for_event(client, "second became leader")
     lease = await client.get(Lease, "program")
     assert lease.spec.holder_identity in (None, "")
     assert lease.spec.lease_transitions == 1
@@ -94,7 +94,7 @@ async def test_selectors_of_a_kind_are_the_servers_to_apply(client: Client) -> N
 
     await client.create(ConfigMap(metadata=ObjectMeta(name="other")))
     await client.create(ConfigMap(metadata=ObjectMeta(name="ours", labels={"team": "web"})))
-    scope = CacheScope(namespaces=client.namespace, kinds={ConfigMap: KindScope(label_selector={"team": "web"})})
+    scope = CacheScope(namespaces=client.namespace, kinds={ConfigMap: KindCacheScope(label_selector={"team": "web"})})
     async with Manager(client, [Seen()], scope=scope):
         assert await asyncio.wait_for(seen.get(), 30) == "ours"
         await client.create(ConfigMap(metadata=ObjectMeta(name="late", labels={"team": "web"})))

@@ -32,7 +32,7 @@ async def client(in_loop_server: TlsTestServer) -> AsyncIterator[Client]:
 
 
 class Noted:
-    """A runnable that notes what is done to it; ends when it is stopped, unless ``endless``."""
+    """A runnable that records its calls; it ends when it is stopped, unless ``endless``."""
 
     def __init__(
         self, name: str, log: list[str], *, needs_leader: bool = True, warm_up: bool = False, endless: bool = False, failure: str = ""
@@ -50,7 +50,7 @@ class Noted:
     def stats(self) -> RunnerStats:
         return RunnerStats(self.name, 0, QueueStats(0, 0, 0, 0, 0), ReconcileCounts())
 
-    async def connect(self, surroundings: RunnableContext) -> None:
+    async def connect(self, context: RunnableContext) -> None:
         self._log.append(f"{self.name} connects")
 
     async def synced(self, timeout: float) -> None:
@@ -111,7 +111,7 @@ async def test_s219_everything_stops_in_reverse(client: Client) -> None:
 
 
 @pytest.mark.parametrize("grace", [pytest.param(-1, id="less than 0"), pytest.param(None, id="None")])
-async def test_s221_a_grace_for_ever_waits_for_what_runs(client: Client, grace: float | None) -> None:
+async def test_s221_an_unlimited_grace_waits_for_running_work(client: Client, grace: float | None) -> None:
     log: list[str] = []
     gate = asyncio.Event()
     begun = asyncio.Event()
@@ -144,11 +144,11 @@ async def test_s221_no_grace_waits_for_nothing_and_is_no_error(client: Client) -
     assert log[-1] == "endless closes"
 
 
-async def test_s221_the_grace_is_30_seconds_unless_told(client: Client) -> None:
+async def test_s221_the_grace_is_30_seconds_by_default(client: Client) -> None:
     seen: list[RunnableContext] = []
 
-    async def look(surroundings: RunnableContext) -> None:
-        seen.append(surroundings)
+    async def look(context: RunnableContext) -> None:
+        seen.append(context)
 
     async with Manager(client, [look]):
         await asyncio.sleep(0)
@@ -171,14 +171,14 @@ async def test_s221_errors_of_runnables_and_of_the_stop_are_both_reported(client
     }
 
 
-async def test_s221_what_is_cancelled_by_the_stop_is_no_error(client: Client) -> None:
+async def test_s221_a_cancellation_by_the_stop_is_no_error(client: Client) -> None:
     begun = asyncio.Event()
 
-    async def for_ever() -> None:
+    async def endless() -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    async with Manager(client, [for_ever]):
+    async with Manager(client, [endless]):
         await begun.wait()
 
 
@@ -237,15 +237,15 @@ async def test_s222_a_runnable_is_refused_while_the_manager_stops(client: Client
     assert refusals == ["the manager is stopping; nothing can be added"]
 
 
-async def test_s222_what_is_still_starting_when_the_manager_stops_is_refused_and_closed(client: Client) -> None:
+async def test_s222_a_runnable_that_still_starts_when_the_manager_stops_is_refused_and_closed(client: Client) -> None:
     log: list[str] = []
     asked, go_on = asyncio.Event(), asyncio.Event()
 
     class Slow(Noted):
-        async def connect(self, surroundings: RunnableContext) -> None:
+        async def connect(self, context: RunnableContext) -> None:
             asked.set()
             await go_on.wait()
-            await super().connect(surroundings)
+            await super().connect(context)
 
     async with Manager(client) as manager:
         adding = asyncio.create_task(manager.add(Slow("slow", log)))
@@ -258,12 +258,12 @@ async def test_s222_what_is_still_starting_when_the_manager_stops_is_refused_and
     assert "slow runs" not in log
 
 
-async def test_what_is_added_runs_under_the_context_of_the_manager_not_of_whoever_adds_it(client: Client) -> None:
+async def test_an_added_runnable_has_the_context_of_the_manager_not_of_its_adder(client: Client) -> None:
     log: list[str] = []
-    whose = ContextVar("whose", default="nobody's")
+    whose = ContextVar("whose", default="unset")
 
     class Tells(Noted):
-        async def connect(self, surroundings: RunnableContext) -> None:
+        async def connect(self, context: RunnableContext) -> None:
             log.append(f"connects under {whose.get()}")
 
         async def run(self) -> None:
@@ -339,11 +339,11 @@ class WithRun:
     def __init__(self) -> None:
         self.seen: list[RunnableContext] = []
 
-    async def run(self, surroundings: RunnableContext) -> None:
-        self.seen.append(surroundings)
+    async def run(self, context: RunnableContext) -> None:
+        self.seen.append(context)
 
 
-async def test_an_object_with_an_async_run_is_run_and_gets_the_surroundings(client: Client) -> None:
+async def test_an_object_with_an_async_run_is_run_and_gets_the_context(client: Client) -> None:
     work = WithRun()
     async with Manager(client, [work]) as manager:
         for _ in range(5):
@@ -355,11 +355,11 @@ async def test_an_object_with_an_async_run_is_run_and_gets_the_surroundings(clie
 def plain() -> None: ...
 
 
-async def greedy(one: int, two: int) -> None: ...
+async def greedy(first: int, two: int) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("what", "message"),
+    ("target", "message"),
     [
         pytest.param(plain, "cannot be run by a manager", id="a plain function"),
         pytest.param(7, "cannot be run by a manager", id="no function at all"),
@@ -367,9 +367,9 @@ async def greedy(one: int, two: int) -> None: ...
         pytest.param(greedy, r"takes \(one, two\).*functools.partial", id="a function of two arguments"),
     ],
 )
-def test_what_cannot_be_run_is_refused_with_the_way_out(what: Callable[..., object], message: str) -> None:
+def test_what_cannot_be_run_is_refused_with_the_way_out(target: Callable[..., object], message: str) -> None:
     with pytest.raises(NotRunnableError, match=message):
-        Background(what)  # type: ignore[arg-type]  # that is what is tested
+        Background(target)  # type: ignore[arg-type]  # the test is about this
     assert issubclass(NotRunnableError, KubeloopError)
 
 
@@ -388,7 +388,7 @@ async def test_what_does_not_end_when_it_is_cancelled_is_named_and_waited_for(cl
 
     cluster = next(iter(Manager(client).clusters.values()))
     work = Background(stubborn)
-    await work.connect(cluster.surroundings)
+    await work.connect(cluster.context)
     group = Group(lambda _: None, grace=0.01)
     group.launch([GroupEntry(work, cluster)])
     await asyncio.sleep(0)

@@ -4,7 +4,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Node, Pod, Secret
 from kubeloop.client import ALL_NAMESPACES
-from kubeloop.controller.reader.reader import CacheScope, InformerSelection, KindScope
+from kubeloop.controller.reader.reader import CacheScope, InformerSelection, KindCacheScope
 from kubeloop.meta import Resource
 
 
@@ -18,9 +18,9 @@ SCOPE = CacheScope(
     namespaces=["shop", "bank", "shop"],
     label_selector="app=web",
     kinds={
-        Pod: KindScope(namespaces="jobs", field_selector="spec.nodeName=n1"),
-        Secret: KindScope(namespaces=ALL_NAMESPACES, label_selector=""),
-        Node: KindScope(label_selector={"pool": "gpu"}),
+        Pod: KindCacheScope(namespaces="jobs", field_selector="spec.nodeName=n1"),
+        Secret: KindCacheScope(namespaces=ALL_NAMESPACES, label_selector=""),
+        Node: KindCacheScope(label_selector={"pool": "gpu"}),
     },
 )
 
@@ -30,7 +30,7 @@ SCOPE = CacheScope(
     [
         pytest.param(ConfigMap, True, selection(("bank", "shop"), "app=web"), id="a kind of which nothing is said is as all kinds are"),
         pytest.param(Pod, True, selection("jobs", "app=web", "spec.nodeName=n1"), id="a kind's own words come first, one by one"),
-        pytest.param(Secret, True, selection(), id="everything, said of a kind, overrides what is said of all"),
+        pytest.param(Secret, True, selection(), id="everything, given for a kind, overrides the setting for all"),
         pytest.param(
             Node, False, selection(ALL_NAMESPACES, "pool=gpu"), id="namespaces do not concern a cluster-scoped kind, selectors do"
         ),
@@ -61,4 +61,4 @@ def test_what_can_be_no_namespace_or_selector_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="CacheScope: namespace 'Shop' cannot be"):
         CacheScope(namespaces=["Shop"])
     with pytest.raises(ValueError, match="app in"):
-        KindScope(label_selector="app in")
+        KindCacheScope(label_selector="app in")

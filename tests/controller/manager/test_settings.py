@@ -1,4 +1,4 @@
-"""Settings from file and environment: what they say, what is wrong with them, and what is taken over while the manager runs."""
+"""Settings from file and environment: their values, their errors, and changes while the manager runs."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ ELECTION = "leaderElection: {name: a, namespace: b, "
         pytest.param("workers: {foo: many}", "workers: expected int, got str", id="a text where a number of workers is wanted"),
         pytest.param("workers: {foo: 0}", "workers: foo needs at least 1, not 0", id="no worker"),
         pytest.param("logLevel: loud", "logLevel: invalid enum value 'loud'", id="a level that there is not"),
-        pytest.param("health: nowhere", "health: 'nowhere' is no address", id="an address that is none"),
+        pytest.param("health: nowhere", "health: 'nowhere' is not an address", id="an address that is none"),
         pytest.param("debug: ':6060'", "reached from other machines", id="debug for everybody"),
         pytest.param(ELECTION + "leaseDuration: 5}", r"lease_duration .* must be longer", id="times that cannot keep two from leading"),
         pytest.param("leaderElection: {namespace: b}", "leaderElection: object missing required field name", id="a field is missing"),
@@ -136,7 +136,7 @@ def test_a_fault_names_file_field_and_fix(tmp_path: Path, text: str, message: st
 @pytest.mark.parametrize(
     "field", ["grace", "syncTimeout", "reconciles.perSecond", "leaderElection.leaseDuration", "leaderElection.retryPeriod"]
 )
-def test_what_is_no_finite_number_is_refused(tmp_path: Path, field: str, number: str) -> None:
+def test_a_value_that_is_no_finite_number_is_refused(tmp_path: Path, field: str, number: str) -> None:
     """TOML has them, and so may variables."""
     where = tmp_path / "settings.toml"
     where.write_text(f'{field} = {number}\nleaderElection.name = "a"\nleaderElection.namespace = "b"\n')
@@ -160,7 +160,7 @@ def test_a_fault_of_the_environment_names_the_variable(tmp_path: Path) -> None:
         SettingsFile(tmp_path / "nothing.yaml", {}).load()
 
 
-def test_a_variable_that_sets_nothing_is_told_and_those_of_a_service_are_not(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_variable_that_sets_nothing_is_logged_and_those_of_a_service_are_not(caplog: pytest.LogCaptureFixture) -> None:
     others = {
         "KUBELOOP_MANAGER_SERVICE_HOST": "10.0.0.1",
         "KUBELOOP_MANAGER_PORT_443_TCP": "tcp://10.0.0.1:443",
@@ -219,14 +219,14 @@ async def test_a_changed_file_is_taken_over_as_far_as_it_can_be(
         await many_run(foo, 4)
         assert manager.stats[0].workers == 4
         assert manager.grace == 3
-        assert "settings: workers is taken over" in caplog.text
-        assert "settings: health is not taken over: it needs a restart" in caplog.text
+        assert "settings: workers is applied" in caplog.text
+        assert "settings: health is not applied: it needs a restart" in caplog.text
         path.write_text("workers: {fo: 1}\ngrace: 3")
         await clock.advance(PERIOD + 1)
-        assert 'settings: workers is not taken over: there is no controller "fo"; there are: foo' in caplog.text
+        assert 'settings: workers is not applied: there is no controller "fo"; there are: foo' in caplog.text
         path.write_text("grace: soon, or so")
         await clock.advance(PERIOD + 1)
-        assert "settings stay as they are: settings" in caplog.text
+        assert "keeping the previous settings: settings" in caplog.text
         assert manager.grace == 3
         foo.gate.set()
 
@@ -259,8 +259,8 @@ async def test_a_reload_says_what_differs_and_nothing_if_nothing_does(tmp_path: 
     reloader = Reloader(source, source.load(), {"grace": set_grace}, clock)
     assert reloader.reload() == []
     path.write_text("grace: 2\nhealth: ':80'\n")
-    assert reloader.reload() == ["health is not taken over: it needs a restart", "grace is taken over"]
-    assert reloader.reload() == ["health is not taken over: it needs a restart"]
+    assert reloader.reload() == ["health is not applied: it needs a restart", "grace is applied"]
+    assert reloader.reload() == ["health is not applied: it needs a restart"]
     assert taken == [2]
 
 

@@ -1,4 +1,4 @@
-"""What a reconcile may read from memory; what is not held there is an error with the way out (behaviours S223-S226)."""
+"""Reads of a reconcile from memory; a read of uncached objects is an error with a hint (behaviours S223-S226)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from kubeloop.api.core.v1 import ConfigMap, Namespace, Node, Secret, ServiceAccount
 from kubeloop.cache import OutsideScope, UnreadPath
 from kubeloop.client import Client
-from kubeloop.controller import CacheReader, DeclarationError, KeyController, Manager, Owns, Watch, to_same_name
-from kubeloop.controller.reader.reader import CacheScope, KindScope
+from kubeloop.controller import CacheReader, DeclarationError, KeyController, Manager, Owns, WatchedKind, to_same_name
+from kubeloop.controller.reader.reader import CacheScope, KindCacheScope
 from kubeloop.meta import KubeloopError, ObjectKey, ObjectMeta
 from kubeloop.testing import HandlerServer
 
@@ -22,7 +22,7 @@ class Reads(
     KeyController[ConfigMap],
     reads=[Node, Secret],
     owns=[Owns(ServiceAccount, metadata_only=True)],
-    watches=[Watch(Namespace, to=to_same_name, paths=("status.phase",))],
+    watches=[WatchedKind(Namespace, to=to_same_name, paths=("status.phase",))],
     indexes={Node: {"pool": "spec.podCIDR", "provider": "spec.providerID"}},
     name="reads",
 ):
@@ -48,12 +48,12 @@ async def controller(client: Client) -> AsyncIterator[Reads]:
     await client.create(Secret(metadata=ObjectMeta(name="other", namespace="shop")))
     await client.create(ServiceAccount(metadata=ObjectMeta(name="a", namespace="shop")))
     found = Reads()
-    scope = CacheScope(namespaces="shop", kinds={Secret: KindScope(label_selector="team=web", field_selector="type=Opaque")})
+    scope = CacheScope(namespaces="shop", kinds={Secret: KindCacheScope(label_selector="team=web", field_selector="type=Opaque")})
     async with Manager(client, [found], scope=scope):
         yield found
 
 
-def test_what_is_held_is_read_and_is_the_callers_own(controller: Reads) -> None:
+def test_a_cached_object_is_read_and_is_the_callers_own(controller: Reads) -> None:
     """S223."""
     first = controller.cached.get(ConfigMap, "c", "shop")
     assert first is not None
@@ -106,7 +106,7 @@ def test_of_a_kind_of_which_only_metadata_is_kept_metadata_is_read(controller: R
             lambda cached: cached.list(Secret, label_selector="team=db"),
             OutsideScope,
             'Reads: the cache holds Secret objects with labels "team=web" only, and labels "team=db" may select others; '
-            r"ask for less, widen the manager's scope .CacheScope.kinds=.Secret: KindScope.*ask the server: client.list.Secret",
+            r"query less, widen the manager's scope .CacheScope.kinds=.Secret: KindCacheScope.*query the server: client.list.Secret",
             id="S224: labels that are not held",
         ),
         pytest.param(
@@ -128,14 +128,16 @@ def test_of_a_kind_of_which_only_metadata_is_kept_metadata_is_read(controller: R
             lambda cached: cached.metadata_lister(Node),
             DeclarationError,
             r"keeps Node objects in full; read them with lister\(Node\)",
-            id="metadata of what is kept in full",
+            id="metadata of objects that are kept in full",
         ),
         pytest.param(
             lambda cached: cached.list(Node, field_selector={"spec.other": "x"}), UnreadPath, "spec.other", id="a field that is not read"
         ),
     ],
 )
-def test_what_is_not_held(controller: Reads, read: Callable[[CacheReader], Any], error: type[KubeloopError], message: str) -> None:
+def test_a_read_of_an_uncached_object(
+    controller: Reads, read: Callable[[CacheReader], Any], error: type[KubeloopError], message: str
+) -> None:
     with pytest.raises(error, match=message):
         read(controller.cached)
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Container, Pod, PodSpec, Secret
-from kubeloop.cache import Informers, WatchPolicy
+from kubeloop.cache import InformerFactory, WatchPolicy
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.controller import Controller, ControllerBase, HandlerController, Manager, Owns, Result, on_create, set_controller_reference
 from kubeloop.controller.election import LeaseConfig
-from kubeloop.controller.reader import fences
+from kubeloop.controller.reader import stale_read_guard
 from kubeloop.controller.sharding import ShardConfig
 from kubeloop.meta import InternalError, Invalid, KubeloopError, ObjectMeta, Status
 from kubeloop.testing import HandlerServer, RecordedCall, on
@@ -135,7 +135,7 @@ async def late_watches(
     # Streams that were cut are opened again at once: what holds them is the server.
     policy = WatchPolicy(backoff=lambda: Backoff(initial=0.001, cap=0.001))
     async with (
-        Informers(client, read_your_writes=overlaid, policy=policy) as informers,
+        InformerFactory(client, read_your_writes=overlaid, policy=policy) as informers,
         Manager(client, [controller], informers=informers) as manager,
     ):
         let_go = server.faults.hold(matching=lambda request: on("watch", Secret)(request) or on("watch", Pod)(request))
@@ -264,8 +264,8 @@ async def test_a_child_whose_creation_got_no_answer_is_not_created_twice(
 
 
 async def test_a_stop_waits_for_no_cache(server: HandlerServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits there is no reconcile yet: the grace is for those that have begun."""
-    monkeypatch.setattr(fences, "PATIENCE", 1000.0)
+    """A waiting key is no reconcile yet: the grace is for started reconciles."""
+    monkeypatch.setattr(stale_read_guard, "PATIENCE", 1000.0)
     behind = server.client()
     controller = Maker()
     creations = 0
@@ -317,8 +317,8 @@ async def test_who_takes_over_waits_for_what_the_one_before_wrote(server: Handle
         for number, maker in enumerate(makers):
             maker.pause()
             client = server.client()
-            informers = await stack.enter_async_context(Informers(client, policy=policy))
-            await informers.of(Secret, namespace=ALL_NAMESPACES).wait_synced(10)
+            informers = await stack.enter_async_context(InformerFactory(client, policy=policy))
+            await informers.for_kind(Secret, namespace=ALL_NAMESPACES).wait_synced(10)
             manager = Manager(client, [maker], informers=informers, **options(f"replica-{number}"))
             managers.append(await stack.enter_async_context(manager))
         let_go = server.faults.hold(matching=on("watch", Secret))

@@ -17,7 +17,7 @@ from kubeloop.controller import (
     KeyController,
     Manager,
     Result,
-    Watch,
+    WatchedKind,
     labels_match,
     set_controller_reference,
 )
@@ -33,13 +33,13 @@ class Calls:
         self.found: list[Any] = []
         self._changed = asyncio.Event()
 
-    def add(self, what: Any) -> None:
-        self.found.append(what)
+    def add(self, event: Any) -> None:
+        self.found.append(event)
         self._changed.set()
 
-    async def until(self, wanted: Any) -> None:
+    async def until(self, expected: Any) -> None:
         async with asyncio.timeout(10):
-            while wanted not in self.found:
+            while expected not in self.found:
                 self._changed.clear()
                 await self._changed.wait()
 
@@ -55,7 +55,7 @@ def config(name: str, **metadata: Any) -> ConfigMap:
 
 
 class SecretMaker(Controller[ConfigMap], owns=[Secret], workers=2, predicates=[labels_match("make=secret")], name="secret-maker"):
-    """Gives each labelled ConfigMap a Secret of its own."""
+    """Gives each labelled ConfigMap its own Secret."""
 
     async def reconcile(self, config: ConfigMap) -> Result | None:
         if not self.owned(Secret, config):
@@ -84,7 +84,7 @@ async def test_a_watch_reconciles_what_its_function_names_for_the_old_state_and_
     class Follower(
         KeyController[ConfigMap],
         watches=[
-            Watch(
+            WatchedKind(
                 Secret,
                 to=lambda secret: [ObjectKey("", secret.namespace, secret.value("data.target") or "")],
                 paths=("data.target",),
@@ -123,7 +123,7 @@ async def test_a_plain_reconcile_runs_in_threads_as_many_as_there_are_workers(cl
     loop = asyncio.get_running_loop()
     main = threading.current_thread()
 
-    class Plain(Controller[ConfigMap], workers=2, predicates=[labels_match("plain")]):
+    class PlainController(Controller[ConfigMap], workers=2, predicates=[labels_match("plain")]):
         def reconcile(self, config: ConfigMap) -> Result | None:
             assert threading.current_thread() is not main
             together.wait()
@@ -131,7 +131,7 @@ async def test_a_plain_reconcile_runs_in_threads_as_many_as_there_are_workers(cl
             loop.call_soon_threadsafe(calls.add, config.metadata.name)
             return None
 
-    async with running(client, Plain()):
+    async with running(client, PlainController()):
         for name in ("a", "b"):
             await client.create(config(name, labels={"plain": ""}))
         await calls.until("a")
@@ -190,7 +190,7 @@ async def test_a_kind_without_an_informer_is_an_error_that_names_the_way_out(cli
 
     class Careless(Controller[ConfigMap], predicates=[labels_match("careless")], reads=[ServiceAccount]):
         async def reconcile(self, config: ConfigMap) -> None:
-            assert self.lister(ServiceAccount).get("nobody", config.metadata.namespace) is None
+            assert self.lister(ServiceAccount).get("absent", config.metadata.namespace) is None
             try:
                 self.lister(Secret)
             except DeclarationError as error:

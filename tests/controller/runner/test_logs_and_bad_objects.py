@@ -25,7 +25,7 @@ async def client() -> AsyncIterator[Client]:
 
 
 class Loud(Controller[ConfigMap], name="loud", workers=2):
-    """Says something, in the loop or in tasks of its own."""
+    """Logs records, in the loop or in its own tasks."""
 
     def __init__(self) -> None:
         self.ended: asyncio.Queue[str] = asyncio.Queue()
@@ -63,8 +63,10 @@ class Gadget(Resource):
     spec: GadgetSpec
 
 
-Loose = Unstructured.of("logs.example.com/v1", "Gadget", plural="gadgets", namespaced=True)
-Definition = Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False)
+Loose = Unstructured.for_kind("logs.example.com/v1", "Gadget", plural="gadgets", namespaced=True)
+Definition = Unstructured.for_kind(
+    "apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False
+)
 
 
 def definition() -> Unstructured:

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Secret
-from kubeloop.cache import Event, HandlerFailed, Head
+from kubeloop.cache import HandlerFailed, Head, InformerEvent
 from kubeloop.client import Client
-from kubeloop.controller import Controller, KeyController, Manager, ManagerError, Predicate, Result, Watch
+from kubeloop.controller import Controller, KeyController, Manager, ManagerError, Predicate, Result, WatchedKind
 from kubeloop.meta import DeadlineError, ObjectKey, ObjectMeta, Unstructured
 from kubeloop.testing import TlsTestServer
 from kubeloop.timing import FakeClock
@@ -20,9 +20,11 @@ from kubeloop.transport import Transport
 
 pytestmark = pytest.mark.embedded
 
-Definition = Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False)
-Thing = Unstructured.of("misfortunes.example.com/v1", "Thing", plural="things", namespaced=True)
-Unknown = Unstructured.of("misfortunes.example.com/v1", "Thing")
+Definition = Unstructured.for_kind(
+    "apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False
+)
+Thing = Unstructured.for_kind("misfortunes.example.com/v1", "Thing", plural="things", namespaced=True)
+Unknown = Unstructured.for_kind("misfortunes.example.com/v1", "Thing")
 
 
 @pytest.fixture
@@ -60,8 +62,8 @@ class Names(Controller[ConfigMap], name="names"):
     async def stop(self) -> None:
         self.calls.append("stop")
 
-    async def reconcile(self, one: ConfigMap) -> Result | None:
-        self.seen.append(one.metadata.name)
+    async def reconcile(self, obj: ConfigMap) -> Result | None:
+        self.seen.append(obj.metadata.name)
         return None
 
     async def until(self, *names: str) -> None:
@@ -79,9 +81,9 @@ class Things(KeyController[Thing], name="things"):  # type: ignore[valid-type]  
         self.seen.append(f"{key.name} {'there' if there else 'gone'}")
         return None
 
-    async def until(self, what: str) -> None:
+    async def until(self, message: str) -> None:
         async with asyncio.timeout(20):
-            while what not in self.seen:
+            while message not in self.seen:
                 await asyncio.sleep(0.005)
 
 
@@ -94,7 +96,7 @@ def left_over(before: set[asyncio.Task[object]]) -> list[str]:
     ]
 
 
-async def test_a_stop_that_is_asked_for_while_it_waits_for_a_sync_ends_it_at_once(in_loop_server: TlsTestServer, client: Client) -> None:
+async def test_a_stop_that_is_requested_while_it_waits_for_a_sync_ends_it_at_once(in_loop_server: TlsTestServer, client: Client) -> None:
     before = asyncio.all_tasks()
     let_go = in_loop_server.faults.hold(matching=lambda request: request.path.endswith("/configmaps"))
     controller = Names()
@@ -123,7 +125,7 @@ async def test_a_cancellation_during_the_grace_leaves_nothing_behind(client: Cli
     entered = asyncio.Event()
 
     class Hanging(Controller[ConfigMap], name="hanging"):
-        async def reconcile(self, one: ConfigMap) -> None:
+        async def reconcile(self, obj: ConfigMap) -> None:
             entered.set()
             await asyncio.Event().wait()
 
@@ -179,7 +181,7 @@ async def test_a_thread_that_outlives_the_timeout_keeps_its_key_from_being_recon
     lock, gate = threading.Lock(), threading.Event()
 
     class Slow(Controller[ConfigMap], workers=4, timeout=0.02, name="slow"):
-        def reconcile(self, one: ConfigMap) -> None:
+        def reconcile(self, obj: ConfigMap) -> None:
             nonlocal together, most, calls
             with lock:
                 calls += 1
@@ -209,7 +211,7 @@ async def test_a_watch_function_that_raises_costs_the_other_handlers_of_that_kin
     def broken(head: Head) -> list[ObjectKey]:
         raise RuntimeError("boom")
 
-    class Fragile(Names, watches=[Watch(ConfigMap, to=broken)], name="fragile"):
+    class Fragile(Names, watches=[WatchedKind(ConfigMap, to=broken)], name="fragile"):
         pass
 
     controller = Fragile()
@@ -219,7 +221,7 @@ async def test_a_watch_function_that_raises_costs_the_other_handlers_of_that_kin
 
 
 async def test_a_predicate_that_raises_on_an_initial_object_is_named_at_once(client: Client) -> None:
-    def broken(event: Event[ConfigMap]) -> bool:
+    def broken(event: InformerEvent[ConfigMap]) -> bool:
         raise RuntimeError("boom")
 
     class Choosy(Names, predicates=[Predicate(broken)], name="choosy"):
@@ -239,8 +241,8 @@ async def test_a_manager_waits_for_a_definition_that_comes_later_and_the_deadlin
     seen: list[str] = []
 
     class Late(Controller[kind], name="late"):  # type: ignore[valid-type]  # made at run time
-        async def reconcile(self, one: Unstructured) -> None:
-            seen.append(one.metadata.name)
+        async def reconcile(self, obj: Unstructured) -> None:
+            seen.append(obj.metadata.name)
 
     with pytest.raises(DeadlineError, match=r"(?s)not synced: .*misfortunes\.example\.com"):
         await Manager(client, [Late()], sync_timeout=0.05).start()
@@ -257,7 +259,7 @@ async def test_a_manager_waits_for_a_definition_that_comes_later_and_the_deadlin
     await manager.stop()
 
 
-async def test_a_definition_that_is_deleted_and_made_anew_while_a_controller_runs(client: Client) -> None:
+async def test_a_definition_that_is_deleted_and_recreated_while_a_controller_runs(client: Client) -> None:
     await client.create(definition())
     await client.wait_for(Definition, "things.misfortunes.example.com", _is_established, timeout=10)
     controller = Things()
@@ -273,8 +275,8 @@ async def test_a_definition_that_is_deleted_and_made_anew_while_a_controller_run
         await controller.until("second there")
 
 
-def _is_established(one: Unstructured) -> bool:
-    return any(each["type"] == "Established" and each["status"] == "True" for each in one.get("status", "conditions", default=[]))
+def _is_established(definition: Unstructured) -> bool:
+    return any(each["type"] == "Established" and each["status"] == "True" for each in definition.get("status", "conditions", default=[]))
 
 
 async def test_two_clusters_in_one_process_do_not_see_each_other(in_loop_server: TlsTestServer, client: Client) -> None:

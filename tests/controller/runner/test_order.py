@@ -18,8 +18,8 @@ LABELS = {"order": "test"}
 class Fair(Controller[ConfigMap], predicates=[labels_match("order=test")], name="fair"):
     """Notes what it reconciles. Names that begin with the same letter are one tenant's."""
 
-    def __init__(self, found: list[str]) -> None:
-        self.found = found
+    def __init__(self, keys: list[str]) -> None:
+        self.found = keys
 
     async def reconcile(self, config: ConfigMap) -> None:
         self.found.append(config.metadata.name)
@@ -33,9 +33,9 @@ async def make(client: Client, *names: str) -> None:
         await client.create(ConfigMap(metadata=ObjectMeta(name=name, labels=LABELS)))
 
 
-async def until(found: list[str], count: int) -> None:
+async def until(keys: list[str], count: int) -> None:
     async with asyncio.timeout(30):
-        while len(found) < count:
+        while len(keys) < count:
             await asyncio.sleep(0.01)
 
 

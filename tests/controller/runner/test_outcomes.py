@@ -81,7 +81,7 @@ def test_results_that_contradict_themselves_are_refused(arguments: dict[str, Any
         pytest.param(SystemExit(3), 1, id="R209: an end of the program that a reconcile wants"),
         pytest.param(AttributeError("'NoneType' object has no attribute 'x'"), 1, id="R209: a missing attribute"),
         pytest.param(IndexError("list index out of range"), 1, id="R209: an index out of range"),
-        pytest.param(GeneratorExit(), 1, id="R209: what is no Exception"),
+        pytest.param(GeneratorExit(), 1, id="R209: a BaseException that is no Exception"),
         pytest.param(BaseExceptionGroup("several", [SystemExit(1), ValueError()]), 1, id="R209: several at once"),
         pytest.param(OSError("disk full"), 0, id="an error of the world is no panic"),
         pytest.param(KubeloopError("not yet"), 0, id="nor is one of the tree"),
@@ -99,7 +99,7 @@ async def test_what_a_reconcile_raises_is_contained_and_tried_again(error: BaseE
         assert bench.outcomes == ["error", "success", "success"]
 
 
-async def test_a_reconcile_that_wants_to_end_the_program_is_told_how(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_reconcile_that_wants_to_end_the_program_gets_a_hint(caplog: pytest.LogCaptureFixture) -> None:
     async with Bench() as bench:
         bench.fails(SystemExit(3))
         bench.queue.add(KEY)
@@ -143,7 +143,7 @@ async def test_conflicts_are_worth_a_line_only_if_they_go_on(caplog: pytest.LogC
     assert levels == [logging.DEBUG] * 3 + [logging.INFO] * 2
 
 
-async def test_each_reconcile_has_an_id_of_its_own_in_its_log_records(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_reconcile_has_its_own_id_in_its_log_records(caplog: pytest.LogCaptureFixture) -> None:
     async with Bench() as bench:
         for _ in range(2):
             bench.fails(KubeloopError("x"))

@@ -63,7 +63,7 @@ async def test_it_is_named_again_each_time_its_age_has_doubled(caplog: pytest.Lo
         reconcile.let_go.set()
 
 
-async def test_without_a_time_limit_it_is_named_after_a_minute_and_told_of_time_limits(caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_a_time_limit_it_is_named_after_a_minute_with_a_hint_to_time_limits(caplog: pytest.LogCaptureFixture) -> None:
     gate = asyncio.Event()
 
     async def wait(key: ObjectKey) -> None:

@@ -1,4 +1,4 @@
-"""What of a failure is logged: all of a new one, a line of one that repeats."""
+"""Logs of failures: the whole traceback of a new failure, a line of a repeated one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from kubeloop.controller.runner.workers import log
+from kubeloop.controller.runner.workers import _LOG
 from kubeloop.meta import ApiError, Status
 from kubeloop.meta.failure_log import FailureLog
 from tests.controller.runner.bench import KEY, OTHER, Bench
@@ -64,7 +64,7 @@ def test_at_debug_every_traceback_is_shown() -> None:
 
 def _forbidden(verb: str, resource: str, namespace: str) -> ApiError:
     message = f'x is forbidden: User "eve" cannot {verb} resource "{resource}" in API group "" in the namespace "{namespace}"'
-    return ApiError.of(Status(status="Failure", reason="Forbidden", code=403, message=message), f"{verb} {resource}")
+    return ApiError.from_status(Status(status="Failure", reason="Forbidden", code=403, message=message), f"{verb} {resource}")
 
 
 def test_the_advice_for_a_missing_permission_is_given_once_for_each_verb_and_resource() -> None:
@@ -85,7 +85,7 @@ def test_the_advice_for_a_missing_permission_is_given_once_for_each_verb_and_res
 async def test_a_reconcile_that_fails_again_and_again_costs_one_traceback_and_a_line_for_each_retry(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, log.name)
+    caplog.set_level(logging.INFO, _LOG.name)
     async with Bench() as bench:
         for _ in range(4):
             bench.fails(ZeroDivisionError("oops"))
@@ -97,8 +97,8 @@ async def test_a_reconcile_that_fails_again_and_again_costs_one_traceback_and_a_
         bench.fails(ZeroDivisionError("oops"))
         bench.queue.add(KEY)
         await bench.clock.advance(10)
-    told = [(record.getMessage(), record.exc_info is not None) for record in caplog.records if record.levelno == logging.ERROR]
-    assert told == [
+    records = [(record.getMessage(), record.exc_info is not None) for record in caplog.records if record.levelno == logging.ERROR]
+    assert records == [
         ("bench shop/web: reconcile raised ZeroDivisionError: oops; next try in 1.000 s", True),
         ("bench shop/web: reconcile raised ZeroDivisionError: oops (failed 2 times in a row); next try in 2.000 s", False),
         ("bench shop/web: reconcile raised ZeroDivisionError: oops (failed 3 times in a row); next try in 4.000 s", False),

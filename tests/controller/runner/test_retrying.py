@@ -42,8 +42,8 @@ class Broken:
     ("answer", "why"),
     [
         pytest.param(None, "RuntimeError: no idea", id="raises"),
-        pytest.param("soon", "TypeError: it gave 'soon', which is no number of seconds", id="gives text"),
-        pytest.param(float("nan"), "it gave nan", id="gives what is not a number"),
+        pytest.param("soon", "TypeError: it returned 'soon', which is not a number of seconds", id="gives text"),
+        pytest.param(float("nan"), "it gave nan", id="gives a value that is not a number"),
     ],
 )
 def test_a_limiter_whose_delay_fails_is_named_and_the_default_pauses_hold(
@@ -55,7 +55,7 @@ def test_a_limiter_whose_delay_fails_is_named_and_the_default_pauses_hold(
     limiter.forget(KEY)
     assert limiter.delay(KEY) == 0.005
     first, second, *_ = [record for record in caplog.records if "delay" in record.getMessage()]
-    assert "ShopController: delay of what retry_limiter gave failed for shop/web" in first.getMessage()
+    assert "ShopController: delay of the limiter that retry_limiter returned failed for shop/web" in first.getMessage()
     assert why in first.getMessage()
     assert first.exc_info is not None
     assert second.exc_info is None, "its traceback once"
@@ -66,7 +66,7 @@ def test_the_default_limiter_is_not_wrapped() -> None:
     assert contained_limiter(limiter, "ShopController") is limiter
 
 
-def test_keys_whose_tenant_cannot_be_told_are_one_tenant_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_keys_whose_tenant_is_unknown_are_one_tenant_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
     def broken(key: ObjectKey) -> object:
         if key.name == "list":
             return []
@@ -77,7 +77,7 @@ def test_keys_whose_tenant_cannot_be_told_are_one_tenant_and_the_log_says_so(cap
     assert whose(KEY) is None
     assert whose(KEY._replace(name="list")) is None
     texts = [record.getMessage() for record in caplog.records]
-    assert "ShopController: what tenants() gave failed for shop/web: LookupError: no team" in texts[0]
+    assert "ShopController: the function that tenants() returned failed for shop/web: LookupError: no team" in texts[0]
     assert "unhashable" in texts[1]
 
 
@@ -113,4 +113,4 @@ async def test_a_controller_with_a_broken_limiter_tries_again_and_works_on_other
         for name in ("a", "b"):
             await client.create(ConfigMap(metadata=ObjectMeta(name=name)))
         await asyncio.wait_for(controller.done.wait(), 30)
-    assert any("Fails: delay of what retry_limiter gave failed" in r.getMessage() for r in caplog.records if r.levelno == logging.ERROR)
+    assert any("Fails: delay of the limiter that retry_limiter returned failed" in r.getMessage() for r in caplog.records if r.levelno == logging.ERROR)

@@ -1,4 +1,4 @@
-"""Own sources: what comes out of a channel is reconciled; one that breaks is opened again, or stops the controller with its reason."""
+"""Own sources: each key of a channel is reconciled; a channel that breaks is opened again, or stops the controller with its reason."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ async def test_a_queue_is_read_as_it_fills() -> None:
 async def test_an_item_that_names_nothing_is_left_out_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
     async with Taken(Channel(iterated(5, KEY), name="numbers")) as taken:
         assert taken.added == [("shop/web", 0)]
-    assert "source numbers of Fed: an item that cannot be mapped is left out" in caplog.text
-    assert "names no object; give ObjectKeys or objects, or say what it means with Channel(..., to=)" in caplog.text
+    assert "source numbers of Fed: skipped an item that cannot be mapped" in caplog.text
+    assert "does not name an object; yield ObjectKeys or objects, or map the items with Channel(..., to=)" in caplog.text
 
 
 async def test_a_function_whose_iterator_breaks_is_called_again_with_growing_pauses(caplog: pytest.LogCaptureFixture) -> None:
@@ -87,7 +87,7 @@ async def test_a_function_whose_iterator_breaks_is_called_again_with_growing_pau
         assert len(taken.added) == 1
         await taken.clock.advance(10)
         assert len(taken.added) > 2
-    assert "source channel of Fed broke: OSError: gone; it is opened again in" in caplog.text
+    assert "source channel of Fed broke: OSError: gone; reopening it in" in caplog.text
     assert caplog.text.count("Traceback") == 1, "of the first of equal failures"
 
 
@@ -107,7 +107,7 @@ async def test_an_iterator_that_breaks_stops_the_work_and_says_how_to_have_it_op
         await taken.clock.advance(0)
         assert not working.done()
         gate.put_nowait(KEY)
-        with pytest.raises(SourceError, match=r"source wire of Fed broke: OSError: gone.*Give Channel a function that opens it"):
+        with pytest.raises(SourceError, match=r"source wire of Fed broke: OSError: gone.*Pass Channel a function that opens the source"):
             await asyncio.wait_for(working, 10)
 
 
@@ -141,7 +141,7 @@ async def test_an_iterator_that_is_cancelled_from_within_or_exits_does_not_end_i
 async def test_a_mapping_that_gives_something_else_than_keys_is_named_and_costs_that_item_only(caplog: pytest.LogCaptureFixture) -> None:
     async with Taken(Channel(iterated("shop/a", KEY), to=lambda item: [item], name="wire")) as taken:
         assert taken.added == [("shop/web", 0)]
-    assert "to= of source wire gave a list of 1 item for a text of 6 characters; give ObjectKeys" in caplog.text
+    assert "to= of source wire returned a list of 1 item for a text of 6 characters; return ObjectKeys" in caplog.text
 
 
 @pytest.mark.parametrize("source", [[KEY], queue.Queue()], ids=["a list", "a queue of threads"])

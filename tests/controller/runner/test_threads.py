@@ -34,7 +34,7 @@ async def test_a_thread_that_is_idle_is_used_again(threads: ThreadExecutor) -> N
     assert names == ["test-1"] * 5
 
 
-async def test_calls_at_once_have_threads_of_their_own(threads: ThreadExecutor) -> None:
+async def test_concurrent_calls_have_separate_threads(threads: ThreadExecutor) -> None:
     together = threading.Barrier(3, timeout=10)
     await asyncio.gather(*(threads.call(lambda _: together.wait(), 1) for _ in range(3)))
 
@@ -43,9 +43,9 @@ async def test_calls_at_once_have_threads_of_their_own(threads: ThreadExecutor) 
     ("error", "expected"),
     [
         pytest.param(ValueError("x"), ValueError, id="an error is the caller's"),
-        pytest.param(SystemExit(1), SystemExit, id="one that ends programs, too"),
-        pytest.param(StopIteration(), RuntimeError, id="one that a future cannot hold is wrapped"),
-        pytest.param(GeneratorExit(), RuntimeError, id="one that would close the coroutines that wait for it, too"),
+        pytest.param(SystemExit(1), SystemExit, id="an exception that ends programs, too"),
+        pytest.param(StopIteration(), RuntimeError, id="an exception that a future cannot hold is wrapped"),
+        pytest.param(GeneratorExit(), RuntimeError, id="an exception that would close the waiting coroutines, too"),
     ],
 )
 async def test_what_a_call_raises(threads: ThreadExecutor, error: BaseException, expected: type[BaseException]) -> None:
@@ -57,7 +57,7 @@ async def test_what_a_call_raises(threads: ThreadExecutor, error: BaseException,
     assert isinstance(future.exception(), expected)
 
 
-async def test_a_call_that_nobody_waits_for_any_more_harms_nobody(threads: ThreadExecutor) -> None:
+async def test_a_call_without_a_waiter_does_no_harm(threads: ThreadExecutor) -> None:
     gate = threading.Event()
     future = threads.call(lambda _: gate.wait(10), 1)
     future.cancel()

@@ -67,7 +67,7 @@ async def test_a_terminal_error_is_counted_and_logged_and_not_tried_again(caplog
         await bench.clock.advance(1000)
         assert bench.times == [0]
         assert (bench.workers.counts.errors, bench.workers.counts.terminal_errors) == (1, 1)
-    assert "shop/web: replicas must not be negative (not tried again until it changes)" in caplog.text
+    assert "shop/web: replicas must not be negative (not retried until it changes)" in caplog.text
 
 
 async def test_after_a_terminal_error_the_next_error_starts_from_the_shortest_delay() -> None:
@@ -110,7 +110,7 @@ def test_a_requeue_without_a_delay_is_refused_with_the_way_out(seconds: float) -
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("arguments", "why"),
     [
         pytest.param({"requeue_after": "30"}, "requeue_after must be a number of seconds, not '30'", id="text for seconds"),
         pytest.param({"requeue_after": timedelta(minutes=1)}, r"write requeue_after=....total_seconds\(\)", id="a timedelta"),
@@ -120,9 +120,9 @@ def test_a_requeue_without_a_delay_is_refused_with_the_way_out(seconds: float) -
         pytest.param({"requeue": "yes"}, "requeue must be True or False, not 'yes'", id="text for a switch"),
     ],
 )
-def test_a_result_of_other_types_is_refused_where_it_is_made(given: dict[str, Any], why: str) -> None:
+def test_a_result_of_other_types_is_refused_where_it_is_made(arguments: dict[str, Any], why: str) -> None:
     with pytest.raises((TypeError, ValueError), match=why):
-        Result(**given)
+        Result(**arguments)
 
 
 async def test_anything_but_a_result_is_an_error() -> None:
@@ -256,7 +256,7 @@ async def test_stop_lets_a_running_reconcile_end_and_starts_no_other() -> None:
     assert started == [KEY]
 
 
-async def test_log_records_of_a_reconcile_carry_cluster_controller_key_and_an_id_of_their_own(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_records_of_a_reconcile_carry_cluster_controller_key_and_their_own_id(caplog: pytest.LogCaptureFixture) -> None:
     log = logger_with_context("test.reconcile")
 
     async def reconcile(key: ObjectKey) -> None:
@@ -278,8 +278,8 @@ def test_a_controller_without_workers_is_refused() -> None:
 
 
 async def test_workers_that_come_later_work_under_the_context_of_the_run() -> None:
-    """A leader's fence and the fields of the log are there; whoever asks for more workers (settings that change) has neither."""
-    whose = ContextVar("whose", default="nobody's")
+    """A leader's fence and the fields of the log are there; the task that asks for more workers (settings that change) has neither."""
+    whose = ContextVar("whose", default="unset")
     seen: list[tuple[str, str]] = []
     both = asyncio.Event()
 

@@ -46,24 +46,24 @@ class World:
         finally:
             self.running.discard(key)
 
-    async def _outcome(self, what: str) -> Result | None:
-        if what == "hang":
+    async def _outcome(self, outcome: str) -> Result | None:
+        if outcome == "hang":
             while not self.free.is_set():
                 with contextlib.suppress(asyncio.CancelledError):
                     await self.free.wait()
-        elif what == "slow":
+        elif outcome == "slow":
             await self.free.wait()
-        elif what == "terminal":
+        elif outcome == "terminal":
             raise TerminalError("never")
-        elif what == "error":
+        elif outcome == "error":
             raise KubeloopError("not yet")
-        elif what == "bug":
+        elif outcome == "bug":
             raise ZeroDivisionError
-        elif what == "exit":
+        elif outcome == "exit":
             raise SystemExit(1)
-        elif what == "requeue":
+        elif outcome == "requeue":
             return Result(requeue=True)
-        elif what == "requeue after":
+        elif outcome == "requeue after":
             return Result(requeue_after=3, priority=1)
         return None
 

@@ -260,7 +260,7 @@ async def test_a_member_that_never_began_leaves_nothing_on_its_client(in_process
     await member.leave()
 
     def refuse() -> None:
-        raise LeaseLost("somebody still looks")
+        raise LeaseLost("a reader still looks")
 
     with checked(refuse):
         await client.create(ConfigMap(metadata=ObjectMeta(name="a")))
@@ -289,7 +289,7 @@ async def test_a_member_of_another_version_may_have_everything(replicas: Replica
     assert one.owned == set(KEYS)
 
 
-async def test_leases_of_those_that_left_are_deleted_in_the_end(replicas: Replicas, clock: StallingClock) -> None:
+async def test_leases_of_members_that_left_are_deleted_in_the_end(replicas: Replicas, clock: StallingClock) -> None:
     replicas.start("a")
     two = replicas.start("b")
     await clock.advance(10)
@@ -300,7 +300,7 @@ async def test_leases_of_those_that_left_are_deleted_in_the_end(replicas: Replic
     assert [lease.spec.holder_identity for lease in await replicas.leases()] == ["a"]
 
 
-async def test_a_server_that_restarts_costs_nothing_and_one_that_forgets_only_a_moment(
+async def test_a_server_that_restarts_costs_nothing_and_a_server_that_forgets_only_a_moment(
     replicas: Replicas, in_process: HandlerServer, clock: StallingClock
 ) -> None:
     one, two = replicas.start("a"), replicas.start("b")

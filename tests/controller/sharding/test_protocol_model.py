@@ -74,7 +74,7 @@ class World:
         one = self.rng.choice(living)
         turns = (self.turn,) * 8
         usual = (*turns, self.write, self.arrive_one, self.answer, self.ask_list, self.answer_list, self.begin, self.begin, self.end)
-        unusual = (self.give_up, self.give_up_list, self.leave, self.crash, self.collect)
+        unusual = (self.cancel, self.give_up_list, self.leave, self.crash, self.collect)
         chance = self.rng.random()
         if chance < 0.15:
             self.pass_time(self.rng.choice((0.1, 0.5, 1.0, 2.0, 5.0, 5.0, 16.0)))
@@ -83,8 +83,8 @@ class World:
         else:
             self.rng.choice(unusual)(one)
 
-    def now(self, one: Member) -> float:
-        return self.time * one.speed
+    def now(self, member: Member) -> float:
+        return self.time * member.speed
 
     def declared(self) -> dict[str, DeclaredMember]:
         return {name: DeclaredMember(it.view, str(it.mark), 1.0 if it.left else LEASE, it.left) for name, it in self.leases.items()}
@@ -94,19 +94,19 @@ class World:
     def join(self) -> None:
         self.everyone.append(Member(Membership(f"member-{len(self.everyone)}", RENEW), self.rng.choice(SPEEDS)))
 
-    def write(self, one: Member) -> Sent | None:
+    def write(self, member: Member) -> Sent | None:
         """Begin a turn, reading the lease first."""
-        if one.writing is not None or one.listing:
+        if member.writing is not None or member.listing:
             return None
-        stored = self.leases.get(one.name)
-        one.base = stored.mark if stored is not None else 0
-        view = one.core.to_write(self.now(one))
-        sent = one.writing = Sent(one, one.base, view, left=one.leaving and not one.running)
+        stored = self.leases.get(member.name)
+        member.base = stored.mark if stored is not None else 0
+        view = member.core.to_write(self.now(member))
+        sent = member.writing = Sent(member, member.base, view, left=member.leaving and not member.running)
         self.on_the_way.append(sent)
         return sent
 
     def arrive_one(self, _: Member) -> None:
-        """At the server, sooner or later, in any order, perhaps long after nobody waits for it any more."""
+        """At the server, sooner or later, in any order, perhaps long after its caller stopped waiting for it."""
         if self.on_the_way:
             self.arrive(self.rng.choice(self.on_the_way))
 
@@ -120,67 +120,67 @@ class World:
         sent.stored = self.marks
         self.leases[sent.who.name] = Stored(sent.view, sent.left, self.marks)
 
-    def answer(self, one: Member) -> None:
-        sent = one.writing
+    def answer(self, member: Member) -> None:
+        sent = member.writing
         if sent is None:
             return
         if sent.refused:
-            one.core.unknown()
-            one.writing = None
+            member.core.unknown()
+            member.writing = None
         elif sent.stored is not None:
-            one.core.written()
-            one.writing = None
-            one.listing = True
-            one.over = sent.left
+            member.core.written()
+            member.writing = None
+            member.listing = True
+            member.over = sent.left
 
-    def give_up(self, one: Member) -> None:
+    def cancel(self, member: Member) -> None:
         """No answer in time; the write may still be on its way."""
-        if one.writing is not None:
-            one.core.unknown()
-            one.writing = None
+        if member.writing is not None:
+            member.core.unknown()
+            member.writing = None
 
-    def ask_list(self, one: Member) -> None:
-        if one.listing and one.list_sent is None:
-            one.list_sent = self.now(one), self.declared()
+    def ask_list(self, member: Member) -> None:
+        if member.listing and member.list_sent is None:
+            member.list_sent = self.now(member), self.declared()
 
-    def answer_list(self, one: Member) -> None:
-        if one.list_sent is not None:
-            started, found = one.list_sent
-            one.core.listed(started, self.now(one), found)
-            one.listing, one.list_sent = False, None
+    def answer_list(self, member: Member) -> None:
+        if member.list_sent is not None:
+            started, found = member.list_sent
+            member.core.listed(started, self.now(member), found)
+            member.listing, member.list_sent = False, None
 
-    def give_up_list(self, one: Member) -> None:
-        one.listing, one.list_sent = False, None
+    def give_up_list(self, member: Member) -> None:
+        member.listing, member.list_sent = False, None
 
-    def begin(self, one: Member) -> None:
+    def begin(self, member: Member) -> None:
         """Wherever it may."""
         for slot in WATCHED:
-            if slot not in one.running and one.core.begin(slot, self.now(one)):
-                one.running.append(slot)
+            if slot not in member.running and member.core.begin(slot, self.now(member)):
+                member.running.append(slot)
 
-    def end(self, one: Member) -> None:
-        if one.running:
-            one.core.end(one.running.pop(self.rng.randrange(len(one.running))))
+    def end(self, member: Member) -> None:
+        if member.running:
+            member.core.end(member.running.pop(self.rng.randrange(len(member.running))))
 
-    def turn(self, one: Member) -> None:
+    def turn(self, member: Member) -> None:
         """A whole one, undisturbed."""
-        sent = self.write(one)
+        sent = self.write(member)
         if sent is not None:
             self.arrive(sent)
-            self.answer(one)
-            self.ask_list(one)
-            self.answer_list(one)
+            self.answer(member)
+            self.ask_list(member)
+            self.answer_list(member)
 
-    def leave(self, one: Member) -> None:
-        one.leaving = True
-        one.core.retire()
+    def leave(self, member: Member) -> None:
+        member.leaving = True
+        member.core.retire()
 
-    def crash(self, one: Member) -> None:
-        one.over, one.running = True, []
+    def crash(self, member: Member) -> None:
+        member.over, member.running = True, []
 
-    def collect(self, one: Member) -> None:
-        """Leases of those that went long ago are deleted."""
-        for name in one.core.gone(self.now(one), 30.0):
+    def collect(self, member: Member) -> None:
+        """Leases of members that left long ago are deleted."""
+        for name in member.core.gone(self.now(member), 30.0):
             self.leases.pop(name, None)
 
     def pass_time(self, seconds: float) -> None:
@@ -202,7 +202,7 @@ class World:
         """Everybody does turns, and nothing else happens."""
         living = [one for one in self.everyone if not one.over and not one.leaving]
         for one in self.everyone:
-            self.give_up(one)
+            self.cancel(one)
             self.give_up_list(one)
             one.over = one.over or one.leaving
         self.on_the_way.clear()

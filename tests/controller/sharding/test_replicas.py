@@ -23,7 +23,7 @@ NAMES = [f"key-{number}" for number in range(300)]
 
 
 class Book:
-    """Who reconciles what at this moment, and who did last."""
+    """Which replica reconciles which key at this moment, and which did last."""
 
     def __init__(self) -> None:
         self.now: dict[str, str] = {}
@@ -40,13 +40,13 @@ class Book:
         return Counter(who for (_, version), who in self.last.items() if version == state)
 
 
-class Shared(Controller[ConfigMap], name="shared", workers=8):
+class SharedController(Controller[ConfigMap], name="shared", workers=8):
     def __init__(self, book: Book, replica: str) -> None:
         self.book = book
         self.replica = replica
 
-    async def reconcile(self, one: ConfigMap) -> Result | None:
-        name = one.metadata.name
+    async def reconcile(self, config_map: ConfigMap) -> Result | None:
+        name = config_map.metadata.name
         if name in self.book.now:
             self.book.twice.append(f"{name} by {self.book.now[name]} and {self.replica}")
         self.book.now[name] = self.replica
@@ -54,7 +54,7 @@ class Shared(Controller[ConfigMap], name="shared", workers=8):
             await asyncio.sleep(0)
         finally:
             self.book.now.pop(name, None)
-        self.book.last[name, one.data.get("state", "")] = self.replica
+        self.book.last[name, config_map.data.get("state", "")] = self.replica
         return None
 
 
@@ -64,7 +64,7 @@ class Replica:
         self.client = Client(Transport(server.config), namespace="default")
         # A short retry period, so that hand-overs are quick; deadlines so long that a slow machine meets none of them by itself.
         config = ShardConfig("shared", "default", name, lease_duration=120, renew_deadline=100, retry_period=0.2)
-        self.manager = Manager(self.client, [Shared(book, name)], namespace="default", sharding=config)
+        self.manager = Manager(self.client, [SharedController(book, name)], namespace="default", sharding=config)
 
     async def start(self) -> None:
         await self.manager.start()
@@ -113,7 +113,7 @@ async def test_three_replicas_share_300_keys_and_each_key_has_one_at_any_time(se
         await book.until(lambda: {"replica-a", "replica-b", "replica-d"} == set(book.seen("2")))
         await book.until(lambda: even(book.seen("2"), 3))
 
-        # One dies: it gives nothing back. Its lease is as good as expired, which nobody wants to wait for here.
+        # One dies: it gives nothing back. Its lease is made to expire, so that the test need not wait for it.
         dead = replicas.pop()
         await dead.client.close()
         await dead.stop()
@@ -132,7 +132,7 @@ async def test_three_replicas_share_300_keys_and_each_key_has_one_at_any_time(se
 async def test_a_replica_whose_thread_outlives_the_stop_leaves_its_keys_to_expire(server: TlsTestServer) -> None:
     begun, gate = threading.Event(), threading.Event()
 
-    class Plain(Controller[ConfigMap], name="plain"):
+    class PlainController(Controller[ConfigMap], name="plain"):
         def reconcile(self, config: ConfigMap) -> None:
             begun.set()
             gate.wait(60)
@@ -140,7 +140,7 @@ async def test_a_replica_whose_thread_outlives_the_stop_leaves_its_keys_to_expir
     async with Client(Transport(server.config), namespace="default") as client:
         await client.create(ConfigMap(metadata=ObjectMeta(name="a")))
         config = ShardConfig("plain", "default", "replica-a", lease_duration=120, renew_deadline=100)
-        manager = Manager(client, [Plain()], namespace="default", sharding=config, grace=0.01)
+        manager = Manager(client, [PlainController()], namespace="default", sharding=config, grace=0.01)
         await manager.start()
         assert await asyncio.to_thread(begun.wait, 60)
         with pytest.raises(GraceExceeded):

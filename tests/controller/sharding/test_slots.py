@@ -28,7 +28,7 @@ def test_when_a_member_comes_slots_move_to_it_only() -> None:
         assert claim(four, name) & ~claim(THREE, name) == 0
 
 
-def test_who_is_no_member_has_nothing() -> None:
+def test_a_name_outside_the_members_has_no_slots() -> None:
     assert claim(THREE, "d") == 0
     assert claim(frozenset(), "a") == 0
 

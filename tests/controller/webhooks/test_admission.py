@@ -92,7 +92,7 @@ async def test_a_delete_gives_the_object_that_goes() -> None:
 
 async def test_connect_gives_the_options_of_the_connection() -> None:
     hooks = Webhooks()
-    options = Unstructured.of("example.com/v1", "FooExecOptions")
+    options = Unstructured.for_kind("example.com/v1", "FooExecOptions")
 
     @hooks.validating(Foo, body=options, operations=["CONNECT"], subresource="exec")
     def check(options: Unstructured) -> None:
@@ -181,7 +181,7 @@ REFUSALS = [
         id="several fields are several causes",
     ),
     pytest.param(
-        ApiError.of(_NOT_FOUND),
+        ApiError.from_status(_NOT_FOUND),
         {"message": 'secrets "s" not found', "reason": "NotFound", "code": 404, "details": {"name": "s", "kind": "secrets"}},
         id="what an API server had answered to the hook passes through",
     ),
@@ -194,7 +194,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("error", "expected"), REFUSALS)
-async def test_a_refusal_is_told_as_it_was_raised(error: Exception, expected: JSONObject) -> None:
+async def test_a_refusal_is_sent_as_it_was_raised(error: Exception, expected: JSONObject) -> None:
     hooks = Webhooks()
 
     @hooks.validating(Foo)
@@ -223,7 +223,7 @@ PANICS = [
     pytest.param(ValueError("password=hunter2"), "ValueError", id="an error"),
     pytest.param(_Own(), "_Own", id="an error of the program's own"),
     pytest.param(SystemExit(3), "SystemExit", id="an attempt to exit"),
-    pytest.param(TimeoutError(), "TimeoutError", id="a timeout of its own"),
+    pytest.param(TimeoutError(), "TimeoutError", id="a timeout inside the webhook"),
     pytest.param(asyncio.CancelledError(), "CancelledError", id="something it waited for was cancelled"),
     pytest.param(RecursionError(), "RecursionError", id="a recursion without end"),
     pytest.param(_Outside(), "_Outside", id="an error that is no Exception"),
@@ -356,10 +356,10 @@ MALFORMED = [
     pytest.param(b"", "AdmissionReview", id="nothing"),
     pytest.param(b"[]", "AdmissionReview", id="no object"),
     pytest.param(b'{"apiVersion":"v1","kind":"Pod"}', "Kind=Pod", id="another kind"),
-    pytest.param(b'{"apiVersion":"admission.k8s.io/v2","kind":"AdmissionReview"}', "admission.k8s.io/v2", id="a version nobody knows"),
+    pytest.param(b'{"apiVersion":"admission.k8s.io/v2","kind":"AdmissionReview"}', "admission.k8s.io/v2", id="an unknown version"),
     pytest.param(b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', "no request", id="no request"),
     pytest.param(review({}, uid=""), "no uid", id="no uid"),
-    pytest.param(review({}, operation="STEAL"), "STEAL", id="an operation nobody knows"),
+    pytest.param(review({}, operation="STEAL"), "STEAL", id="an unknown operation"),
     pytest.param(review({}, uid=7), "uid", id="a field of another type"),
     pytest.param(b"\xff", "AdmissionReview", id="no UTF-8"),
     pytest.param(b'{"a":' * 5000, "AdmissionReview", id="nested without end"),
@@ -367,7 +367,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize(("body", "text"), MALFORMED)
-async def test_what_is_no_review_is_malformed(body: bytes, text: str) -> None:
+async def test_a_body_that_is_no_review_is_malformed(body: bytes, text: str) -> None:
     hooks = Webhooks()
 
     @hooks.validating(Foo)

@@ -1,4 +1,4 @@
-"""What is logged of a webhook that raises: the traceback begins at the user's code."""
+"""Logs of a webhook that raises: the traceback begins at the user's code."""
 
 from __future__ import annotations
 

@@ -18,12 +18,12 @@ OURS, THEIRS = b"ours", b"theirs"
 SPOIL = [{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": "dGhlaXJz"}]
 
 
-def trusts(bundle: bytes, found: ValidatingWebhookConfiguration) -> bool:
-    return [webhook.client_config.ca_bundle for webhook in found.webhooks] == [bundle]
+def trusts(bundle: bytes, configuration: ValidatingWebhookConfiguration) -> bool:
+    return [webhook.client_config.ca_bundle for webhook in configuration.webhooks] == [bundle]
 
 
 async def becomes(client: Client, bundle: bytes, within: float) -> None:
-    await eventually(one(client, ValidatingWebhookConfiguration, "foo"), lambda found: trusts(bundle, found), within=within)
+    await eventually(one(client, ValidatingWebhookConfiguration, "foo"), lambda obj: trusts(bundle, obj), within=within)
 
 
 async def test_after_five_times_it_is_put_right_every_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
@@ -50,7 +50,7 @@ async def test_after_five_times_it_is_put_right_every_ten_seconds(caplog: pytest
             began = clock.now()
             await becomes(client, OURS, 30)
             assert 5 <= clock.now() - began <= 10
-            assert "ValidatingWebhookConfiguration foo is changed again and again; who else writes it?" in caplog.text
+            assert "ValidatingWebhookConfiguration foo keeps being changed, probably by another writer" in caplog.text
         finally:
             keeping.cancel()
             await asyncio.wait((keeping,))

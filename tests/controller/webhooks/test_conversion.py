@@ -37,8 +37,8 @@ def hub_and_spokes() -> Webhooks:
     return hooks
 
 
-def review(wanted: str, *objects: Any, version: str = "v1") -> bytes:
-    request = {"uid": "u-1", "desiredAPIVersion": f"example.com/{wanted}", "objects": list(objects)}
+def review(version_name: str, *objects: Any, version: str = "v1") -> bytes:
+    request = {"uid": "u-1", "desiredAPIVersion": f"example.com/{version_name}", "objects": list(objects)}
     return json.dumps({"apiVersion": f"apiextensions.k8s.io/{version}", "kind": "ConversionReview", "request": request}).encode()
 
 
@@ -65,7 +65,7 @@ async def test_an_object_of_that_version_already_is_not_touched() -> None:
     assert (await asked(hub_and_spokes(), review("v2", given)))["response"]["convertedObjects"] == [given]
 
 
-async def test_metadata_stay_whole_with_fields_that_nobody_knows() -> None:
+async def test_metadata_stay_whole_with_unknown_fields() -> None:
     metadata = {
         "namespace": "shop",
         "uid": "7",
@@ -94,7 +94,7 @@ async def test_a_converter_may_change_labels_and_annotations_and_nothing_else_of
 
 async def test_kinds_without_classes_are_converted_as_trees() -> None:
     hooks = Webhooks()
-    v1, v2 = (Unstructured.of(f"example.com/{version}", "Foo") for version in ("v1", "v2"))
+    v1, v2 = (Unstructured.for_kind(f"example.com/{version}", "Foo") for version in ("v1", "v2"))
 
     @hooks.conversion(v1, v2)
     def up(foo: Unstructured) -> Any:
@@ -110,7 +110,7 @@ async def test_kinds_without_classes_are_converted_as_trees() -> None:
 async def test_a_typed_converter_can_follow_one_of_trees() -> None:
     hooks = Webhooks()
 
-    @hooks.conversion(Unstructured.of("example.com/v1", "Foo"), Unstructured.of("example.com/v2", "Foo"))
+    @hooks.conversion(Unstructured.for_kind("example.com/v1", "Foo"), Unstructured.for_kind("example.com/v2", "Foo"))
     def up(foo: Unstructured) -> Any:
         return {"metadata": foo["metadata"], "spec": {"count": foo["spec"]["size"]}}
 
@@ -134,9 +134,9 @@ async def test_a_direct_converter_is_preferred_to_a_longer_way() -> None:
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
-        pytest.param(Denied("too old"), 422, "too old", id="a refusal is told"),
+        pytest.param(Denied("too old"), 422, "too old", id="a refusal is sent"),
         pytest.param(
-            ValueError("secret"), 500, "up of Foo a.* failed: ValueError .trace", id="an error is told by converter, object and class"
+            ValueError("secret"), 500, "up of Foo a.* failed: ValueError .trace", id="an error is reported by converter, object and class"
         ),
         pytest.param(SystemExit(1), 500, "SystemExit", id="an exit is an error"),
     ],
@@ -156,16 +156,16 @@ async def test_a_converter_that_raises_fails_the_whole_review(error: BaseExcepti
 
 
 FAILURES = [
-    pytest.param(foo("v9"), "nothing converts Foo of example.com/v9 to example.com/v2", id="a version nobody knows"),
+    pytest.param(foo("v9"), "nothing converts Foo of example.com/v9 to example.com/v2", id="an unknown version"),
     pytest.param({**foo("v1"), "apiVersion": "other.com/v1"}, "nothing converts", id="another group"),
-    pytest.param({"spec": {}}, "an object to convert is none", id="no object"),
+    pytest.param({"spec": {}}, "an item to convert is not an object", id="no object"),
     pytest.param(foo("v1", size="many"), "spec.size", id="a field of another type"),
 ]
 
 
-@pytest.mark.parametrize(("given", "text"), FAILURES)
-async def test_what_cannot_be_converted_is_said(given: JSONObject, text: str) -> None:
-    result = (await asked(hub_and_spokes(), review("v2", given)))["response"]["result"]
+@pytest.mark.parametrize(("document", "text"), FAILURES)
+async def test_what_cannot_be_converted_is_said(document: JSONObject, text: str) -> None:
+    result = (await asked(hub_and_spokes(), review("v2", document)))["response"]["result"]
     assert result["status"] == "Failure"
     assert text in result["message"]
 
@@ -179,7 +179,7 @@ async def test_another_kind_than_declared_fails() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"{}", b'{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview"}', b'{"apiVersion":"v1","kind":"Pod"}']
 )
-async def test_what_is_no_review_is_malformed(body: bytes) -> None:
+async def test_a_body_that_is_no_review_is_malformed(body: bytes) -> None:
     with pytest.raises(ReviewMalformed):
         await hub_and_spokes().answer("/convert", body)
 
@@ -204,9 +204,9 @@ async def _coroutine(foo: Any) -> Any:
     ("source", "target", "function", "text"),
     [
         pytest.param(Foo, Foo, lambda foo: foo, "not two versions", id="a version to itself"),
-        pytest.param(Foo, Unstructured.of("example.com/v2", "Bar"), lambda foo: foo, "not two versions", id="another kind"),
+        pytest.param(Foo, Unstructured.for_kind("example.com/v2", "Bar"), lambda foo: foo, "not two versions", id="another kind"),
         pytest.param(Foo, FooV2, _coroutine, "plain def", id="a coroutine function"),
-        pytest.param(Foo, dict, lambda foo: foo, "is no kind", id="no kind"),
+        pytest.param(Foo, dict, lambda foo: foo, "is not a kind", id="no kind"),
     ],
 )
 def test_a_converter_that_cannot_work_is_refused(source: Any, target: Any, function: Any, text: str) -> None:

@@ -47,7 +47,7 @@ REFUSED: list[Any] = [
     pytest.param(three, {}, "takes the object, and after it the request", id="a third argument"),
     pytest.param(none, {}, "takes the object", id="no argument"),
     pytest.param(of_pods, {}, "takes a Pod, but is declared for Foo", id="another kind"),
-    pytest.param(one, {"operations": ["PATCH"]}, "some of CREATE, UPDATE, DELETE, CONNECT", id="an operation nobody knows"),
+    pytest.param(one, {"operations": ["PATCH"]}, "some of CREATE, UPDATE, DELETE, CONNECT", id="an unknown operation"),
     pytest.param(one, {"operations": "CREATE"}, "it is a list", id="operations that are no list"),
     pytest.param(one, {"operations": []}, "it is a list", id="no operation"),
     pytest.param(one, {"operations": ["CONNECT"]}, "body=", id="a connection without the kind of its options"),
@@ -69,14 +69,14 @@ def test_what_cannot_work_is_refused_where_it_is_declared(target: Any, options: 
         Webhooks().validating(Foo, **options)(target)
 
 
-def test_a_mutating_hook_cannot_change_what_is_being_deleted() -> None:
+def test_a_mutating_hook_cannot_change_an_object_that_is_being_deleted() -> None:
     with pytest.raises(DeclarationError, match="finalizer"):
         Webhooks().mutating(Foo, operations=["DELETE"])(one)
 
 
 def test_a_kind_without_a_plural_is_refused() -> None:
     with pytest.raises(DeclarationError, match="plural="):
-        Webhooks().validating(Unstructured.of("example.com/v1", "Foo"))(lambda foo: None)
+        Webhooks().validating(Unstructured.for_kind("example.com/v1", "Foo"))(lambda foo: None)
 
 
 def test_something_that_is_no_kind_is_refused() -> None:
@@ -102,7 +102,7 @@ def test_a_decorated_function_stays_what_it_was() -> None:
     assert Webhooks().validating(Foo)(two) is two
 
 
-def test_an_unknown_hook_is_named_with_those_that_there_are() -> None:
+def test_an_unknown_hook_is_named_with_the_known_ones() -> None:
     hooks = Webhooks()
     hooks.validating(Foo)(one)
     with pytest.raises(LookupError, match=r"one\.foos\.example\.com"):
@@ -197,8 +197,10 @@ def test_kinds_with_converters_are_asked_to_be_converted_here() -> None:
 
 def test_a_definition_is_named_by_the_plural_that_any_class_of_the_kind_knows() -> None:
     hooks = Webhooks()
-    hooks.conversion(Unstructured.of("example.com/v3", "Bar"), Unstructured.of("example.com/v4", "Bar"))(lambda bar: bar)
+    hooks.conversion(Unstructured.for_kind("example.com/v3", "Bar"), Unstructured.for_kind("example.com/v4", "Bar"))(lambda bar: bar)
     with pytest.raises(DeclarationError, match="plural"):
         hooks.definitions(Service("ops", "hooks"))
-    hooks.conversion(Unstructured.of("example.com/v4", "Bar", plural="bars"), Unstructured.of("example.com/v3", "Bar"))(lambda bar: bar)
+    hooks.conversion(Unstructured.for_kind("example.com/v4", "Bar", plural="bars"), Unstructured.for_kind("example.com/v3", "Bar"))(
+        lambda bar: bar
+    )
     assert list(hooks.definitions(Service("ops", "hooks"))) == ["bars.example.com"]

@@ -15,8 +15,8 @@ from kubeloop.controller.webhooks import CertificateFiles, Register, Webhooks, W
 from kubeloop.meta import ConfigError
 from kubeloop.pki import CertificateAuthority
 from kubeloop.timing import FakeClock
-from tests.controller.webhooks.asking import http, shown
 from tests.controller.webhooks.foos import Foo
+from tests.controller.webhooks.review_requests import http, shown
 from tests.controller.webhooks.reviews import foo, review
 
 PATH = "/validate/check.foos.example.com"
@@ -65,7 +65,7 @@ ANSWERS = [
     pytest.param("GET", PATH, "", b"", 405, "POST", id="another method is not allowed"),
     pytest.param("POST", PATH, "text/plain", BODY, 415, "application/json", id="another type is not supported"),
     pytest.param("POST", PATH, "", BODY, 415, "application/json", id="no type is not supported"),
-    pytest.param("POST", PATH, "application/json", b"{}", 400, "AdmissionReview", id="what is no review is a bad request"),
+    pytest.param("POST", PATH, "application/json", b"{}", 400, "AdmissionReview", id="a body that is no review is a bad request"),
 ]
 
 
@@ -106,7 +106,7 @@ async def test_requests_are_counted_under_controller_runtimes_names(tmp_path: Pa
     assert registry.get_sample_value(prefix + "latency_seconds_count", {"webhook": PATH}) == 3
     assert registry.get_sample_value(prefix + "requests_in_flight", {"webhook": PATH}) == 0
     assert registry.get_sample_value(prefix + "panics_total") == 1
-    # A path that nobody serves makes no series: anybody could make as many as they like.
+    # An unserved path makes no series: a client could make any number of them.
     assert registry.get_sample_value(prefix + "requests_total", {"webhook": "/other", "code": "404"}) is None
 
 
@@ -118,7 +118,7 @@ async def test_two_servers_count_in_one_registry(tmp_path: Path, authority: Cert
     assert registry.get_sample_value("controller_runtime_webhook_requests_total", {"webhook": PATH, "code": "200"}) == 2
 
 
-async def test_whoever_has_no_certificate_stays_out_if_one_is_wanted(tmp_path: Path, authority: CertificateAuthority) -> None:
+async def test_a_client_without_a_certificate_stays_out_if_one_is_required(tmp_path: Path, authority: CertificateAuthority) -> None:
     clients = CertificateAuthority.create("clients")
     own = clients.issue("kube-apiserver", client=True)
     (tmp_path / "client.crt").write_bytes(own.certificate)
@@ -158,13 +158,13 @@ async def test_files_that_do_not_fit_together_are_passed_over(
         await clock.advance(60)
         assert await shown(server.url, authority.certificate) == before
         server.check()
-    told = [record.getMessage() for record in caplog.records if "served on" in record.getMessage()]
-    assert len(told) == 2, "each fault is told once"
-    assert "no certificate with its key" in told[0]
-    assert "tls.key" in told[1]
+    messages = [record.getMessage() for record in caplog.records if "served on" in record.getMessage()]
+    assert len(messages) == 2, "each fault is logged once"
+    assert "no certificate with its key" in messages[0]
+    assert "tls.key" in messages[1]
 
 
-async def test_without_files_it_says_what_is_missing(tmp_path: Path) -> None:
+async def test_without_files_the_error_names_the_missing_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"tls\.crt.*mounted"):
         async with WebhookServer(hooks_of_foo(), CertificateFiles(tmp_path), port=0):
             raise AssertionError("it must not start")

@@ -83,7 +83,7 @@ async def test_a_refused_mutation_has_no_patch() -> None:
 async def test_a_kind_without_a_class_is_changed_as_a_tree() -> None:
     hooks = Webhooks()
 
-    @hooks.mutating(Unstructured.of("example.com/v1", "Foo", plural="foos"))
+    @hooks.mutating(Unstructured.for_kind("example.com/v1", "Foo", plural="foos"))
     def defaults(foo: Unstructured) -> None:
         foo["spec"]["x"] = {"a/b": 1}
 

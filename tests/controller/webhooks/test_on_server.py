@@ -210,7 +210,7 @@ async def test_subresources_bring_what_they_carry(client: Client, namespace: str
         if scale.spec.replicas > 3:
             raise Denied("at most 3", field="spec.replicas", value=scale.spec.replicas)
 
-    exec_options = Unstructured.of("v1", "PodExecOptions")
+    exec_options = Unstructured.for_kind("v1", "PodExecOptions")
 
     @hooks.validating(Pod, subresource="exec", body=exec_options, operations=["CONNECT"], namespace_selector=own)
     async def entered(options: Unstructured, request: AdmissionRequest[Unstructured]) -> None:
@@ -269,7 +269,7 @@ async def test_bundles_of_what_others_apply_are_filled_in(foos: Client, namespac
                 await foos.delete(kind, name)
 
 
-async def test_a_secret_of_somebody_else_is_not_overwritten(client: Client, namespace: str) -> None:
+async def test_a_secret_of_another_owner_is_not_overwritten(client: Client, namespace: str) -> None:
     await client.create(Secret(metadata=ObjectMeta(name="hooks"), data={"password": b"x"}))
     with pytest.raises(ConfigError, match=r"Secret .*/hooks holds something else than webhook certificates"):
         async with served(client, hooks_for(namespace), namespace):
@@ -287,7 +287,7 @@ async def test_an_empty_secret_is_filled(client: Client, namespace: str) -> None
 
 async def test_objects_are_converted_without_a_loss(foos: Client, namespace: str) -> None:
     hooks = Webhooks()
-    v1, v2 = (Unstructured.of(f"{GROUP}/{version}", "Foo", plural="foos") for version in ("v1", "v2"))
+    v1, v2 = (Unstructured.for_kind(f"{GROUP}/{version}", "Foo", plural="foos") for version in ("v1", "v2"))
 
     @hooks.conversion(v1, v2)
     def up(foo: Unstructured) -> Any:

@@ -17,11 +17,11 @@ from kubeloop.api.admissionregistration.v1 import ValidatingWebhookConfiguration
 from kubeloop.api.core.v1 import ConfigMap, Secret
 from kubeloop.client import Client, WriteOptions
 from kubeloop.controller.webhooks import Denied, Lifetimes, Webhooks, WebhookServer
-from kubeloop.controller.webhooks.certificates.rotation import Kept, renewed
+from kubeloop.controller.webhooks.certificates.rotation import StoredCertificates, renewed
 from kubeloop.meta import ApiError, LabelSelector, ObjectMeta
 from kubeloop.timing import FakeClock
-from tests.controller.webhooks.asking import shown
 from tests.controller.webhooks.on_server import served, until
+from tests.controller.webhooks.review_requests import shown
 
 pytestmark = pytest.mark.server
 
@@ -34,16 +34,16 @@ def hooks_for(namespace: str) -> Webhooks:
     hooks = Webhooks()
 
     @hooks.validating(ConfigMap, namespace_selector=LabelSelector(match_labels={"kubernetes.io/metadata.name": namespace}))
-    async def check(found: ConfigMap) -> None:
-        if "bad" in found.data:
+    async def check(config_map: ConfigMap) -> None:
+        if "bad" in config_map.data:
             raise Denied("no bad data")
 
     return hooks
 
 
-async def eventually(said: Callable[[], object]) -> None:
+async def eventually(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(_PATIENCE):
-        while not said():
+        while not condition():
             await asyncio.sleep(0.01)
 
 
@@ -62,7 +62,7 @@ def authorities(server: WebhookServer) -> int:
 
 
 async def refuses_bad_data(client: Client) -> bool:
-    """Whether the API server asks a webhook that it trusts. (One that it did not would refuse all, in other words.)"""
+    """Whether the API server asks a webhook that it trusts. (An untrusted one would refuse all, in other words.)"""
     await client.create(ConfigMap(metadata=ObjectMeta(name="good")), options=WriteOptions(dry_run=True))
     with contextlib.suppress(ApiError):
         await client.create(ConfigMap(metadata=ObjectMeta(name="bad"), data={"bad": "x"}), options=WriteOptions(dry_run=True))
@@ -132,7 +132,7 @@ async def trusts(client: Client, name: str, bundle: bytes) -> bool:
     return [one.client_config.ca_bundle for one in found.webhooks] == [bundle]
 
 
-async def test_a_secret_that_is_deleted_is_made_anew(client: Client, namespace: str) -> None:
+async def test_a_secret_that_is_deleted_is_recreated(client: Client, namespace: str) -> None:
     async with served(client, hooks_for(namespace), namespace) as server:
         before = server.serving
         await until(lambda: refuses_bad_data(client))
@@ -158,16 +158,16 @@ async def test_while_the_secret_is_spoiled_the_certificate_from_before_is_served
         server.check()
 
 
-async def test_a_clock_that_is_wrong_is_told_of_and_nothing_is_renewed_by_it(
+async def test_a_wrong_clock_is_logged_and_nothing_is_renewed_by_it(
     client: Client, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     hooks, name = hooks_for(namespace), f"clock-{namespace}"
     async with served(client, hooks, namespace, name=name) as right:
         async with served(client, hooks, namespace, name=name, clock=ago(1000)) as wrong:
             assert wrong.serving == right.serving
-        assert "this clock is wrong, or the clock of their maker was" in caplog.text
+        assert "this clock is wrong, or the clock of the machine that made them was" in caplog.text
 
 
 def _other_key() -> bytes:
-    kept: Kept = renewed(None, ["x"], TIMES, datetime.now(UTC))
+    kept: StoredCertificates = renewed(None, ["x"], TIMES, datetime.now(UTC))
     return kept.key

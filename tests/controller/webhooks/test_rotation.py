@@ -1,4 +1,4 @@
-"""When which certificate is made anew: years in a table, without a socket."""
+"""When which certificate is renewed: years in a table, without a socket."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubeloop.controller.webhooks.certificates.rotation import Kept, Lifetimes, next_due, renewed
+from kubeloop.controller.webhooks.certificates.rotation import Lifetimes, StoredCertificates, next_due, renewed
 from kubeloop.pki import CertificateAuthority
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -25,8 +25,8 @@ def at(day: float) -> datetime:
     return BEGIN + day * DAY
 
 
-def lived(*days: float) -> Kept:
-    """What is kept after somebody looked on these days."""
+def lived(*days: float) -> StoredCertificates:
+    """The stored certificates after checks on these days."""
     kept = None
     for day in days:
         kept = renewed(kept, NAMES, TIMES, at(day))
@@ -34,8 +34,8 @@ def lived(*days: float) -> Kept:
     return kept
 
 
-def signer(kept: Kept) -> int:
-    """Which of the authorities signed what is served; -1 is none."""
+def signer(kept: StoredCertificates) -> int:
+    """Index of the authority that signed the served certificate; -1 is none."""
     served = x509.load_pem_x509_certificate(kept.certificate)
     for number, one in enumerate(kept.authorities):
         try:
@@ -59,17 +59,17 @@ def test_at_first_an_authority_signs_at_once() -> None:
     ("days", "certificate_changes", "authorities", "signed_by"),
     [
         pytest.param((0, 59), False, 1, 0, id="in the first two thirds of its life nothing is due"),
-        pytest.param((0, 61), True, 1, 0, id="in the last third a certificate is made anew by the same authority"),
-        pytest.param((0, 91), True, 1, 0, id="an expired certificate is made anew"),
+        pytest.param((0, 61), True, 1, 0, id="in the last third a certificate is renewed by the same authority"),
+        pytest.param((0, 91), True, 1, 0, id="an expired certificate is renewed"),
         pytest.param((0, 150, 201), False, 2, 1, id="a new authority stands beside the old one and signs nothing yet"),
         pytest.param((0, 150, 201, 202.9), False, 2, 1, id="within the overlap the old certificate is served"),
         pytest.param((0, 150, 201, 203.1), True, 2, 0, id="after the overlap the new authority signs, the old one is trusted on"),
         pytest.param((0, 150, 201, 204, 299), True, 2, 0, id="the old authority is trusted as long as it lives"),
         pytest.param((0, 150, 201, 204, 265, 301), False, 1, 0, id="an expired authority leaves the bundle"),
-        pytest.param((0, 301), True, 1, 0, id="when everything has expired it begins anew"),
+        pytest.param((0, 301), True, 1, 0, id="when everything has expired it starts again"),
     ],
 )
-def test_what_is_kept(days: tuple[float, ...], certificate_changes: bool, authorities: int, signed_by: int) -> None:
+def test_the_stored_certificates(days: tuple[float, ...], certificate_changes: bool, authorities: int, signed_by: int) -> None:
     before = lived(*days[:-1])
     after = renewed(before, NAMES, TIMES, at(days[-1]))
     assert (after.certificate != before.certificate) is certificate_changes
@@ -87,7 +87,7 @@ def test_a_clock_that_jumps_back_renews_nothing() -> None:
     assert at(-1000) < kept.begins <= at(0)
 
 
-def test_a_certificate_that_expires_within_the_overlap_is_made_anew_then() -> None:
+def test_a_certificate_that_expires_within_the_overlap_is_renewed_then() -> None:
     times = Lifetimes(serving=90 * DAY, authority=300 * DAY, overlap=29 * DAY)
     kept = renewed(None, NAMES, times, at(0))
     kept = renewed(kept, NAMES, times, at(120))  # valid until 210
@@ -104,7 +104,7 @@ def test_a_name_more_needs_another_certificate() -> None:
     assert renewed(more, NAMES, TIMES, at(2)) is more  # fewer names do not
 
 
-def test_a_certificate_that_no_authority_here_signed_is_made_anew() -> None:
+def test_a_certificate_that_no_authority_here_signed_is_renewed() -> None:
     kept = lived(0)
     foreign = CertificateAuthority.create("other", now=BEGIN).issue("x", server=True, dns_names=NAMES[:1], now=BEGIN)
     assert signer(renewed(replace(kept, certificate=foreign.certificate, key=foreign.key), NAMES, TIMES, at(1))) == 0
@@ -148,7 +148,7 @@ def test_keys_are_not_shown() -> None:
 
 @settings(max_examples=15)
 @given(st.lists(st.floats(0.1, 29), min_size=5, max_size=40))
-def test_whoever_looks_often_enough_never_serves_what_is_expired_or_not_long_trusted(steps: list[float]) -> None:
+def test_a_server_that_checks_often_enough_never_serves_a_certificate_that_is_expired_or_not_long_trusted(steps: list[float]) -> None:
     day = 0.0
     kept = renewed(None, NAMES, TIMES, at(0))
     trusted_since = {kept.authorities[0]: -1000.0}

@@ -72,7 +72,7 @@ def one_hook() -> Webhooks:
 
 @pytest.fixture
 async def definition(client: Client) -> AsyncIterator[dict[str, Any]]:
-    """The definition of foos, with labels and annotations that somebody else gave it."""
+    """The definition of foos, with labels and annotations of another writer."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     document = {
         "apiVersion": "apiextensions.k8s.io/v1",

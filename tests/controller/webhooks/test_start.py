@@ -14,7 +14,7 @@ from kubeloop.api.core.v1 import Secret
 from kubeloop.controller.webhooks import ManagedCertificates, Register, Webhooks, WebhookServer
 from kubeloop.controller.webhooks.server import retry_until_available
 from kubeloop.meta import ConfigError, Forbidden, KubeloopError, ServiceUnavailable, Status, TransportError, UntrustedCertificate
-from kubeloop.testing import HandlerServer, driven, on
+from kubeloop.testing import HandlerServer, on, with_fake_time
 from kubeloop.timing import FakeClock
 from tests.controller.webhooks.foos import Foo
 
@@ -45,7 +45,10 @@ def failing(*errors: KubeloopError) -> Callable[[], Any]:
 async def test_what_passes_is_waited_out(caplog: pytest.LogCaptureFixture) -> None:
     clock = FakeClock()
     with caplog.at_level(logging.WARNING, "kubeloop"):
-        assert await driven(retry_until_available("the Secret", failing(TransportError("refused"), BUSY), clock, 120), clock) == "there"
+        assert (
+            await with_fake_time(retry_until_available("the Secret", failing(TransportError("refused"), BUSY), clock, 120), clock)
+            == "there"
+        )
     assert [record.getMessage().partition(";")[0] for record in caplog.records] == ["the Secret: refused", f"the Secret: {BUSY}"]
 
 
@@ -53,21 +56,21 @@ async def test_what_passes_is_waited_out(caplog: pytest.LogCaptureFixture) -> No
     "error",
     [
         pytest.param(Forbidden(Status(message="no", reason="Forbidden", code=403)), id="a refusal"),
-        pytest.param(UntrustedCertificate("who?"), id="a certificate that nobody trusts"),
+        pytest.param(UntrustedCertificate("who?"), id="an untrusted certificate"),
         pytest.param(ConfigError("spoiled"), id="a Secret that holds something else"),
     ],
 )
-async def test_what_does_not_pass_is_told_at_once(error: KubeloopError) -> None:
+async def test_a_permanent_error_is_raised_at_once(error: KubeloopError) -> None:
     clock = FakeClock()
     with pytest.raises(type(error)):
         await retry_until_available("the Secret", failing(error), clock, 120)
     assert clock.now() == FakeClock().now()
 
 
-async def test_in_the_end_it_is_told_why() -> None:
+async def test_the_final_error_gives_the_reason() -> None:
     clock = FakeClock()
     with pytest.raises(ServiceUnavailable, match="starting"):
-        await driven(retry_until_available("the Secret", failing(*[BUSY] * 100), clock, 30), clock)
+        await with_fake_time(retry_until_available("the Secret", failing(*[BUSY] * 100), clock, 30), clock)
     assert clock.now() - FakeClock().now() <= 30
 
 
@@ -81,12 +84,12 @@ async def test_a_server_that_starts_beside_its_api_server_comes_up() -> None:
         server = WebhookServer(
             hooks_of_foo(), certificates, client=client, port=0, register=Register("foo"), registry=CollectorRegistry(), clock=clock
         )
-        await driven(server.__aenter__(), clock)
+        await with_fake_time(server.__aenter__(), clock)
         try:
             found = await client.get(ValidatingWebhookConfiguration, "foo")
             assert found.webhooks[0].client_config.ca_bundle == server.serving.authorities
         finally:
-            await driven(server.__aexit__(None, None, None), clock)
+            await with_fake_time(server.__aexit__(None, None, None), clock)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +98,9 @@ async def test_a_server_that_starts_beside_its_api_server_comes_up() -> None:
         pytest.param([], id="none"),
         pytest.param("127.0.0.1", id="a text, which is a list of characters"),
         pytest.param([""], id="an empty one"),
-        pytest.param(["münchen.example"], id="one that is not ASCII"),
+        pytest.param(["münchen.example"], id="a name that is not ASCII"),
         pytest.param(["localhost:8443"], id="one with a port"),
-        pytest.param(["x" * 300], id="one that is too long"),
+        pytest.param(["x" * 300], id="a name that is too long"),
     ],
 )
 def test_names_that_no_certificate_can_be_for_are_refused(names: Any) -> None:
@@ -115,7 +118,7 @@ async def test_a_name_in_another_form_is_no_reason_to_renew(name: str) -> None:
 
 
 async def test_replicas_of_different_names_agree_on_a_certificate_for_all() -> None:
-    """As pods that give their own addresses: each in turn would take the other's name away, for ever."""
+    """Like pods that give their own addresses: each would remove the other's name without an end."""
     clock = FakeClock()
     async with HandlerServer(clock=clock) as api:
         sources = [ManagedCertificates("hooks", "default", [name]) for name in ("10.0.0.1", "10.0.0.2") * 2]

@@ -50,7 +50,7 @@ def test_an_age_of_something_else_is_what_the_caller_says() -> None:
 @pytest.mark.parametrize(
     ("include", "expected"),
     [
-        pytest.param("", partial_object(OBJECT), id="rows carry metadata unless told otherwise"),
+        pytest.param("", partial_object(OBJECT), id="rows carry metadata by default"),
         pytest.param("Metadata", partial_object(OBJECT), id="includeObject=Metadata carries metadata"),
         pytest.param("Object", OBJECT, id="includeObject=Object carries the whole object"),
         pytest.param("None", None, id="includeObject=None carries nothing"),

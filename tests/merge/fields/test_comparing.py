@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kubeloop.merge.fields import DEDUCED, FieldSet, TypeMismatch, builtin_types, check, compare, custom_type, extract, field_set, merge
-from kubeloop.merge.fields.comparing import equal
+from kubeloop.merge.fields.comparison import equal
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.schema.structural import parse
 from kubeloop.types import JSONObject
@@ -169,10 +169,10 @@ NESTED = builtin_types().of_definition("io.k8s.apiextensions-apiserver.pkg.apis.
         pytest.param(lambda deep: compare({}, deep, DEDUCED), id="compare"),
         pytest.param(lambda deep: merge(renamed(deep, "a"), deep, DEDUCED), id="merge"),
         pytest.param(lambda deep: check(renamed(deep), NESTED), id="check"),
-        pytest.param(lambda deep: extract(deep, FieldSet.of(("f:a",)), DEDUCED), id="extract"),
+        pytest.param(lambda deep: extract(deep, FieldSet.from_paths(("f:a",)), DEDUCED), id="extract"),
     ],
 )
-def test_what_is_nested_without_end_is_refused(operation: Callable[[JSONObject], Any]) -> None:
+def test_a_too_deeply_nested_object_is_refused(operation: Callable[[JSONObject], Any]) -> None:
     deep: JSONObject = {}
     for _ in range(5_000):
         deep = {"a": deep}

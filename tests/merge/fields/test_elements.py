@@ -43,7 +43,7 @@ def test_canonical(written: str, kept: str | None) -> None:
         pytest.param("i:one", id="an index that is no number"),
     ],
 )
-def test_what_is_no_element_is_refused(text: str) -> None:
+def test_an_invalid_element_is_refused(text: str) -> None:
     with pytest.raises(ElementError):
         canonical(text)
 
@@ -59,7 +59,7 @@ def test_what_is_no_element_is_refused(text: str) -> None:
         pytest.param(("f:a", "v:2097152"), ".a[=2.097152e+06]", id="large numbers as Go shows floating ones"),
         pytest.param(("f:a", "v:true"), ".a[=true]", id="a truth value"),
         pytest.param(("f:a", "v:null"), ".a[=null]", id="null"),
-        pytest.param(("f:a", 'v:"\\u0007\\u0001\\u2028"'), '.a[="\\a\\x01\\u2028"]', id="what is not printable is escaped"),
+        pytest.param(("f:a", 'v:"\\u0007\\u0001\\u2028"'), '.a[="\\a\\x01\\u2028"]', id="an unprintable character is escaped"),
     ],
 )
 def test_path_text(path: tuple[str, ...], text: str) -> None:

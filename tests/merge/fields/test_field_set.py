@@ -18,7 +18,7 @@ PATHS: st.SearchStrategy[Paths] = st.frozensets(
 
 
 def in_set(paths: Paths) -> FieldSet:
-    return FieldSet.of(*paths)
+    return FieldSet.from_paths(*paths)
 
 
 def shown(fields: FieldSet) -> Paths:
@@ -35,7 +35,7 @@ def shown(fields: FieldSet) -> Paths:
         pytest.param({"f:a": {".": {}, "f:b": {}}}, [("f:a",), ("f:a", "f:b")], id="a dot makes a member of what has children"),
         pytest.param({"f:a": {"f:b": {}}}, [("f:a", "f:b")], id="without it only the children are members"),
         pytest.param({"f:a": {".": {}}}, [("f:a",)], id="a dot alone changes nothing"),
-        pytest.param({".": {}, "f:a": {}}, [("f:a",)], id="nobody owns the whole object"),
+        pytest.param({".": {}, "f:a": {}}, [("f:a",)], id="the whole object has no owner"),
         pytest.param({"f:a": {"x:future": {}}}, [("f:a",)], id="unknown types are dropped, which leaves a member"),
         pytest.param({"v:1.0": {}, "v:1": {"f:b": {}}}, [("v:1",), ("v:1", "f:b")], id="two spellings of one element join"),
     ],
@@ -53,7 +53,7 @@ def test_reading(document: Any, paths: list[tuple[str, ...]]) -> None:
         pytest.param({"nonsense": {}}, id="a name that is no element"),
     ],
 )
-def test_what_is_no_set_is_refused(document: Any) -> None:
+def test_an_invalid_set_is_refused(document: Any) -> None:
     with pytest.raises(ElementError):
         FieldSet.from_json(document)
 
@@ -67,34 +67,34 @@ def test_nesting_without_end_is_refused() -> None:
 
 
 def test_members_come_before_what_lies_below() -> None:
-    fields = FieldSet.of(("f:b", "f:c"), ("f:a",), ("f:a", "v:2"), ("f:a", "v:10"), ("f:b",))
+    fields = FieldSet.from_paths(("f:b", "f:c"), ("f:a",), ("f:a", "v:2"), ("f:a", "v:10"), ("f:b",))
     assert list(fields) == [("f:a",), ("f:b",), ("f:a", "v:2"), ("f:a", "v:10"), ("f:b", "f:c")]
 
 
 def test_json_is_written_in_order_with_the_dot_first() -> None:
-    fields = FieldSet.of(("f:b",), ("f:a", "v:10"), ("f:a", "v:2"), ("f:a", 'k:{"n":1}'), ("f:a",))
+    fields = FieldSet.from_paths(("f:b",), ("f:a", "v:10"), ("f:a", "v:2"), ("f:a", 'k:{"n":1}'), ("f:a",))
     assert list(fields.to_json()) == ["f:a", "f:b"]
     assert list(fields.to_json()["f:a"]) == [".", 'k:{"n":1}', "v:2", "v:10"]
 
 
 def test_written_json_is_the_callers() -> None:
-    fields = FieldSet.of(("f:a",))
+    fields = FieldSet.from_paths(("f:a",))
     fields.to_json()["f:a"]["f:b"] = {}
-    assert fields == FieldSet.of(("f:a",))
+    assert fields == FieldSet.from_paths(("f:a",))
 
 
 def test_the_path_of_the_whole_object_is_in_no_set() -> None:
-    assert FieldSet.of(()) == FieldSet()
-    assert () not in FieldSet.of(("f:a",))
+    assert FieldSet.from_paths(()) == FieldSet()
+    assert () not in FieldSet.from_paths(("f:a",))
 
 
 def test_a_set_says_its_paths() -> None:
-    assert repr(FieldSet.of(("f:spec", "f:replicas"))) == "FieldSet(.spec.replicas)"
+    assert repr(FieldSet.from_paths(("f:spec", "f:replicas"))) == "FieldSet(.spec.replicas)"
 
 
 def test_below_is_what_lies_under_an_element() -> None:
-    fields = FieldSet.of(("f:a",), ("f:a", "f:b"))
-    assert fields.below("f:a") == FieldSet.of(("f:b",))
+    fields = FieldSet.from_paths(("f:a",), ("f:a", "f:b"))
+    assert fields.below("f:a") == FieldSet.from_paths(("f:b",))
     assert fields.below("f:z") == FieldSet()
 
 
@@ -104,7 +104,7 @@ def test_a_set_survives_json_and_iteration(paths: Paths) -> None:
     assert shown(fields) == paths
     assert len(fields) == len(paths)
     assert bool(fields) == bool(paths)
-    assert FieldSet.from_json(fields.to_json()) == fields == FieldSet.of(*fields)
+    assert FieldSet.from_json(fields.to_json()) == fields == FieldSet.from_paths(*fields)
     assert all(path in fields for path in paths)
 
 
@@ -126,4 +126,4 @@ def test_operations_are_those_of_sets_of_paths(left: Paths, right: Paths) -> Non
 def test_results_are_canonical(left: Paths, right: Paths) -> None:
     one, other = in_set(left), in_set(right)
     for result in (one | other, one & other, one - other, one.recursive_difference(other), one.leaves()):
-        assert result == FieldSet.of(*result)
+        assert result == FieldSet.from_paths(*result)

@@ -38,7 +38,7 @@ def test_containers_are_a_map_by_name() -> None:
     assert (containers.atomic, containers.keys) == (False, ("name",))
 
 
-def test_ports_of_a_container_are_told_apart_by_number_and_protocol_with_its_default() -> None:
+def test_ports_of_a_container_are_distinguished_by_number_and_protocol_with_its_default() -> None:
     ports = at(builtin("", "v1", "Pod"), "spec", "containers", "*", "ports").list
     assert ports is not None
     assert ports.element({"containerPort": 80}) == ports.element({"containerPort": 80, "protocol": "TCP"})

@@ -24,9 +24,9 @@ from kubeloop.merge.fields import (
     remove,
     update,
 )
-from kubeloop.merge.fields.comparing import equal
+from kubeloop.merge.fields.comparison import equal
 from kubeloop.merge.fields.field_set import ANY
-from kubeloop.merge.fields.managing import reconcile
+from kubeloop.merge.fields.managers import reconcile
 from kubeloop.schema.structural import parse
 from kubeloop.types import JSONObject
 from tests.effort import effort
@@ -90,7 +90,7 @@ def test_merging_twice_is_merging_once(live: JSONObject, applied: JSONObject) ->
 
 
 @given(THINGS)
-def test_merging_into_nothing_gives_what_is_applied(applied: JSONObject) -> None:
+def test_merging_into_nothing_gives_the_applied_object(applied: JSONObject) -> None:
     assert merge({}, applied, THING) == applied
 
 
@@ -126,7 +126,7 @@ def test_changed_fields_are_fields_of_the_state_they_are_in(old: JSONObject, new
 
 @settings(max_examples=effort(short=75, long=600))
 @given(THINGS, THINGS)
-def test_what_is_applied_is_owned_and_applying_again_changes_nothing(live: JSONObject, applied: JSONObject) -> None:
+def test_applied_fields_are_owned_and_applying_again_changes_nothing(live: JSONObject, applied: JSONObject) -> None:
     merged, managers = apply(live, applied, "v1", {}, "me", ONE)
     merged = live if merged is None else merged
     assert managers.get("me", owns({})).set == field_set(applied, THING)
@@ -136,7 +136,7 @@ def test_what_is_applied_is_owned_and_applying_again_changes_nothing(live: JSONO
 
 @settings(max_examples=effort(short=75, long=600))
 @given(THINGS, THINGS)
-def test_what_is_no_longer_applied_goes(first: JSONObject, second: JSONObject) -> None:
+def test_fields_that_are_no_longer_applied_are_removed(first: JSONObject, second: JSONObject) -> None:
     merged, managers = apply({}, first, "v1", {}, "me", ONE)
     replaced, managers = apply(merged or {}, second, "v1", managers, "me", ONE)
     left = merged or {} if replaced is None else replaced
@@ -154,7 +154,7 @@ def _at(obj: Any, path: tuple[str, ...]) -> Any:
 
 @settings(max_examples=effort(short=75, long=600))
 @given(THINGS, THINGS, THINGS)
-def test_nobody_owns_what_is_not_there(first: JSONObject, second: JSONObject, third: JSONObject) -> None:
+def test_missing_fields_have_no_owner(first: JSONObject, second: JSONObject, third: JSONObject) -> None:
     merged, managers = apply({}, first, "v1", {}, "a", ONE)
     merged2, managers = apply(merged or {}, second, "v1", managers, "b", ONE, force=True)
     live = (merged or {}) if merged2 is None else merged2
@@ -239,7 +239,7 @@ def test_a_change_takes_fields_from_managers_of_another_version_under_its_name_t
     assert shown(after) == {"other": {"f:text": {}}, "me": {"f:number": {}}}
 
 
-def test_conflicts_are_told_in_the_owners_version() -> None:
+def test_conflicts_are_reported_in_the_owners_version() -> None:
     managers = {"other": owns({"f:amount": {}}, version="v2")}
     with pytest.raises(ApplyConflict) as refused:
         apply({"apiVersion": "v1", "number": 1}, {"apiVersion": "v1", "number": 2}, "v1", managers, "me", TWO)
@@ -266,7 +266,7 @@ def test_an_applier_may_change_its_version() -> None:
 
 
 def test_excluded_fields_are_never_owned_nor_in_conflict() -> None:
-    filters = {"v1": excluding(FieldSet.of(("f:struct",)))}
+    filters = {"v1": excluding(FieldSet.from_paths(("f:struct",)))}
     managers = {"a": owns({"f:struct": {"f:a": {}}, "f:number": {}})}
     live = {"struct": {"a": "1"}, "number": 1}
     after = update(live, {"struct": {"a": "2"}, "number": 2}, "v1", managers, "b", ONE, filters)
@@ -279,8 +279,8 @@ def test_excluded_fields_are_never_owned_nor_in_conflict() -> None:
     ("patterns", "kept"),
     [
         pytest.param([("f:number",)], {"f:number": {}}, id="a field"),
-        pytest.param([("f:struct",)], {"f:struct": {"f:a": {}, "f:b": {"f:c": {}}}}, id="with what is below it"),
-        pytest.param([("f:struct", "f:b")], {"f:struct": {"f:b": {"f:c": {}}}}, id="not what is beside it"),
+        pytest.param([("f:struct",)], {"f:struct": {"f:a": {}, "f:b": {"f:c": {}}}}, id="with the fields below it"),
+        pytest.param([("f:struct", "f:b")], {"f:struct": {"f:b": {"f:c": {}}}}, id="not the fields beside it"),
         pytest.param(
             [("f:map", ANY, "f:value")],
             {"f:map": {'k:{"name":"x"}': {".": {}, "f:value": {}}, 'k:{"name":"y"}': {".": {}, "f:value": {}}}},

@@ -1,4 +1,4 @@
-"""Who owns what after each of a hundred writes, as a Kubernetes 1.36 API server recorded it (``recorded.json``).
+"""The owners of all fields after each of a hundred writes, as a Kubernetes 1.36 API server recorded it (``recorded.json``).
 
 Each case is one object's life. A step tells what was applied or what the object became, and who owned what then.
 """
@@ -30,8 +30,8 @@ Managers = dict[tuple[str, str, str], VersionedSet]
 
 RECORDED = json.loads(Path(__file__).with_name("recorded.json").read_text())
 SCHEMAS = {name: custom_type(parse(schema)) for name, schema in RECORDED["schemas"].items()}
-#: What nobody owns: an API server leaves it out of every set.
-NOBODYS = FieldSet.of(
+#: Fields without an owner: an API server leaves them out of every set.
+NEVER_OWNED = FieldSet.from_paths(
     ("f:apiVersion",),
     ("f:kind",),
     ("f:metadata",),
@@ -62,29 +62,29 @@ class Kind:
 
 
 def owners_of(managers: Managers) -> list[list[Any]]:
-    found = [[key[0], key[1], owned.api_version, (owned.set - NOBODYS).to_json()] for key, owned in managers.items()]
+    found = [[key[0], key[1], owned.api_version, (owned.set - NEVER_OWNED).to_json()] for key, owned in managers.items()]
     return sorted((one for one in found if one[3]), key=json.dumps)
 
 
 def managers_of(owners: list[list[Any]]) -> Managers:
-    # Who applies is one manager in all versions.
+    # An applier is one manager in all versions.
     return {
         (name, operation, "" if operation == "Apply" else version): VersionedSet(FieldSet.from_json(fields), version, operation == "Apply")
         for name, operation, version, fields in owners
     }
 
 
-def within(part: Any, whole: Any) -> bool:
-    """Whether ``whole`` has every value of ``part``; defaults may have joined them."""
+def within(part: Any, tree: Any) -> bool:
+    """Whether ``tree`` has every value of ``part``; defaults may have joined them."""
     if isinstance(part, dict):
-        return isinstance(whole, dict) and all(name in whole and within(value, whole[name]) for name, value in part.items())
+        return isinstance(tree, dict) and all(name in tree and within(value, tree[name]) for name, value in part.items())
     if isinstance(part, list):
-        return isinstance(whole, list) and len(part) == len(whole) and all(map(within, part, whole))
-    return bool(part == whole)
+        return isinstance(tree, list) and len(part) == len(tree) and all(map(within, part, tree))
+    return bool(part == tree)
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["title"]) for case in RECORDED["cases"]])
-def test_owners_are_those_that_kubernetes_recorded(case: JSONObject) -> None:
+def test_owners_are_the_recorded_owners_of_kubernetes(case: JSONObject) -> None:
     kind = Kind(case["kind"], SCHEMAS["before"] if case["kind"] == "Thing" else None)
     live: JSONObject = {}
     managers: Managers = {}
@@ -133,7 +133,7 @@ def test_what_an_applier_extracts_owns_what_it_applied(step: JSONObject) -> None
     mine = [fields for name, operation, _, fields in step["owners"] if (name, operation) == (step["manager"], "Apply")]
     owned = FieldSet.from_json(mine[0]) if mine else FieldSet()
     extracted = extract(step["object"], owned, type_)
-    given = field_set(extracted, type_) - NOBODYS
+    given = field_set(extracted, type_) - NEVER_OWNED
     assert owned - given == FieldSet()
     # Keys that were left out to their defaults come along: without them an item would be another one.
     assert all(path[-1].removeprefix("f:") in path[-2] for path in given - owned)

@@ -88,7 +88,10 @@ X, Y = 'k:{"name":"x"}', 'k:{"name":"y"}'
             {"map": [{"name": "x", "value": 1}]}, {"f:map": {X: {"f:value": {}}}}, {"map": [{"name": "x"}]}, id="a field of an item"
         ),
         pytest.param(
-            {"map": [{"name": "x", "value": 1}]}, {"f:map": {X: {".": {}, "f:name": {}}}}, {"map": None}, id="an item with what is below it"
+            {"map": [{"name": "x", "value": 1}]},
+            {"f:map": {X: {".": {}, "f:name": {}}}},
+            {"map": None},
+            id="an item with the fields below it",
         ),
         pytest.param({"whole": {"a": "1"}}, {"f:whole": {"f:a": {}}}, {"whole": None}, id="a part of an atomic map takes it all"),
         pytest.param({"atomic": [{"a": "1"}]}, {"f:atomic": {"i:0": {}}}, {"atomic": None}, id="a part of an atomic list takes it all"),

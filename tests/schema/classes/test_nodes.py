@@ -160,7 +160,7 @@ def test_a_field_says(field: str, node: dict[str, Any]) -> None:
     assert schema_of(Fields)["properties"][field] == node
 
 
-def test_fields_without_default_are_required_and_those_that_say_so() -> None:
+def test_fields_without_default_and_fields_marked_as_required_are_required() -> None:
     assert schema_of(Fields)["required"] == ["camelName"]
     assert schema_of(Inner)["required"] == ["name"]
 
@@ -275,11 +275,11 @@ class Foreign(Model):
     ("cls", "message"),
     [
         (Circle, r"Circle contains itself \(Circle -> Circle\).*declare one field of the circle Opaque\(\)"),
-        (Strange, r"Strange\.value: no structural schema can say .*use IntOrString"),
+        (Strange, r"Strange\.value: no structural schema can express .*use IntOrString"),
         (Nesting, r"Nesting\.thing: an object inside of another is a dict or a Model, not a Thing; declare"),
         (Untyped, r"Untyped\.thing: an object inside of another is a dict or a Model, not a Unstructured; declare"),
         (Numbered, r"Numbered\.by_number: keys of a JSON object are strings, not int"),
-        (Misplaced, r"Misplaced\.name: ListMap is said of a list, not of type string"),
+        (Misplaced, r"Misplaced\.name: ListMap applies to a list, not of type string"),
         (Foreign, r"Foreign\.value: no schema is known for complex"),
     ],
 )
@@ -328,7 +328,7 @@ def test_a_wrong_value_is_named_as_the_server_names_it(spec: dict[str, Any], fau
     assert str(found).startswith(fault)
 
 
-def test_those_who_want_an_error_get_the_servers() -> None:
+def test_require_valid_raises_the_error_of_the_server() -> None:
     require_valid(lamp())
     with pytest.raises(Invalid, match=r'Lamp.example.com "desk" is invalid: \[spec.colour.*spec.watts') as caught:
         require_valid(lamp(watts=0, colour="Hot"))

@@ -14,7 +14,7 @@ from kubeloop.serving.spdy.frames import Frame, Kind, Packer, Unpacker
 
 
 class Pipe:
-    """One end of a pipe; ``hold`` keeps what is written from arriving."""
+    """One end of a pipe; ``hold`` keeps written data from arriving."""
 
     def __init__(self) -> None:
         self.incoming: asyncio.Queue[bytes] = asyncio.Queue()
@@ -140,7 +140,7 @@ async def test_the_end_of_the_connection_ends_its_streams() -> None:
             await ends.client.open({})
 
 
-async def test_who_accepts_no_streams_refuses_them() -> None:
+async def test_a_connection_that_accepts_no_streams_refuses_them() -> None:
     async with connected() as ends:
         await ends.both()
         with pytest.raises(StreamReset):
@@ -163,7 +163,7 @@ async def test_a_goodbye_ends_the_other_side() -> None:
         await running
 
 
-async def test_data_that_nobody_reads_holds_the_peer_back() -> None:
+async def test_unread_data_holds_the_peer_back() -> None:
     async with connected() as ends:
         mine, theirs = await ends.both()
         for _ in range(200):
@@ -207,14 +207,14 @@ async def test_a_stream_that_is_over_before_its_opener_runs_again_was_no_refusal
         await running
 
 
-async def test_what_a_stream_left_unread_when_it_was_given_up_holds_nobody_back() -> None:
+async def test_unread_data_of_an_abandoned_stream_does_not_hold_the_peer_back() -> None:
     async with connected() as ends:
         for _ in range(3):
             mine, theirs = await ends.both()
             for _ in range(20):
                 await theirs.write(b"x" * 32_000)
             for _ in range(100):
-                await asyncio.sleep(0)  # all of it arrives, and nobody reads
+                await asyncio.sleep(0)  # all of it arrives, and none is read
             await mine.reset()
         mine, theirs = await ends.both()
         await theirs.write(b"arrives")

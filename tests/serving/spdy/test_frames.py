@@ -1,4 +1,4 @@
-"""SPDY/3 frames: what is packed is unpacked, wherever the bytes are cut, and what is no SPDY is refused."""
+"""SPDY/3 frames: packed frames are unpacked, wherever the bytes are cut, and other bytes are refused."""
 
 from __future__ import annotations
 
@@ -90,12 +90,12 @@ def _syn(block: bytes) -> bytes:
         pytest.param(_syn(_block(struct.pack(">II", 1, 1 << 20) + b"x" * (1 << 20))), id="headers that unpack without end"),
     ],
 )
-def test_what_is_no_spdy_is_refused(data: bytes) -> None:
+def test_bytes_that_are_no_spdy_are_refused(data: bytes) -> None:
     with pytest.raises(SpdyError):
         list(Unpacker().feed(data))
 
 
 @pytest.mark.parametrize("kind", [Kind.SETTINGS, Kind.WINDOW_UPDATE, 11])
-def test_kinds_that_nobody_uses_are_passed_over(kind: int) -> None:
+def test_unused_frame_types_are_passed_over(kind: int) -> None:
     unpacker, packer = Unpacker(), Packer()
     assert list(unpacker.feed(struct.pack(">HHI", 0x8003, kind, 8) + bytes(8) + packer.ping(2))) == [Frame(Kind.PING, 2)]

@@ -10,8 +10,8 @@ import logging
 import sys
 
 from tests.soak.controllers.progress import Progress, report
-from tests.soak.controllers.running import run
 from tests.soak.controllers.settings import arguments
+from tests.soak.controllers.soak_run import run
 
 
 def main() -> int:

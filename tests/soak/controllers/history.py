@@ -86,7 +86,7 @@ class History:
         self.violations: list[str] = []
         #: Writes of each replica.
         self.writes: Counter[str] = Counter()
-        #: Who holds the lease by the server's word, and how often that changed.
+        #: The holder of the lease by the server's word, and how often that changed.
         self.holder = ""
         self.holders: list[str] = []
 
@@ -111,13 +111,13 @@ class History:
     def unsettled(self) -> int:
         return len(self._unsettled)
 
-    def wrong(self, wanted: dict[str, int]) -> list[str]:
-        """What is not as it is to be in the end, by the values last written (``KIND/NAMESPACE/NAME``)."""
+    def wrong(self, expected: dict[str, int]) -> list[str]:
+        """The differences from the final state, by the values last written (``KIND/NAMESPACE/NAME``)."""
         found = [f"{self._known[uid].name}: {self._amiss(self._known[uid])}" for uid in sorted(self._unsettled)]
         at_server = {known.name: known.value for known in self._known.values()}
         found += [
             f"{name}: {value} was written last, but {at_server.get(name)} is there"
-            for name, value in wanted.items()
+            for name, value in expected.items()
             if at_server.get(name) != value
         ]
         return found
@@ -188,10 +188,10 @@ class History:
     def _wrote(self, revision: int, by: str, name: str) -> None:
         self.writes[by] += 1
         if self._elected and by != self.holder:
-            self._violation(revision, f"{by} wrote {name} while the lease was held by {self.holder or 'nobody'}")
+            self._violation(revision, f"{by} wrote {name} while the lease was held by {self.holder or 'no replica'}")
 
-    def _violation(self, revision: int, what: str) -> None:
-        self.violations.append(f"revision {revision}: {what}")
+    def _violation(self, revision: int, message: str) -> None:
+        self.violations.append(f"revision {revision}: {message}")
 
     def _look(self, uid: str, known: _Known) -> None:
         if self._amiss(known):

@@ -1,4 +1,4 @@
-"""The load: objects that are made, and changed at a rate by somebody who does not give up."""
+"""The load: objects that are created, and changed at a rate by a client that does not give up."""
 
 from __future__ import annotations
 

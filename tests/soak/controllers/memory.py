@@ -1,4 +1,4 @@
-"""Whether a replica's memory grows with what has happened, rather than with what is there."""
+"""Whether a replica's memory grows with past events, rather than with present objects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Growth:
 
 
 def growth(accounts: Mapping[str, Account]) -> list[Growth]:
-    """Of those that worked for longer than a minute. The minute begins with the first reconcile; who stands by has no work yet."""
+    """Of replicas that worked for longer than a minute. The minute begins with the first reconcile; a standby has no work yet."""
     found = []
     for name, account in accounts.items():
         if not account.intervals:
@@ -40,7 +40,7 @@ def growth(accounts: Mapping[str, Account]) -> list[Growth]:
         began = min(interval.start for interval in account.intervals)
         later = [(when, size) for when, size in account.memory if when > began + _FIRST]
         if len(later) > 3:
-            # Not one look alone: what is on its way at that moment is not what is kept.
+            # Not one sample alone: objects on their way at that moment are not kept memory.
             first, last = median(size for _, size in later[:3]), median(size for _, size in later[-3:])
             found.append(Growth(name, first, last, later[-1][0] - later[0][0]))
     return found

@@ -44,8 +44,8 @@ class Notes:
     def memory(self, mebibytes: float) -> None:
         self._write("memory", f"{mebibytes:.1f}")
 
-    def _write(self, what: str, of: str) -> None:
-        os.write(self._file, f"{time.monotonic():.6f} {what} {of}\n".encode())
+    def _write(self, action: str, of: str) -> None:
+        os.write(self._file, f"{time.monotonic():.6f} {action} {of}\n".encode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tests.soak.controllers.storm import Storm
 from tests.soak.memory import resident
 
 if TYPE_CHECKING:
-    from tests.soak.controllers.running import Outcome
+    from tests.soak.controllers.soak_run import Outcome
 
 _LINES_EVERY = 10.0
 
@@ -44,7 +44,7 @@ class Progress:
         who = (
             f"{len(replicas.living)} replicas"
             if settings.sharded
-            else f"{len(replicas.living)} replicas, {history.holder or 'nobody'} leads"
+            else f"{len(replicas.living)} replicas, {history.holder or 'no replica'} leads"
         )
         wrong = len(history.violations) + len(replicas.violations)
         return f"{settings.variant} {seconds:5.0f} s  {work}, {storm.counts.total():,} faults, {who}, {wrong} violations"
@@ -75,4 +75,4 @@ def report(outcome: Outcome) -> str:
 
 
 def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items(), key=lambda one: -one[1])) or "none"
+    return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items(), key=lambda item: -item[1])) or "none"

@@ -1,6 +1,6 @@
-"""One replica, a process of its own: ``python -m tests.soak.controllers.replica``; the soak starts and kills it.
+"""One replica, a separate process: ``python -m tests.soak.controllers.replica``; the soak starts and kills it.
 
-It ends as an operator does: on SIGTERM in order, on the loss of its lease with a status of its own.
+It ends as an operator does: on SIGTERM in order, on the loss of its lease with a special status.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubeloop.cache import Informers, WatchPolicy
+from kubeloop.cache import InformerFactory, WatchPolicy
 from kubeloop.client import Client
 from kubeloop.config import load_config
 from kubeloop.controller import Manager
@@ -28,7 +28,7 @@ from tests.soak.memory import resident
 _LOOK = 5.0
 #: The lease of the election, and the group of the shards, in namespace default.
 NAME = "soak"
-#: The status of one that could not renew its lease.
+#: The exit status of a replica that could not renew its lease.
 LOST = 3
 
 
@@ -71,7 +71,7 @@ async def live(settings: Settings) -> None:
         async with Client(Transport(load_config(settings.kubeconfig), user_agent=settings.identity)) as client:
             who = Self(settings.identity, lambda: manager.elector.transitions if manager.elector is not None else 0, notes)
             policy = WatchPolicy(backoff=lambda: Backoff(initial=min(0.8, settings.longest_pause), cap=settings.longest_pause))
-            async with Informers(client, policy=policy) as informers:
+            async with InformerFactory(client, policy=policy) as informers:
                 manager = Manager(
                     client, controllers(who, settings.controllers), informers=informers, leader_election=election, sharding=sharding
                 )

@@ -18,7 +18,7 @@ from tests.soak.controllers.settings import Settings
 
 #: Seconds for a replica that was asked to go; then it is killed, which is a finding.
 _GRACE = 90.0
-#: Seconds before one that crashed is replaced.
+#: Seconds before a crashed replica is replaced.
 _CRASHED = 1.0
 _ROOT = Path(__file__).parents[3]
 
@@ -40,7 +40,7 @@ class Replica:
 
 
 class Replicas:
-    """``async with``. One that ends by itself is replaced, as a Deployment does; ``ended`` counts why they did."""
+    """``async with``. A replica that ends by itself is replaced, as by a Deployment; ``ended`` counts the reasons."""
 
     def __init__(self, folder: Path, kubeconfig: Path, settings: Settings) -> None:
         self._folder = folder
@@ -105,7 +105,7 @@ class Replicas:
         if code == LOST:
             self.ended["lease lost"] += 1
             return True
-        # One that had not begun yet has nothing to end, and goes at once.
+        # A replica that had not started yet has nothing to end, and goes at once.
         if code and not (code == -signal.SIGTERM and not read(replica.notes, replica.identity, 0.0).intervals):
             self.violations.append(f"{replica.identity} was asked to end and failed with status {code}: {self._last_words(replica)}")
         self.ended["asked to go"] += 1

@@ -43,7 +43,7 @@ class Settings:
 
 
 def arguments() -> list[Settings]:
-    """One for each variant that is asked for."""
+    """One for each requested variant."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.soak.controllers",
         description="controllers in several replicas under faults, kills and restarts, checked by the server's history",
@@ -53,9 +53,7 @@ def arguments() -> list[Settings]:
     parser.add_argument("--rate", type=float, default=50.0, help="changes a second, of each controller's objects (default: 50)")
     parser.add_argument("--minutes", type=float, default=10.0, help="of changes, for each variant (default: 10)")
     parser.add_argument("--seconds", type=float, help="instead of --minutes")
-    parser.add_argument(
-        "--controllers", type=int, choices=range(1, len(KINDS) + 1), default=2, help="each with a kind of its own (default: 2)"
-    )
+    parser.add_argument("--controllers", type=int, choices=range(1, len(KINDS) + 1), default=2, help="each with its own kind (default: 2)")
     parser.add_argument("--replicas", type=int, help="default: 2 with leader election, 3 with shards")
     parser.add_argument(
         "--deaths", type=int, help="replicas that go, every second one by kill -9, and are replaced (default: one in 90 s, 2 at least)"

@@ -90,10 +90,10 @@ class Storm:
                 hear()
 
     async def leader(self, replicas: Replicas) -> Replica:
-        """Who holds the lease and has written in this term.
+        """Return the replica that holds the lease and has written in this term.
 
         Raises:
-            TimeoutError: nobody does, for long.
+            TimeoutError: no replica does, for long.
         """
         async with asyncio.timeout(_LEADERLESS):
             while True:
@@ -106,7 +106,7 @@ class Storm:
         """Another one than the oldest, whose memory is looked at, that has written.
 
         Raises:
-            TimeoutError: nobody does, for long.
+            TimeoutError: no replica does, for long.
         """
         async with asyncio.timeout(_LEADERLESS):
             while True:
@@ -116,7 +116,7 @@ class Storm:
                 await asyncio.sleep(0.05)
 
     def _deafen(self, identities: list[str]) -> Callable[[], None]:
-        """End the watches of these replicas, and refuse them others, until what is returned is called."""
+        """End the watches of these replicas, and refuse others, until the returned function is called."""
         faults, watches = self._server.faults, on("watch")
         refused = InternalError(Status(code=500, reason="InternalError", message="refused by a test"))
         stop = faults.react(lambda _: refused, matching=lambda request: request.header("User-Agent") in identities and watches(request))

@@ -19,18 +19,18 @@ def interval(replica: str, start: float, end: float, *, key: str = "k", cancelle
 
 
 @pytest.mark.parametrize(
-    ("intervals", "found", "late"),
+    ("intervals", "expected", "late"),
     [
         pytest.param([interval("a", 0, 2), interval("b", 1, 3)], 1, 0, id="two replicas at a time"),
         pytest.param([interval("a", 0, 9), interval("a", 1, 2), interval("b", 3, 4)], 1, 0, id="a long one over a short one"),
         pytest.param([interval("a", 0, 2), interval("b", 2, 3)], 0, 0, id="one after the other"),
         pytest.param([interval("a", 0, 2), interval("b", 1, 3, key="other")], 0, 0, id="two keys"),
-        pytest.param([interval("a", 0, 2, cancelled=True), interval("b", 1, 3)], 0, 1, id="one that was being cancelled"),
+        pytest.param([interval("a", 0, 2, cancelled=True), interval("b", 1, 3)], 0, 1, id="a reconcile that was being cancelled"),
     ],
 )
-def test_a_key_that_two_replicas_had_at_a_time_is_found(intervals: list[Interval], found: int, late: int) -> None:
+def test_a_key_that_two_replicas_had_at_a_time_is_found(intervals: list[Interval], expected: int, late: int) -> None:
     wrong, cancelled = overlaps([Account(intervals=intervals)])
-    assert (len(wrong), cancelled) == (found, late)
+    assert (len(wrong), cancelled) == (expected, late)
 
 
 def test_notes_of_a_killed_replica_end_with_its_death(tmp_path: Path) -> None:
@@ -76,8 +76,10 @@ _BEGUN = [(_LEASE, lease("a")), (_THING, thing(2)), (_CHILD, child(2)), (_THING,
         pytest.param([(_CHILD, child(1))], "put the child of Alpha/n/t back from generation 2 to 1", id="a child is put back"),
         pytest.param([(_THING, thing(2, seen=1))], "put the status of Alpha/n/t back", id="a status is put back"),
         pytest.param([(_OTHER, child(2, uid="d"))], "made another child of Alpha/n/t", id="a child is made twice"),
-        pytest.param([(_CHILD, child(3, by="b"))], "while the lease was held by a", id="somebody writes who does not lead"),
-        pytest.param([(_LEASE, lease("")), (_CHILD, child(3))], "while the lease was held by nobody", id="one writes who has left"),
+        pytest.param([(_CHILD, child(3, by="b"))], "while the lease was held by a", id="a replica writes without the lease"),
+        pytest.param(
+            [(_LEASE, lease("")), (_CHILD, child(3))], "while the lease was held by no replica", id="a replica writes after it left"
+        ),
         pytest.param([(_THING, thing(2, seen=3, term=0))], "in term 0, after a write of term 1", id="a write of an earlier term"),
     ],
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.soak.controllers.running import run
 from tests.soak.controllers.settings import Settings
+from tests.soak.controllers.soak_run import run
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(300)]
 

@@ -18,7 +18,7 @@ from tests.soak.controllers.notes import Notes
 
 @dataclass(frozen=True)
 class Self:
-    """Who reconciles: the replica's identity, the number of its term, and its notes."""
+    """The reconciling replica: its identity, the number of its term, and its notes."""
 
     identity: str
     term: Callable[[], int]

@@ -25,8 +25,8 @@ _IDLE = 15.0
 _LOOK = 10.0
 
 
-def start(module: str, **told: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", f"tests.soak.server.{module}", json.dumps(told)]
+def start(module: str, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", f"tests.soak.server.{module}", json.dumps(options)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 

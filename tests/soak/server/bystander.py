@@ -1,4 +1,4 @@
-"""A client that behaves well, in a process of its own: a request each tenth of a second, and how long each took.
+"""A client that behaves well, in its own process: a request each tenth of a second, and how long each took.
 
 python -m tests.soak.server.bystander JSON, where JSON is {"port", "authority", "seconds", "token", "namespace"}; prints JSON.
 """
@@ -16,14 +16,14 @@ from tests.soak.server.wire import Target, Wire
 _EACH = 0.05
 
 
-async def run(told: dict[str, Any]) -> dict[str, Any]:
-    target = Target(told["port"], told["authority"])
-    wire = Wire(target, target.tls(), told["token"])
-    path = f"/api/v1/namespaces/{told['namespace']}/configmaps/of-bystander"
+async def run(options: dict[str, Any]) -> dict[str, Any]:
+    target = Target(options["port"], options["authority"])
+    wire = Wire(target, target.tls(), options["token"])
+    path = f"/api/v1/namespaces/{options['namespace']}/configmaps/of-bystander"
     took: list[float] = []
     wrong: list[str] = []
     began = time.monotonic()
-    while time.monotonic() - began < told["seconds"]:
+    while time.monotonic() - began < options["seconds"]:
         sent = time.monotonic()
         number = len(took)
         body = {"data": {"number": str(number)}} if number % 2 else None

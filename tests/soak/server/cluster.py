@@ -1,4 +1,4 @@
-"""The server of a run: a process of its own, with users, roles, a policy of admission and a log of audit."""
+"""The server of a run: a separate process, with users, roles, a policy of admission and a log of audit."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def started(settings: Settings, folder: Path) -> Iterator[Started]:
     tokens.write_text("\n".join(users) + "\n")
     policy.write_text(json.dumps(AUDIT))
     found = [str(Path(sys.executable).parent / "kubeloop"), "server", "--no-controllers", "--kubeconfig", str(kubeconfig)]
-    # What is kept by time is full within the first minute, with which memory is compared; by default it fills for five.
+    # History that is kept by time is full within the first minute, with which memory is compared; by default it fills for five.
     found += ["--history", "20"]
     found += ["--token-auth-file", str(tokens), "--audit-policy-file", str(policy), "--audit-log-path", str(folder / "audit.log")]
     log = folder / "server.log"

@@ -1,4 +1,4 @@
-"""Clients of one user who ask without a pause, in a process of their own; prints how they were answered.
+"""Clients of one user who ask without a pause, in a separate process; prints how they were answered.
 
 python -m tests.soak.server.greedy JSON, where JSON is {"port", "authority", "seconds", "token", "namespace", "clients"}
 """
@@ -25,13 +25,13 @@ async def _ask(wire: Wire, path: str, statuses: collections.Counter[str]) -> Non
             await asyncio.sleep(0.1)
 
 
-async def run(told: dict[str, Any]) -> dict[str, int]:
-    target = Target(told["port"], told["authority"])
+async def run(options: dict[str, Any]) -> dict[str, int]:
+    target = Target(options["port"], options["authority"])
     tls = target.tls()
     statuses: collections.Counter[str] = collections.Counter()
-    path = f"/api/v1/namespaces/{told['namespace']}/configmaps"
-    tasks = [asyncio.create_task(_ask(Wire(target, tls, told["token"]), path, statuses)) for _ in range(told["clients"])]
-    await asyncio.wait(tasks, timeout=told["seconds"])
+    path = f"/api/v1/namespaces/{options['namespace']}/configmaps"
+    tasks = [asyncio.create_task(_ask(Wire(target, tls, options["token"]), path, statuses)) for _ in range(options["clients"])]
+    await asyncio.wait(tasks, timeout=options["seconds"])
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)

@@ -1,4 +1,4 @@
-"""The steady load, in a process of its own: clients that write and read, and watchers that see it. Prints an account as JSON at the end.
+"""The steady load, in its own process: clients that write and read, and watchers that see it. Prints an account as JSON at the end.
 
 python -m tests.soak.server.load JSON, where JSON is {"port", "authority", "settings", "seconds"}
 """
@@ -29,7 +29,7 @@ class Account:
     watches: int = 0
     wrong: list[str] = field(default_factory=list)
 
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         return {"statuses": dict(self.statuses), "events": self.events, "watches": self.watches, "wrong": self.wrong[:50]}
 
 
@@ -64,7 +64,7 @@ async def client(number: int, settings: Settings, wire: Wire, account: Account) 
 
 
 async def watcher(number: int, settings: Settings, wire: Wire, account: Account) -> None:
-    """A watch that goes on from where the one before ended; what it is told is new each time."""
+    """A watch that continues where the previous one ended; its events are new each time."""
     rng = random.Random(f"{settings.seed} watcher {number}")
     maps = f"/api/v1/namespaces/soak-{number % settings.namespaces}/configmaps"
     await asyncio.sleep(rng.random() * 5)
@@ -117,9 +117,9 @@ async def run(settings: Settings, target: Target, seconds: float) -> Account:
 
 
 def main() -> None:
-    told = json.loads(sys.argv[1])
-    account = asyncio.run(run(Settings(**told["settings"]), Target(told["port"], told["authority"]), told["seconds"]))
-    print(json.dumps(account.told()))
+    report = json.loads(sys.argv[1])
+    account = asyncio.run(run(Settings(**report["settings"]), Target(report["port"], report["authority"]), report["seconds"]))
+    print(json.dumps(account.report()))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def arguments() -> Settings:
         prog="python -m tests.soak.server", description="the embedded API server with many watchers and clients, then with too many"
     )
     parser.add_argument("--watchers", type=int, default=1000, help="watches that are open all the time (default: 1,000)")
-    parser.add_argument("--clients", type=int, default=200, help="steady clients, each with a user of its own (default: 200)")
+    parser.add_argument("--clients", type=int, default=200, help="steady clients, each with its own user (default: 200)")
     parser.add_argument("--minutes", type=float, default=10.0, help="of steady load (default: 10)")
     parser.add_argument("--rate", type=float, default=200.0, help="requests per second of all steady clients together (default: 200)")
     parser.add_argument("--overload", type=float, default=60.0, help="seconds of overload at the end (default: 60)")

@@ -16,7 +16,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 ENDED = "the connection ended before the answer was complete"
 
 
-def cut(*ends: str) -> list[Any]:
+def cut(*endings: str) -> list[Any]:
     """Each place where an answer may end, with each way to end it there."""
     places = {
         "before the answer": b"",
@@ -31,7 +31,7 @@ def cut(*ends: str) -> list[Any]:
         "in the trailers": CHUNKED + b"2\r\nab\r\n0\r\nX: ",
         "after an interim answer": b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n",
     }
-    return [pytest.param(Reply(raw=raw, end=end), id=f"{place}, by {end}") for place, raw in places.items() for end in ends]
+    return [pytest.param(Reply(raw=raw, end=end), id=f"{place}, by {end}") for place, raw in places.items() for end in endings]
 
 
 @pytest.mark.parametrize("reply", cut("leave", "reset", "tear"))
@@ -82,10 +82,10 @@ async def test_a_stream_gives_what_came_and_then_the_error(reply: Reply) -> None
         pytest.param(OK + b"X : y\r\n\r\n", "a malformed header line", id="a blank before the colon"),
         pytest.param(OK + b"X: y\r\n folded\r\n\r\n", "a malformed header line", id="a folded line"),
         pytest.param(OK + b"X: a\nY: b\r\n\r\n", "half a line break", id="half a line break"),
-        pytest.param(b"HTTP/1.1 101 Switching Protocols\r\n\r\n", "changes to another protocol", id="a protocol that nobody asked for"),
+        pytest.param(b"HTTP/1.1 101 Switching Protocols\r\n\r\n", "changes to another protocol", id="a protocol without a request for it"),
     ],
 )
-async def test_what_is_not_framed_as_http_says_is_refused_and_never_guessed(raw: bytes, text: str) -> None:
+async def test_a_response_with_wrong_framing_is_refused_and_never_guessed(raw: bytes, text: str) -> None:
     async with FaultServer(Reply(raw=raw, end="leave")) as server, Transport(server.config()) as transport:
         with pytest.raises(TransportError, match=re.escape(text)):
             await transport.request("GET", "/x")
@@ -137,7 +137,7 @@ async def test_an_answer_keeps_its_connection(raw: bytes) -> None:
         pytest.param(OK + b"TRANSFER-ENCODING: Chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", id="in capitals"),
     ],
 )
-async def test_what_is_odd_but_clear_is_read(raw: bytes) -> None:
+async def test_an_odd_but_clear_response_is_read(raw: bytes) -> None:
     async with FaultServer(Reply(raw=raw)) as server, Transport(server.config()) as transport:
         assert (await transport.request("GET", "/x")).body == b"ok"
         assert (await transport.request("GET", "/x")).body == b"ok"

@@ -1,4 +1,4 @@
-"""Many requests against a server that fails at random: what is answered is right, and no write is carried out twice."""
+"""Many requests against a server that fails at random: every answer is right, and no write is carried out twice."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_answers_are_whole_or_errors_and_no_write_is_carried_out_twice(tls
             await asyncio.gather(*(left(number, transport) for number in range(first, first + 20)))
         pool = transport._sender
         assert isinstance(pool, Connections)
-        assert len(pool._all) == len(pool._idle)  # nothing is kept that nobody uses
+        assert len(pool._all) == len(pool._idle)  # no unused connection is kept
         assert transport.places.waiting == 0
     assert 0 < refused < 300
     assert not [key for key, count in model.carried_out.items() if key[0] != "GET" and count > 1]

@@ -100,7 +100,7 @@ async def test_an_answer_that_stops_in_the_middle_is_left_after_the_time_that_is
         await server.gone.wait()
 
 
-async def test_a_stream_may_be_silent_for_ever_unless_its_reader_says_how_long(later: Later) -> None:
+async def test_a_stream_may_be_silent_without_a_limit_unless_its_reader_sets_one(later: Later) -> None:
     silent = Reply(chunks=[b"first"], end="hang")
     async with FaultServer(silent) as server, Transport(server.config()) as transport:
         async with transport.stream("GET", "/x") as stream:

@@ -35,7 +35,7 @@ version = 3
     bin_dirs = ["/usr/lib/cni"]
     conf_dir = "/etc/cni/net.d"
 """
-#: What this machine needs beside the files of ``kubeloop server node-config``: a kubelet without systemd, below a cgroup of its own.
+#: What this machine needs beside the files of ``kubeloop server node-config``: a kubelet without systemd, below a separate cgroup.
 _KUBELET = """
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration

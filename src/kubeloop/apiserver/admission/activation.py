@@ -14,7 +14,7 @@ from kubeloop.apiserver.admission.matching import Match, convert_to_match, name_
 from kubeloop.apiserver.registry.objects import Objects
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.cel import values
-from kubeloop.cel.values import AccessQuestion, ResourceCheck
+from kubeloop.cel.values import AccessCheck, ResourceCheck
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.access import Access, Authorizer, User, parsed_fields
 from kubeloop.meta.kinds import GroupVersionKind, GroupVersionResource
@@ -34,10 +34,13 @@ class CachingAuthorizer:
         self._known: dict[tuple[str, ...], values.AuthorizerDecision] = {}
 
     def variable(self) -> values.AuthorizerValue:
-        """Return the value of the variable. The value does not refer to this object, because a reference cycle would outlive the write."""
+        """Return the value of the CEL variable ``authorizer``.
+
+        This object does not keep the value, because a reference cycle would outlive the write.
+        """
         return values.AuthorizerValue(self._decide)
 
-    def _decide(self, check: AccessQuestion, verb: str) -> values.AuthorizerDecision:
+    def _decide(self, check: AccessCheck, verb: str) -> values.AuthorizerDecision:
         key = (
             verb,
             check.by.service_account,
@@ -49,7 +52,7 @@ class CachingAuthorizer:
             result = self._known[key] = values.AuthorizerDecision(decision.allowed, decision.reason)
         return result
 
-    def _access(self, check: AccessQuestion, verb: str) -> Access:
+    def _access(self, check: AccessCheck, verb: str) -> Access:
         user, account = self._user, check.by.service_account
         if account:
             namespace = account.split(":")[2]
@@ -66,13 +69,13 @@ class CachingAuthorizer:
 
 
 class Activation:
-    """The CEL variables of one write. All matching policies and webhooks share them, and each is computed when it is first needed.
+    """The CEL variables of one write, which all matching policies and webhooks share. Mutating policies replace the object.
 
-    Mutating policies replace the object.
+    The object, the request and the namespace are converted or read when the first policy or webhook needs them.
     """
 
     def __init__(self, attributes: Attributes, registry: Registry, objects: Objects, authorizer: Authorizer) -> None:
-        """Prepare the variables; nothing is computed yet.
+        """Create the variables; no value is computed yet.
 
         Args:
             attributes: The write.
@@ -91,11 +94,10 @@ class Activation:
         self._namespace_object: JSONObject | None = None
 
     async def prepare(self, match: Match) -> None:
-        """Convert the object and the old object to the version of ``match``, and read the namespace.
+        """Convert the object and the old object to the version of ``match``, and prepare the variable ``authorizer``.
 
         Raises:
             ApiError: A conversion webhook failed.
-            NotFound: The namespace does not exist any more.
         """
         if match.kind not in self._seen:
             attributes = self.attributes
@@ -106,7 +108,7 @@ class Activation:
             self._access = self._authorizers()
 
     async def find_namespace(self) -> None:
-        """Read the namespace of the request, unless it was read before.
+        """Read the namespace of the request for ``namespaceObject``, unless it was read before or the request has none.
 
         Raises:
             NotFound: The namespace does not exist.
@@ -150,7 +152,7 @@ class Activation:
     def _authorizers(self) -> dict[str, Any]:
         attributes = self.attributes
         authorizer, gvr = CachingAuthorizer(attributes.user, self._authorizer).variable(), attributes.resource.gvr
-        requested = AccessQuestion(
+        requested = AccessCheck(
             authorizer,
             group=gvr.group,
             resource=gvr.resource,

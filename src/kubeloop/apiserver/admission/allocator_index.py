@@ -70,7 +70,8 @@ class _OfAddresses(_Keys):
 class _Ranges(WatchedPrefix):
     """The ranges of ServiceCIDR objects that are ready.
 
-    An object without a Ready condition counts as ready, because the controller that sets the condition may not run."""
+    An object without a Ready condition counts as ready, because the controller that sets the condition may not run.
+    """
 
     def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
         super().__init__(gvr, registry, objects, cache)
@@ -114,7 +115,7 @@ class AllocatorIndex:
         self._ranges = _Ranges(ranges, *sources) if registry.get(ranges) is not None else None
 
     async def update(self) -> None:
-        """Apply all stored changes to the index. Callers do this before they use the other methods."""
+        """Apply all stored changes to the index. Callers await this method before they use the other methods."""
         await self._services.update()
         if self._addresses is not None:
             await self._addresses.update()

@@ -20,7 +20,7 @@ class WatchedPrefix(ABC):
     """
 
     def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
-        """Create a lister that has not read anything.
+        """Create a lister, which reads nothing before the first call of ``_follow``.
 
         Args:
             gvr: A built-in resource.
@@ -97,7 +97,7 @@ class CachedList(WatchedPrefix):
     """
 
     def __init__(self, gvr: GroupVersionResource, registry: Registry, objects: Objects, cache: WatchCache) -> None:
-        """Create an empty copy, which the first call fills.
+        """Create an empty copy, which the first call of ``items`` fills.
 
         Args:
             gvr: A built-in resource.

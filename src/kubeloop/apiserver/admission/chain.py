@@ -69,14 +69,13 @@ class Reinvocation:
 class Attributes:
     """One operation of a write request, as admission plug-ins see it.
 
-    ``operation`` is CREATE, UPDATE, DELETE or CONNECT. Mutating plug-ins may change ``obj`` (None for DELETE) in place.
-    ``options`` is the CreateOptions, UpdateOptions or DeleteOptions of the request. ``kind`` is the kind of ``obj`` if it differs from
-    the kind of the resource (Scale, Binding).
+    ``operation`` is CREATE, UPDATE, DELETE or CONNECT. Mutating plug-ins may change ``obj`` (None for DELETE) in place. ``options`` is the
+    CreateOptions, UpdateOptions or DeleteOptions of the request. ``kind`` is the kind of ``obj`` if it differs from the kind of the
+    resource (Scale, Binding).
 
     A plug-in appends callbacks to ``after`` (called when the write is stored or rejected) and to ``settling`` (awaited at that time, before
-    the response), texts for the client to ``warnings``, and errors that it detects while it mutates to ``findings``: the response lists
-    them
-    before the errors of validation.
+    the response), texts for the client to ``warnings``, and errors that it detects while it mutates to ``findings``. The response lists
+    these errors before the errors of validation.
     """
 
     operation: str
@@ -109,7 +108,7 @@ class Attributes:
 
     @property
     def name(self) -> str:
-        """Name of the object; empty while a deletion of a collection has not chosen one."""
+        """Name of the object; empty if the request deletes a collection."""
         return "" if self.request.of_collection else self.request.name
 
     @property
@@ -210,7 +209,10 @@ class Admission:
                 await plugin.mutate(attributes)
 
     async def mutate_view(self, attributes: Attributes, view: View) -> None:
-        """Run the mutating step on a view of the object, such as a Scale. ``attributes`` are those of the object itself."""
+        """Run the mutating step on a view of the object, such as a Scale, and apply the changes to the object.
+
+        ``attributes`` are those of the object itself.
+        """
         assert attributes.obj is not None
         obj, shown = attributes.obj, _viewed(attributes, view)
         before = copy.deepcopy(shown.obj)
@@ -256,7 +258,10 @@ def _viewed(attributes: Attributes, view: View) -> Attributes:
 
 
 def new_forbidden(attributes: Attributes, why: str, *, unnamed: bool = False) -> ApiError:
-    """Return a Forbidden error that names the object. ``unnamed`` leaves out a generated name, as upstream has none yet."""
+    """Return a Forbidden error that names the object.
+
+    ``unnamed`` shows generateName instead of the generated name, which upstream has not generated at this point.
+    """
     name = attributes.name
     if not name:
         metadata = (attributes.obj or {}).get("metadata") or {}
@@ -266,7 +271,7 @@ def new_forbidden(attributes: Attributes, why: str, *, unnamed: bool = False) ->
 
 
 def join_messages(messages: Iterable[str]) -> str:
-    """Return several messages as one text, without duplicates."""
+    """Return several messages as one text: each message once, and more than one in brackets."""
     texts = list(dict.fromkeys(messages))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
@@ -280,7 +285,7 @@ _IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 
 class NamespaceLifecycle:
-    """Rejects objects in namespaces that do not exist, new ones in namespaces that terminate, and the deletion of system namespaces."""
+    """Rejects writes in namespaces that do not exist, new objects in namespaces that terminate, and the deletion of system namespaces."""
 
     def __init__(self, registry: Registry, objects: Objects) -> None:
         self._registry = registry

@@ -25,7 +25,10 @@ _UNCHECKED = (GroupResource("", "pods"), "status")
 
 
 class OwnerReferencesPermissionEnforcement:
-    """Plug-in OwnerReferencesPermissionEnforcement."""
+    """Plug-in OwnerReferencesPermissionEnforcement: a user who changes the owners of an object needs the permission to delete it.
+
+    To set blockOwnerDeletion, the user also needs the permission to update the finalizers of the owner.
+    """
 
     def __init__(self, registry: Registry, authorizer: Authorizer) -> None:
         self._registry = registry
@@ -57,10 +60,10 @@ class OwnerReferencesPermissionEnforcement:
             self._check(attributes, owner)
 
     def _check(self, attributes: Attributes, owner: JSONObject) -> None:
-        """Check one owner reference.
+        """Check that the user may set blockOwnerDeletion in an owner reference.
 
         Raises:
-            Forbidden: The user may not set it.
+            Forbidden: The user may not update the finalizers of the owner, or the server does not serve its kind.
         """
         where = GroupVersion.parse(owner["apiVersion"])
         resource = self._registry.kind(GroupVersionKind(*where, owner["kind"]))
@@ -104,7 +107,7 @@ async def may_use_signer(authorizer: Authorizer, user: User, verb: str, signer: 
         signer: Name of the signer, such as ``kubernetes.io/kubelet-serving``.
 
     Returns:
-        True if the authorizer allows one of the two.
+        True if the authorizer allows the verb for the signer or for all signers of its domain.
     """
     await authorizer.prepare(user)
     names = (signer, f"{signer.partition('/')[0]}/*")
@@ -217,7 +220,7 @@ class DeviceAdminAccess:
 
 
 def _asked(attributes: Attributes) -> Iterator[str]:
-    """Yield the field paths that request admin access and did not before."""
+    """Yield the paths of the fields in which a write newly requests or allocates admin access to devices."""
     kind, obj = attributes.resource.gvr.group_resource, attributes.obj
     if kind not in (_CLAIMS, _TEMPLATES) or obj is None:
         return
@@ -246,7 +249,7 @@ _FIXED = "only dynamically provisioned pvc can be resized and the storageclass t
 
 
 class PersistentVolumeClaimResize:
-    """Plug-in PersistentVolumeClaimResize: rejects a larger storage request if the class of the claim does not allow expansion."""
+    """Plug-in PersistentVolumeClaimResize: rejects a larger storage request unless the claim is bound and its class allows expansion."""
 
     resources = frozenset({_VOLUME_CLAIMS})
 

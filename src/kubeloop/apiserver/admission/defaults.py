@@ -19,7 +19,7 @@ _OLD_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 class DefaultStorageClass:
-    """Plug-in DefaultStorageClass. ``classes`` lists all StorageClasses. An update of a claim without a class sets the default too."""
+    """Plug-in DefaultStorageClass: sets the default class of a new claim that names none. ``classes`` lists all StorageClasses."""
 
     resources = frozenset({GroupResource("", "persistentvolumeclaims")})
 
@@ -43,7 +43,7 @@ class DefaultStorageClass:
 
 
 class DefaultIngressClass:
-    """Plug-in DefaultIngressClass. ``classes`` lists all IngressClasses."""
+    """Plug-in DefaultIngressClass: sets the default class of a new Ingress that names none. ``classes`` lists all IngressClasses."""
 
     resources = frozenset({GroupResource("networking.k8s.io", "ingresses")})
 
@@ -139,7 +139,7 @@ class TaintNodesByCondition:
 
 
 class StorageObjectInUseProtection:
-    """Plug-in StorageObjectInUseProtection: adds the finalizer that protects volumes and claims in use."""
+    """Plug-in StorageObjectInUseProtection: adds the finalizer that protects volumes, claims and VolumeAttributesClasses in use."""
 
     resources = frozenset(_PROTECTED)
 

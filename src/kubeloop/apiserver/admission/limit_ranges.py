@@ -24,7 +24,10 @@ _LARGEST_MILLI = (2**63 - 1) // 1000
 
 
 class LimitRanger:
-    """Plug-in LimitRanger. ``ranges`` lists all LimitRanges; they apply one after the other, in the order of their names."""
+    """Plug-in LimitRanger: applies the LimitRanges of a namespace one after the other, in the order of their names.
+
+    ``ranges`` lists the LimitRanges of all namespaces.
+    """
 
     resources = frozenset({_PODS, _CLAIMS})
 

@@ -30,19 +30,19 @@ _EXEMPT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A rule that matches a write. ``resource`` is the resource of the request, or its version that the rule names."""
+    """The resource and kind by which a rule matches a write: those of the request, or of another version of the resource."""
 
     resource: ServedResource
     kind: GroupVersionKind
 
 
 def is_exempt(attributes: Attributes) -> bool:
-    """Return whether no webhook or policy may apply to the write."""
+    """Return whether a write is exempt from webhooks and policies, because it changes their own configuration."""
     return attributes.gvk.group == _GROUP and attributes.gvk.kind in _EXEMPT
 
 
 class Matcher:
-    """Matches rules and selectors. Match conditions are evaluated afterwards."""
+    """Matches the rules and namespace selectors of webhooks and policies with writes."""
 
     def __init__(self, registry: Registry, objects: Objects) -> None:
         self._registry = registry
@@ -112,7 +112,7 @@ def matches_object(selector: Selector, attributes: Attributes) -> bool:
 
 
 def rule_matches(rule: JSONObject, attributes: Attributes, resource: GroupVersionResource) -> bool:
-    """Return whether a rule matches the operation on ``resource``, which is the request's own or an equivalent version."""
+    """Return whether a rule matches the operation on ``resource``, which is the resource of the request or another version of it."""
     return (
         _in_scope(rule.get("scope") or "*", attributes, resource)
         and _named(rule.get("operations"), attributes.operation)

@@ -118,7 +118,7 @@ def equal_claims(now: list[JSONObject] | None, before: list[JSONObject] | None) 
 
 
 def is_within_claim_status(claim: JSONObject, old: JSONObject) -> bool:
-    """Return whether an update changes only the parts of a claim's status that kubelets know."""
+    """Return whether an update changes only the parts of a PersistentVolumeClaim's status that kubelets may change."""
 
     def rest(resource_claim: JSONObject) -> JSONObject:
         metadata = {key: value for key, value in resource_claim["metadata"].items() if key not in ("resourceVersion", "managedFields")}
@@ -129,7 +129,7 @@ def is_within_claim_status(claim: JSONObject, old: JSONObject) -> bool:
 
 
 def certificate_request_error(request: JSONObject, node: str) -> str:
-    """Return why a kubelet may not request a certificate, or an empty text if it may."""
+    """Return why a kubelet may not create a CertificateSigningRequest, or an empty text if it may."""
     spec = request.get("spec") or {}
     if spec.get("signerName") not in _SIGNERS:
         return ""

@@ -168,7 +168,7 @@ class ExtendedResourceToleration:
 
 
 class LimitPodHardAntiAffinityTopology:
-    """Plug-in LimitPodHardAntiAffinityTopology: rejects required anti-affinity with another topology key than the host name."""
+    """Plug-in LimitPodHardAntiAffinityTopology: rejects required anti-affinity with a topology key other than kubernetes.io/hostname."""
 
     resources = frozenset({_PODS})
 

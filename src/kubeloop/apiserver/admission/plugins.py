@@ -101,7 +101,7 @@ def _makers(initializer: PluginInitializer) -> dict[str, Callable[[], Plugin]]:
     def cached(group: str, resource: str) -> CachedList:
         served = initializer.registry.get(GroupVersionResource(group, "v1", resource))
         if served is not None:
-            # A new LimitRange applies before its own write returns.
+            # A write waits for the cache, so that a new LimitRange, for example, applies to the next request.
             initializer.objects.on_write(served.storage_prefix, initializer.cache.wait_until)
         return CachedList(GroupVersionResource(group, "v1", resource), initializer.registry, initializer.objects, initializer.cache)
 

@@ -68,7 +68,7 @@ def _wanted(spec: JSONObject, old: JSONObject) -> Iterator[str]:
 
 
 class PodResizeValidator:
-    """Plug-in PodResizeValidator: checks that the node of a pod supports an in-place resize."""
+    """Plug-in PodResizeValidator: checks that the node of a pod supports an in-place resize and has enough allocatable resources."""
 
     resources = frozenset({_PODS})
 
@@ -121,7 +121,7 @@ _PREEMPTS = "PreemptLowerPriority"
 class PriorityPlugin:
     """Plug-in Priority: sets the priority of a pod from its class, the default class, or zero; allows at most one default class.
 
-    ``classes`` lists all PriorityClasses. The plug-in reads a class from storage if the list does not have it yet.
+    ``classes`` lists all PriorityClasses. It is used to find the default class; a class that a pod names is read from storage.
     """
 
     resources = frozenset({_PODS, _PRIORITY_CLASSES.group_resource})
@@ -238,7 +238,10 @@ _WITHOUT = "pod rejected: Pod Overhead set without corresponding RuntimeClass de
 
 
 class RuntimeClassPlugin:
-    """Plug-in RuntimeClass: rejects a new pod whose class does not exist or contradicts the pod."""
+    """Plug-in RuntimeClass: sets overhead, node selector and tolerations of a new pod from its RuntimeClass.
+
+    It rejects a pod whose class does not exist or contradicts the pod.
+    """
 
     resources = frozenset({_PODS})
 

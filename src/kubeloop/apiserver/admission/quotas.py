@@ -38,7 +38,7 @@ class QuotaStatus:
         self._writer = writer
 
     async def read(self, namespace: str, name: str) -> JSONObject | None:
-        """Return the newest stored quota, which is shared, or None if there is none."""
+        """Return the newest stored quota, or None if it does not exist. The object is shared and must not be changed."""
         stored = await self._objects.get(self._resource, namespace, name)
         return None if stored is None else stored.obj
 
@@ -76,7 +76,7 @@ _IGNORED = frozenset(
         GroupResource(_REVIEWS, "localsubjectaccessreviews"),
     }
 )
-#: Attempts to write a quota that other writers change at the same time.
+#: Further attempts to write a quota that other writers change at the same time.
 _RETRIES = 3
 
 #: Writes ``status.used`` of a quota. Raises Conflict if the quota has changed since it was read, NotFound if it was deleted.
@@ -85,18 +85,18 @@ NoteUsage = Callable[[JSONObject, dict[str, str]], Awaitable[None]]
 
 @dataclass(slots=True)
 class _Charge:
-    """The usage of a quota after a write. It is None if the write does not change the usage."""
+    """A quota that counts a write, and its usage after the write. ``used`` is None if the write does not change the usage."""
 
     quota: JSONObject
     used: Amounts | None
 
 
 class QuotaAdmission:
-    """Plug-in ResourceQuota.
+    """Plug-in ResourceQuota: rejects writes that exceed a quota, and adds the usage of other writes to the quota's status.
 
     Guarantees
-        With any number of concurrent writes, the usage stays within ``status.hard``: a write of the usage names the resource version of
-        the quota that was checked. Writes in one namespace are checked one after the other, so that they do not conflict.
+        With any number of concurrent writes, the usage stays within ``status.hard``: a write of the usage names the resource version of the
+        quota that was checked. Writes in one namespace are checked one after the other, so that they do not conflict.
 
     Not guaranteed
         The usage may exceed that of the existing objects: a write that fails after admission counts until the controller recounts.
@@ -186,7 +186,7 @@ def _is_charged(attributes: Attributes, evaluator: Evaluator) -> bool:
     if attributes.operation == "CREATE":
         return not attributes.subresource
     assert attributes.obj is not None
-    return attributes.old is not None and evaluator.minds_update(attributes.subresource, attributes.old, attributes.obj)
+    return attributes.old is not None and evaluator.update_changes_usage(attributes.subresource, attributes.old, attributes.obj)
 
 
 def _hard(quota: JSONObject) -> dict[str, str]:

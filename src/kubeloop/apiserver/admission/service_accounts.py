@@ -28,7 +28,10 @@ _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
 class ServiceAccountPlugin:
-    """Plug-in ServiceAccount: rejects a pod whose account does not exist. It waits up to two seconds for ``default``."""
+    """Plug-in ServiceAccount: sets the account of a new pod, mounts its token, and rejects a pod whose account does not exist.
+
+    It waits up to two seconds for the account ``default``.
+    """
 
     resources = frozenset({_PODS})
 

@@ -59,7 +59,10 @@ class IPAddressObjects:
         self._clock = clock
 
     async def repair(self) -> None:
-        """Repair IPAddress objects after a crash between two writes, which leaves a Service without its object or the reverse."""
+        """Create missing and delete obsolete IPAddress objects of Services.
+
+        A crash between two writes leaves a Service without its object, or an object without its Service.
+        """
         services, resource = self._registry.get(_SERVICES), self._registry.get(_ADDRESSES)
         if services is None or resource is None:
             return
@@ -202,7 +205,7 @@ class ServiceAddressAllocator:
         self._reserved = {key: holder for key, holder in self._reserved.items() if holder is not request}
 
     def _networks(self) -> list[Network]:
-        """Return the server's own range, then the ranges of ServiceCIDR objects of its address family."""
+        """Return the server's own range, then the ranges of ServiceCIDR objects with the same address family."""
         added = (network for network in self._stored.networks() if network.version == self._network.version)
         return list(dict.fromkeys([self._network, *added]))
 
@@ -216,7 +219,10 @@ class ServiceAddressAllocator:
         return next((address for network in self._networks() if (address := self._free_in(network)) is not None), None)
 
     def _free_in(self, network: Network) -> str | None:
-        """Return a free address, preferably of the upper part of a range: the lower part is for Services that request one (KEP-3070)."""
+        """Return a free address of a range, preferably of its upper part, or None.
+
+        The lower part is for Services that request an address (KEP-3070).
+        """
         last = network.num_addresses - 1
         upper = min(min(max(16, network.num_addresses // 16), 256) + 1, last)
         for part in (range(upper, last), range(1, upper)):
@@ -240,7 +246,7 @@ class ServiceAddressAllocator:
 
     @property
     def dry_address(self) -> str:
-        """Return the address that a dry run shows; it is not reserved."""
+        """The address that a dry run shows. It is not reserved."""
         return str(self._network.network_address)
 
     @property
@@ -314,7 +320,10 @@ class _Request:
                 spec["healthCheckNodePort"] = self._next_port()
 
     def _allocate_node_ports(self, ports: list[JSONObject]) -> None:
-        """Allocate node ports. Ports with equal numbers and different protocols share one, unless the Service requests otherwise."""
+        """Allocate the node ports of a Service.
+
+        Ports with equal numbers and different protocols share a node port, unless the Service requests otherwise.
+        """
         allocated: dict[int, int] = {}
         taken: set[int] = set()
         for index, port in enumerate(ports):

@@ -67,7 +67,7 @@ class Backends:
         return Backend(host, port, context, server_name=service.server_name, egress_policy=self._reach)
 
     async def get(self, service: RegisteredService, path: str, user: User, headers: HeaderLines) -> tuple[int, Headers, bytes]:
-        """Send a GET request of the server itself.
+        """Send a GET request on behalf of this server to the extension server of ``service``.
 
         Args:
             service: The APIService.
@@ -86,7 +86,7 @@ class Backends:
         return await self.get_from(place, user, headers)
 
     async def get_from(self, place: Backend, user: User, headers: HeaderLines) -> tuple[int, Headers, bytes]:
-        """Send a GET request of the server itself to an address. See ``get``.
+        """Send a GET request on behalf of this server to a backend. Arguments and result are those of ``get``.
 
         Raises:
             ExtensionServerUnreachable: There was no response within five seconds.

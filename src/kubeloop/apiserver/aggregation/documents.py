@@ -92,7 +92,7 @@ class DocumentFetcher:
         self._backends = backends
 
     async def read(self, service: RegisteredService, availability: Availability) -> bool:
-        """Read the documents of a service. Returns False if discovery could not be read; it is then marked as stale in the table."""
+        """Read the documents of a service. Return False if discovery cannot be read, which is marked as stale in the table then."""
         version: JSONObject = {"version": service.version, "freshness": "Stale"}
         if availability.passed:
             try:
@@ -123,7 +123,7 @@ class DocumentFetcher:
             raise _DocumentError(f"legacy discovery at {service.document}: {error}") from None
 
     async def _read_openapi(self, service: RegisteredService) -> None:
-        """Read the OpenAPI documents. A server without them is not an error."""
+        """Read the OpenAPI documents. Missing documents are not an error."""
         entry = swagger = None
         try:
             index = await self._json(service, "/openapi/v3")

@@ -157,7 +157,7 @@ class _Reading:
 
     def _rule(self, rule: Any, path: str, omit: frozenset[str], *, managed: bool) -> AuditRule:
         if not isinstance(rule, dict):
-            self.faults.append(f"{path}: is no object")
+            self.faults.append(f"{path}: is not an object")
             return AuditRule(AuditDecision(0))
         self._known(rule, _RULE_FIELDS, path)
         level = rule.get("level")
@@ -179,7 +179,7 @@ class _Reading:
 
     def _resources(self, requested: Any, path: str) -> tuple[GroupResources, ...]:
         if not isinstance(requested, list) or not all(isinstance(one, dict) for one in requested):
-            self.faults.append(f"{path}: is no list of objects")
+            self.faults.append(f"{path}: is not a list of objects")
             return ()
         result = []
         for at, one in enumerate(requested):
@@ -187,7 +187,7 @@ class _Reading:
             self._known(one, _RESOURCE_FIELDS, here)
             group = one.get("group") or ""
             if group not in ("", "*") and (not isinstance(group, str) or dns1123_subdomain(group)):
-                self.faults.append(f"{here}.group: {group!r} is no name of an API group (without a version)")
+                self.faults.append(f"{here}.group: {group!r} is not a valid name of an API group (without a version)")
             resources, names = self._texts(one, f"{here}.resources"), self._texts(one, f"{here}.resourceNames")
             if names and not resources:
                 self.faults.append(f"{here}.resourceNames: using resourceNames requires at least one resource")
@@ -212,7 +212,7 @@ class _Reading:
         if requested is None:
             return ()
         if not isinstance(requested, list) or not all(isinstance(one, str) for one in requested):
-            self.faults.append(f"{path}: is no list of texts")
+            self.faults.append(f"{path}: is not a list of texts")
             return ()
         return tuple(requested)
 

@@ -69,7 +69,7 @@ def _hide(tree: Any, part: str, name: str) -> None:
 
 
 def _without_applied(tree: Any) -> None:
-    """Remove the annotation in which ``kubectl apply`` stores the whole object."""
+    """Redact the annotation in which ``kubectl apply`` stores the whole object."""
     metadata = tree.get("metadata") if isinstance(tree, dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     if isinstance(annotations, dict) and _APPLIED in annotations:
@@ -99,9 +99,9 @@ class AuditRecord:
 
         Args:
             scope: The request.
-            logged: How to log it.
+            logged: The audit level and stages of the request.
             sink: Receives the events.
-            received: Time at which the request came.
+            received: Time at which the request arrived.
         """
         self._scope = scope
         self._logged = logged

@@ -160,7 +160,7 @@ class Authentication:
         self._publishing = tasks.start(lambda: self._publish_changes(own_proxy, own_name), name="cluster-authentication-trust")
 
     async def stop(self) -> None:
-        """Stop watching the files."""
+        """Stop publishing changes of the trusted authorities."""
         self._unsubscribe()
         if self._publishing is not None:
             await self._publishing.stop()

@@ -147,9 +147,9 @@ class _File:
             pem = self._file.read()
             bundle = _bundle(pem, f"{self._file.flag} {self._file.path}")
         except ConfigError as error:
-            _LOG.warning("%s; what was read before stays in force", error)
+            _LOG.warning("%s; the previous content stays in use", error)
             return False
-        _LOG.info("%s %s was read again", self._file.flag, self._file.path)
+        _LOG.info("%s %s was reloaded", self._file.flag, self._file.path)
         self.pem, self.bundle = pem, bundle
         return True
 

@@ -49,7 +49,7 @@ class StaticTokens:
         self._tokens = {**tokens, **(read_tokens(file) if file is not None else {})}
 
     async def authenticate(self, token: str, audiences: tuple[str, ...]) -> Proof | None:
-        """Return the user of a token, or None if the token is unknown."""
+        """Return the user of a token, or None if the token is unknown or no audience of the server is requested."""
         if self._file is not None:
             self._refresh(self._file)
         user = self._tokens.get(token)
@@ -66,9 +66,9 @@ class StaticTokens:
         try:
             self._tokens = {**self._given, **read_tokens(file.path)}
         except ConfigError as error:
-            _LOG.warning("%s; what was read before stays in force", error)
+            _LOG.warning("%s; the previous content stays in use", error)
         else:
-            _LOG.info("%s %s was read again", file.flag, file.path)
+            _LOG.info("%s %s was reloaded", file.flag, file.path)
 
 
 def read_tokens(path: Path) -> dict[str, User]:
@@ -209,8 +209,8 @@ class Authenticator:
 
         Args:
             request: The request. The identity headers of configured front proxies are removed.
-            warnings: Texts for Warning headers, appended to.
-            annotations: Annotations of audit events, added to.
+            warnings: Receives texts for Warning headers.
+            annotations: Receives annotations of the audit events.
 
         Raises:
             Unauthorized: The credentials are invalid, or missing where anonymous requests are not allowed.

@@ -107,7 +107,7 @@ def _check_issuers(issuers: tuple[str, ...]) -> None:
             raise ConfigError(f"{flag} {issuer}: named twice")
     url = urlsplit(issuers[0])
     if url.scheme != "https" or url.query or url.fragment:
-        raise ConfigError(f"{flag} {issuers[0]}: not an https URL without query and fragment, which verifiers of tokens ask for")
+        raise ConfigError(f"{flag} {issuers[0]}: not an https URL without query and fragment, which verifiers of tokens require")
 
 
 def _keys_in(file: Path) -> list[VerifyingKey]:

@@ -45,7 +45,7 @@ class RequestHeaders:
         return not self.allowed_names or name in self.allowed_names
 
     def user(self, request: Request) -> User | None:
-        """Return the user in the headers, or None."""
+        """Return the user in the headers, or None if they name none."""
         name = _first(request, self.names)
         if not name:
             return None

@@ -199,7 +199,7 @@ def parse_claims(payload: bytes) -> Claims:
     """
     tree = msgspec.json.decode(payload)
     if not isinstance(tree, dict):
-        raise ValueError("claims are no JSON object")  # noqa: TRY004 - callers expect ValueError for every invalid token
+        raise ValueError("claims are not a JSON object")  # noqa: TRY004 - callers expect ValueError for every invalid token
     audience = tree.get("aud") or []
     audiences = [audience] if isinstance(audience, str) else audience
     if not isinstance(audiences, list) or not all(isinstance(one, str) for one in audiences):
@@ -220,7 +220,7 @@ def _time(value: Any) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError("a time is no number")  # noqa: TRY004 - as above
+        raise ValueError("a time is not a number")  # noqa: TRY004 - as above
     return int(value)
 
 

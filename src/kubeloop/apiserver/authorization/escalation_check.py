@@ -30,7 +30,7 @@ _BINDING = "changing status.allocation or status.reservedFor"
 
 
 def status_faults(authorizer: Authorizer, write: WriteRequest, obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
-    """Return errors for changes of a claim's status that the user has no right to make.
+    """Yield the errors of changes in a ResourceClaim's status that the user has no permission to make.
 
     Args:
         authorizer: Decides about the additional rights.
@@ -98,7 +98,7 @@ _TIDIED = frozenset({"ownerReferences", "finalizers", "selfLink", "managedFields
 
 
 class EscalationCheck:
-    """Rejects writes that would grant rights that their user lacks. A ``WriteAuthorization`` of the store.
+    """Rejects writes that would grant rights that their user lacks. Implements the ``WriteAuthorization`` of the store.
 
     Members of system:masters may grant any right.
     """
@@ -125,7 +125,7 @@ class EscalationCheck:
             self._check_binding(write, obj)
 
     def check_creation(self, write: WriteRequest) -> None:
-        """Check that the user may create the object, if the update creates one. Raises Forbidden if not."""
+        """Check that the user may create the object, when an update is about to create it. Raises Forbidden if not."""
         gvr = write.resource.gvr
         attributes = gvr.group, gvr.version, gvr.resource, write.subresource, write.namespace, write.name
         require(self._authorizer, Access(write.user, "create", *attributes))
@@ -151,7 +151,7 @@ class EscalationCheck:
         self._check_held(write, self._rules(write, kind, name))
 
     def _rules(self, write: WriteRequest, kind: str, name: str) -> list[JSONObject]:
-        """Return the rules of the role that a binding names. As upstream, a missing role is an error about this role."""
+        """Return the rules of a binding's role. As upstream, NotFound has the name of the role and the resource of the binding."""
         if kind == "Role" and not write.namespace:
             raise api_errors.bad_request("Namespace parameter required.")
         if not name:

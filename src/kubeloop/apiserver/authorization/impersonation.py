@@ -109,7 +109,7 @@ class Impersonation:
         return _completed(mode, impersonated)
 
 
-#: A required right; or a right that makes the list of rights unnecessary.
+#: An access check that must pass; or a check that, if it passes, makes the checks in the list unnecessary.
 _Question = Access | tuple[Access, list[Access]]
 
 
@@ -172,7 +172,10 @@ def _extra_fault(extra: Mapping[str, tuple[str, ...]]) -> str:
 
 
 def _completed(mode: Mode, impersonated: User) -> User:
-    """Return the user with the groups that it always has. The requester needs no right to impersonate these groups."""
+    """Return the impersonated user with the groups that such a user always has.
+
+    The requester needs no right to impersonate these groups.
+    """
     groups, account = list(impersonated.groups), account_of(impersonated.name)
     if account is not None and not groups:
         groups = [_ACCOUNTS, f"{_ACCOUNTS}:{account[0]}"]

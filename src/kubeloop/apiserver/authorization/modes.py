@@ -26,7 +26,10 @@ _REFUSED = Decision(False, reason="Everything is forbidden.")
 
 
 class Union:
-    """A union of authorizers. The first decision to allow or deny counts; if there is none, the decision has the reasons of all."""
+    """A union of authorizers, in which the first decision to allow or deny counts.
+
+    If there is no such decision, the result has the reasons of all authorizers.
+    """
 
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)
@@ -59,7 +62,7 @@ class Union:
 
 
 class SystemMastersAuthorizer:
-    """Allows everything to members of system:masters. Its rules are those of the role cluster-admin."""
+    """Allows everything to members of system:masters. ``rules`` returns none: with RBAC, the role cluster-admin has the same rules."""
 
     def authorize(self, access: Access) -> Decision:
         return _ALLOWED if MASTERS in access.user.groups else NO_OPINION
@@ -72,7 +75,7 @@ class SystemMastersAuthorizer:
 
 
 class ConstantAuthorizer:
-    """The modes AlwaysAllow and AlwaysDeny."""
+    """The authorizer of the modes AlwaysAllow (``allow`` is True) and AlwaysDeny."""
 
     def __init__(self, *, allow: bool) -> None:
         self._allow = allow
@@ -101,7 +104,7 @@ def check_modes(modes: Sequence[str]) -> None:
         raise ConfigError(f"--authorization-mode names no mode; known are {', '.join(_KNOWN)}")
     for mode in modes:
         if mode not in _KNOWN:
-            raise ConfigError(f"--authorization-mode: {mode!r} is no mode of this server; known are {', '.join(_KNOWN)}")
+            raise ConfigError(f"--authorization-mode: {mode!r} is not a mode of this server; known: {', '.join(_KNOWN)}")
         if modes.count(mode) > 1:
             raise ConfigError(f"--authorization-mode names {mode} more than once")
 
@@ -115,7 +118,7 @@ async def follow_roles(index: RoleIndex, objects: Objects, cache: WatchCache) ->
 
 
 class Authorization:
-    """Decides by ``modes`` in order, after system:masters. Implements ``Authorizer``.
+    """Authorizes requests by ``modes`` in order; members of system:masters are always allowed. Implements ``Authorizer``.
 
     Guarantees
         After ``start``, a write of a role or binding takes effect before its response is sent.
@@ -137,7 +140,7 @@ class Authorization:
         self._superusers = SystemMastersAuthorizer()
 
     async def start(self) -> None:
-        """Load roles. The watch cache must have been started."""
+        """Load the stored roles and bindings. The watch cache must have been started."""
         await follow_roles(self.roles.index, self._objects, self._cache)
 
     def authorize(self, access: Access) -> Decision:

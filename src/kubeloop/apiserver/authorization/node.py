@@ -117,7 +117,8 @@ def volume_dependencies(volume: JSONObject) -> tuple[NamedResource | None, set[N
 class NodeGraph:
     """A graph that says which nodes need which objects.
 
-    Each ``put_`` method takes the namespace, name and object; None means that the object was deleted."""
+    Each ``put_`` method takes the namespace, name and object; None means that the object was deleted.
+    """
 
     def __init__(self) -> None:
         #: Object -> node -> number of pods on the node that need the object.
@@ -243,7 +244,7 @@ class NodeAuthorizer:
         return _ALLOWED if _node_rules().allow(access) else NO_OPINION
 
     def related(self, node: str, access: Access) -> Decision:
-        """Allow verbs on objects that are related to the node."""
+        """Allow any verb on a named object that is related to the node."""
         if not access.name:
             return _no("No Object name found")
         to = NamedResource(access.resource, access.namespace, access.name)
@@ -272,7 +273,7 @@ class NodeAuthorizer:
         return self.related(node, access) if access.verb in ("update", "patch") else _no("can only get/update/patch this type")
 
     def account(self, node: str, access: Access) -> Decision:
-        """Decide about a token of a service account."""
+        """Decide about a ServiceAccount or its token."""
         if access.verb == "get" and not access.subresource:
             return self.read(node, access)
         if access.verb != "create" or not access.name:

@@ -31,8 +31,8 @@ class Subject:
         return self.name in user.groups if self.is_group else self.name == user.name
 
 
-class SubjectBinding:
-    """A binding for one subject. ``namespace`` is empty for a ClusterRoleBinding."""
+class IndexedBinding:
+    """A RoleBinding or ClusterRoleBinding with its subjects. ``namespace`` is empty for a ClusterRoleBinding."""
 
     __slots__ = ("_reason", "name", "namespace", "role_kind", "role_name", "subjects")
 
@@ -47,8 +47,8 @@ class SubjectBinding:
         kind = "RoleBinding" if namespace else "ClusterRoleBinding"
         self._reason = f"RBAC: allowed by {kind} {go_quoted(qualified)} of {self.role_kind} {go_quoted(self.role_name)} to "
 
-    def allows(self, user: User) -> Decision:
-        """Return the positive decision. Its reason names this binding and the user's subject.
+    def allowed_decision(self, user: User) -> Decision:
+        """Return a decision that allows an access of ``user``. Its reason names this binding and the user's subject.
 
         The caller has checked that the role of the binding allows the access.
         """
@@ -67,11 +67,11 @@ def _subject(subject: JSONObject, namespace: str) -> Subject | None:
 class _Bindings:
     """The bindings of one namespace, or the ClusterRoleBindings."""
 
-    named: dict[str, SubjectBinding] = field(default_factory=dict)
-    of_users: dict[str, list[SubjectBinding]] = field(default_factory=dict)
-    of_groups: dict[str, list[SubjectBinding]] = field(default_factory=dict)
+    named: dict[str, IndexedBinding] = field(default_factory=dict)
+    of_users: dict[str, list[IndexedBinding]] = field(default_factory=dict)
+    of_groups: dict[str, list[IndexedBinding]] = field(default_factory=dict)
 
-    def put(self, name: str, binding: SubjectBinding | None) -> None:
+    def put(self, name: str, binding: IndexedBinding | None) -> None:
         before = self.named.pop(name, None)
         if before is not None:
             for index, key in self._places(before):
@@ -84,11 +84,11 @@ class _Bindings:
                 index.setdefault(key, []).append(binding)
                 index[key].sort(key=lambda subject_binding: subject_binding.name)
 
-    def _places(self, binding: SubjectBinding) -> list[tuple[dict[str, list[SubjectBinding]], str]]:
+    def _places(self, binding: IndexedBinding) -> list[tuple[dict[str, list[IndexedBinding]], str]]:
         different = dict.fromkeys((one.name, one.is_group) for one in binding.subjects)
         return [(self.of_groups if group else self.of_users, key) for key, group in different]
 
-    def about(self, user: User) -> Iterator[SubjectBinding]:
+    def about(self, user: User) -> Iterator[IndexedBinding]:
         """Yield the bindings of a user. A binding may occur twice."""
         yield from self.of_users.get(user.name, ())
         of_groups = self.of_groups
@@ -118,7 +118,7 @@ class RoleIndex:
         """Store a RoleBinding, or a ClusterRoleBinding if ``namespace`` is empty. If ``obj`` is None, remove it."""
         self.revision += 1
         bindings = self._bindings.setdefault(namespace, _Bindings())
-        bindings.put(name, None if obj is None else SubjectBinding(namespace, obj))
+        bindings.put(name, None if obj is None else IndexedBinding(namespace, obj))
         if namespace and not bindings.named:
             del self._bindings[namespace]
 
@@ -126,12 +126,12 @@ class RoleIndex:
         """Return whether a namespace has RoleBindings."""
         return namespace in self._bindings
 
-    def bindings_in(self, user: User, namespace: str) -> Iterator[SubjectBinding]:
-        """Yield the RoleBindings of ``user`` in a namespace, or the ClusterRoleBindings if it is empty. A binding may occur twice."""
+    def bindings_in(self, user: User, namespace: str) -> Iterator[IndexedBinding]:
+        """Yield the RoleBindings of ``user`` in a namespace; an empty namespace selects ClusterRoleBindings. A binding may occur twice."""
         if namespace in self._bindings:
             yield from self._bindings[namespace].about(user)
 
-    def bindings(self, user: User, namespace: str) -> Iterator[SubjectBinding]:
+    def bindings(self, user: User, namespace: str) -> Iterator[IndexedBinding]:
         """Yield all bindings of ``user`` that apply in ``namespace``. A binding may occur twice."""
         yield from self.bindings_in(user, "")
         if namespace:
@@ -161,7 +161,7 @@ class _Held:
 
     __slots__ = ("_by_resource", "_paths", "faults")
 
-    def __init__(self, user: User, index: RoleIndex, bindings: Iterable[SubjectBinding]) -> None:
+    def __init__(self, user: User, index: RoleIndex, bindings: Iterable[IndexedBinding]) -> None:
         self._by_resource: dict[str, list[tuple[ResourceRule, Decision]]] = {}
         self._paths: list[tuple[PathRule, Decision]] = []
         self.faults: list[str] = []
@@ -170,7 +170,7 @@ class _Held:
             if role is None:
                 self.faults.append(missing(binding.role_kind, binding.role_name))
                 continue
-            allowed = binding.allows(user)
+            allowed = binding.allowed_decision(user)
             self._paths += [(rule, allowed) for rule in role.paths]
             for resource, rules in role.by_resource.items():
                 self._by_resource.setdefault(resource, []).extend((rule, allowed) for rule in rules)
@@ -223,7 +223,7 @@ class UserRules:
 
 
 class RoleAuthorizer:
-    """Allows what the roles of the user, its groups or its service account allow. It never denies."""
+    """Allows an access that a role of the user or of one of its groups allows. It never denies."""
 
     def __init__(self, index: RoleIndex) -> None:
         self.index = index
@@ -244,11 +244,11 @@ class RoleAuthorizer:
                 result.paths.append({name: rule[name] for name in ("verbs", "nonResourceURLs") if rule.get(name)})
         return result
 
-    def resolve_rules(self, user: User, namespace: str) -> tuple[list[JSONObject], list[SubjectBinding]]:
+    def resolve_rules(self, user: User, namespace: str) -> tuple[list[JSONObject], list[IndexedBinding]]:
         """Return the rules of all roles that ``user`` has in ``namespace``, ordered by binding, and the bindings whose role is missing."""
         rules: list[JSONObject] = []
-        lost: list[SubjectBinding] = []
-        different: dict[int, SubjectBinding] = {id(one): one for one in self.index.bindings(user, namespace)}
+        lost: list[IndexedBinding] = []
+        different: dict[int, IndexedBinding] = {id(one): one for one in self.index.bindings(user, namespace)}
         for binding in sorted(different.values(), key=lambda subject_binding: (bool(subject_binding.namespace), subject_binding.name)):
             role = self.index.role(binding.role_kind, binding.role_name, binding.namespace)
             if role is None:

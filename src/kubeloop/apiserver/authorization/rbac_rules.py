@@ -58,7 +58,7 @@ def _covers(path: str, desired: str) -> bool:
 
 
 def split_rules(rules: Sequence[JSONObject]) -> Iterator[SingleRule]:
-    """Yield the smallest parts of rules."""
+    """Yield the smallest parts of rules, each with one verb."""
     for rule in rules:
         verbs = rule.get("verbs") or ()
         for group in rule.get("apiGroups") or ():
@@ -101,7 +101,7 @@ def _some(values: Iterable[str], *, everything: bool) -> frozenset[str] | None:
 
 
 class ResourceRule:
-    """The parts of a rule besides resources. None means everything, so that most checks are one comparison."""
+    """Verbs, API groups and resource names of a rule. ``RoleRules`` indexes it by its resources. None in a slot means everything."""
 
     __slots__ = ("_groups", "_names", "_verbs")
 

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable
 from functools import cache, partial
 
-from kubeloop.apiserver.builtin.kind import BuiltinStrategy
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy, StrategySettings
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.meta.kinds import GroupKind, GroupResource
 from kubeloop.schema import ResourceInfo, builtin
@@ -89,10 +89,10 @@ DEPRECATIONS = {
 }
 
 
-#: Groups whose validation accepts no finalizer without a domain and checks finalizers no further.
+#: Groups whose validation accepts any qualified name as finalizer. In other groups, a finalizer without a domain must be a standard one.
 _OWN_METADATA = {"coordination.k8s.io", "admissionregistration.k8s.io", "node.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"}
 
-#: Module below this package, and class.
+#: Resource -> its strategy, as module below this package and class.
 _CLASSES: dict[GroupResource, str] = {
     GroupResource("", "pods"): "pods.strategy:PodStrategy",
     GroupResource("admissionregistration.k8s.io", "mutatingadmissionpolicies"): "policies.strategies:MutatingPolicyStrategy",
@@ -166,18 +166,19 @@ def strategies(*, loopback_endpoints: bool = False) -> dict[GroupResource, Calla
 def strategy_of(info: ResourceInfo, loopback_endpoints: bool = False) -> BuiltinStrategy:
     """Return a new strategy for a resource."""
     group_resource = info.gvr.group_resource
-    made = _class_of(group_resource)(GroupKind(info.gvr.group, info.kind))
-    made.allows_loopback = loopback_endpoints
-    made.has_generation = group_resource in HAS_GENERATION
-    made.has_status = any(sub.name == "status" for sub in info.subresources)
-    made.allow_create_on_update = group_resource in CREATED_BY_UPDATE
-    made.allow_unconditional_update = group_resource not in CONDITIONAL_UPDATE
-    made.default_propagation = "orphan" if group_resource in ORPHANS else "background"
-    made.returns_deleted = group_resource in RETURNS_DELETED
-    made.standard_finalizers = info.gvr.group not in _OWN_METADATA
-    made.field_labels = tuple(label for label in info.selectable_fields if " " not in label and not label.startswith("metadata."))
-    made.unknown_field = UNKNOWN_FIELD.get(group_resource, made.unknown_field)
-    return made
+    settings = StrategySettings(
+        allows_loopback=loopback_endpoints,
+        has_generation=group_resource in HAS_GENERATION,
+        has_status=any(sub.name == "status" for sub in info.subresources),
+        allow_create_on_update=group_resource in CREATED_BY_UPDATE,
+        allow_unconditional_update=group_resource not in CONDITIONAL_UPDATE,
+        default_propagation="orphan" if group_resource in ORPHANS else "background",
+        returns_deleted=group_resource in RETURNS_DELETED,
+        standard_finalizers=info.gvr.group not in _OWN_METADATA,
+        field_labels=tuple(label for label in info.selectable_fields if " " not in label and not label.startswith("metadata.")),
+        unknown_field=UNKNOWN_FIELD.get(group_resource, Strategy.unknown_field),
+    )
+    return _class_of(group_resource)(GroupKind(info.gvr.group, info.kind), settings)
 
 
 def _class_of(group_resource: GroupResource) -> type[BuiltinStrategy]:

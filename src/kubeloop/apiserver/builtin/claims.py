@@ -46,7 +46,7 @@ def validate_claim_spec(path: str, spec: JSONObject, *, any_value: bool = False,
     Args:
         path: Path of the spec.
         spec: The spec.
-        any_value: Skip the values of the selector, which the stored object has wrong already.
+        any_value: Skip the values of the selector, because the stored object may have invalid ones.
         any_group: Skip the API group of the data source, for the same reason.
 
     Returns:
@@ -200,7 +200,7 @@ def _storage(spec: JSONObject) -> Quantity:
 
 
 def _from_annotation(obj: JSONObject, old: JSONObject) -> bool:
-    """Move the class from the old annotation to the field. Return whether the annotation has one."""
+    """Return whether an update moves the class from the deprecated annotation to the field ``storageClassName``."""
     before, now = (one["metadata"].get("annotations") or {} for one in (old, obj))
     named = _OLD_CLASS in before and old["spec"].get("storageClassName") is None
     return named and obj["spec"].get("storageClassName") == before[_OLD_CLASS] == now.get(_OLD_CLASS, before[_OLD_CLASS])
@@ -213,9 +213,9 @@ def _storage_class(obj: JSONObject, old: JSONObject) -> Iterator[FieldError]:
 
 
 def _comparable(obj: JSONObject, old: JSONObject) -> tuple[JSONObject, JSONObject]:
-    """Return both specs without the parts that may change: a volume that is not set yet, a class that is not set yet, and size and
-    attributes
-    of a bound claim.
+    """Return the new and the old spec of a claim without the parts that may change.
+
+    These are a volume or a class that was not set before, and size and attributes class of a bound claim.
     """
     masked, known = copy.deepcopy(obj["spec"]), dict(old["spec"])
     annotation = (old["metadata"].get("annotations") or {}).get(_OLD_CLASS)

@@ -55,7 +55,7 @@ _ALWAYS: dict[str, JSONObject] = {
 
 
 def convert_event(obj: JSONObject, to: str) -> JSONObject:
-    """Convert an event to ``v1`` or ``events.k8s.io/v1``, as ``to`` says."""
+    """Convert an event to the API version ``to``: ``v1`` or ``events.k8s.io/v1``."""
     if obj.get("apiVersion") == to:
         return obj
     names = _BACK if to == "v1" else _NAMES

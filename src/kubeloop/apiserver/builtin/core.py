@@ -144,7 +144,7 @@ _NOT_QUALIFIED = "name is neither a standard finalizer name nor is it fully qual
 
 
 class NamespaceStrategy(BuiltinStrategy):
-    """Strategy of Namespaces. ``spec.finalizers`` prevent its removal until it is empty; only the subresource ``finalize`` changes them."""
+    """Strategy of Namespaces. ``spec.finalizers`` keep a namespace until it is empty; only the subresource ``finalize`` changes them."""
 
     metadata_checks_on_update = ("create", "update")
 
@@ -294,7 +294,7 @@ def _json_key(data: JSONObject, key: str) -> Errors:
 
 
 def _not_an_object(text: bytes) -> str:
-    """Return Go's message about data that is not a JSON object. It does not quote the data, which is secret."""
+    """Return Go's message about data that is not a JSON object, else an empty text. The message does not quote the secret data."""
     if error := json_fault(text):
         return error
     value = json.loads(text)

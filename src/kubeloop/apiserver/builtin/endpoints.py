@@ -14,9 +14,9 @@ from kubeloop.apiserver.validation.formats import (
     each,
     ip_warnings,
     validate_canonical_ip,
+    validate_dns_label_field,
     validate_fully_qualified_name,
     validate_ip_address,
-    validate_label_name_field,
     validate_subdomain_field,
 )
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, required, too_many
@@ -70,7 +70,7 @@ def _address(path: str, address: JSONObject) -> Errors:
     errors = validate_ip_address(value)
     yield from each(f"{path}.ip", value, errors)
     if address.get("hostname"):
-        yield from validate_label_name_field(f"{path}.hostname", address["hostname"])
+        yield from validate_dns_label_field(f"{path}.hostname", address["hostname"])
     if address.get("nodeName") is not None:
         yield from validate_subdomain_field(f"{path}.nodeName", address["nodeName"])
     invalid_ip = bool(errors) and errors[0].startswith("must be a valid IP address")
@@ -81,7 +81,7 @@ def _port(path: str, port: JSONObject, *, several: bool) -> Errors:
     if several and not port.get("name"):
         yield required(f"{path}.name")
     elif port.get("name"):
-        yield from validate_label_name_field(f"{path}.name", port["name"])
+        yield from validate_dns_label_field(f"{path}.name", port["name"])
     yield from each(f"{path}.port", port.get("port", 0), port_number(port.get("port", 0)))
     if not port.get("protocol"):
         yield required(f"{path}.protocol")
@@ -93,7 +93,7 @@ def _port(path: str, port: JSONObject, *, several: bool) -> Errors:
 
 _SLICE_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 _CONTROLLERS = ("endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io")
-#: Maximum numbers of endpoints and ports.
+#: Maximum numbers of endpoints and ports of a slice, and of addresses and hints of an endpoint.
 _ENDPOINTS, _PORTS, _ADDRESSES, _HINTS = 1000, 20000, 100, 8
 
 
@@ -165,7 +165,7 @@ def _endpoint(path: str, endpoint: JSONObject, kind: str) -> Errors:
     if endpoint.get("nodeName") is not None:
         yield from validate_subdomain_field(f"{path}.nodeName", endpoint["nodeName"])
     if endpoint.get("hostname") is not None:
-        yield from validate_label_name_field(f"{path}.hostname", endpoint["hostname"])
+        yield from validate_dns_label_field(f"{path}.hostname", endpoint["hostname"])
     for name, rule in (("forZones", label_value), ("forNodes", dns1123_subdomain)):
         hints = (endpoint.get("hints") or {}).get(name) or []
         yield from _hints(f"{path}.hints.{name}", hints, rule)
@@ -208,7 +208,7 @@ def _ports(ports: list[JSONObject]) -> Errors:
     for index, port in enumerate(ports):
         here, name = f"ports[{index}]", port.get("name") or ""
         if name:
-            yield from validate_label_name_field(f"{here}.name", name)
+            yield from validate_dns_label_field(f"{here}.name", name)
         if name in names:
             yield duplicate(f"{here}.name", name)
         names.add(name)

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from kubeloop.apiserver.builtin.defaulting import apply_defaults, drop_gated
+from kubeloop.apiserver.builtin.defaulters import apply_defaults, drop_gated
 from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.merge.go_text import copy_tree
 from kubeloop.meta.kinds import GroupKind, GroupVersionKind
 from kubeloop.schema.strict import zero
 from kubeloop.types import JSONObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategySettings:
+    """The rules of a built-in resource that differ only by a value. For their meaning see the attributes of ``Strategy``.
+
+    Attributes:
+        allows_loopback: Endpoints may have loopback addresses, as those of process pods. Kubernetes refuses them.
+    """
+
+    allows_loopback: bool
+    has_generation: bool
+    has_status: bool
+    allow_create_on_update: bool
+    allow_unconditional_update: bool
+    default_propagation: str
+    returns_deleted: bool
+    standard_finalizers: bool
+    field_labels: tuple[str, ...]
+    unknown_field: str
 
 
 class BuiltinStrategy(Strategy):
@@ -25,11 +46,19 @@ class BuiltinStrategy(Strategy):
 
     #: Whether a write to ``/status`` leaves labels, annotations, finalizers and owners unchanged (ResetObjectMetaForStatus).
     status_keeps_metadata = False
-    #: Whether endpoints may have loopback addresses, as those of process pods. Kubernetes refuses them.
-    allows_loopback = False
 
-    def __init__(self, kind: GroupKind) -> None:
+    def __init__(self, kind: GroupKind, settings: StrategySettings) -> None:
         self.kind = kind
+        self.allows_loopback = settings.allows_loopback
+        self.has_generation = settings.has_generation
+        self.has_status = settings.has_status
+        self.allow_create_on_update = settings.allow_create_on_update
+        self.allow_unconditional_update = settings.allow_unconditional_update
+        self.default_propagation = settings.default_propagation
+        self.returns_deleted = settings.returns_deleted
+        self.standard_finalizers = settings.standard_finalizers
+        self.field_labels = settings.field_labels
+        self.unknown_field = settings.unknown_field
 
     def gvk(self, obj: JSONObject) -> GroupVersionKind:
         """Return the kind with the version of the object."""
@@ -70,7 +99,7 @@ class BuiltinStrategy(Strategy):
 
 
 def keep_metadata(obj: JSONObject, old: JSONObject) -> None:
-    """Restore labels, annotations, finalizers and owner references. Source: ResetObjectMetaForStatus."""
+    """Restore labels, annotations, finalizers and owner references from ``old``. Source: ResetObjectMetaForStatus."""
     metadata, before = obj["metadata"], old["metadata"]
     for name in ("labels", "annotations", "finalizers", "ownerReferences"):
         metadata.pop(name, None)

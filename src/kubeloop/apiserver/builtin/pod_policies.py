@@ -15,8 +15,8 @@ from kubeloop.apiserver.validation.formats import (
     check_immutable,
     check_not_negative,
     check_one_of,
+    validate_dns_label_field,
     validate_int_or_percent,
-    validate_label_name_field,
 )
 from kubeloop.apiserver.validation.metadata import validate_conditions, validate_label_selector, validate_labels
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, required
@@ -121,7 +121,7 @@ def _class(obj: JSONObject) -> Errors:
     if not handler:
         yield required("handler")
     else:
-        yield from validate_label_name_field("handler", handler)
+        yield from validate_dns_label_field("handler", handler)
     if overhead is not None:
         yield from validate_container_resources("overhead", {"limits": overhead.get("podFixed") or {}}, set(), PodOptions())
     if scheduling is not None:

@@ -69,7 +69,7 @@ def larger(first: ResourceList, second: ResourceList) -> dict[str, str]:
 def aggregate(spec: JSONObject, part: str) -> dict[str, str]:
     """Return the total of a pod's containers. ``part`` is ``requests`` or ``limits``.
 
-    Init containers run one after the other; restartable ones (sidecars) keep running beside all that follow.
+    Init containers run one after the other; restartable ones (sidecars) keep running beside all later containers.
     Source: component-helpers AggregateContainerRequests.
     """
     total: dict[str, str] = {}
@@ -94,6 +94,6 @@ def _of(container: JSONObject, part: str) -> ResourceList:
 
 
 def containers_of(spec: JSONObject) -> Iterable[JSONObject]:
-    """Return init and regular containers."""
+    """Yield the init containers and the regular containers of a pod."""
     yield from spec.get("initContainers") or ()
     yield from spec.get("containers") or ()

@@ -14,7 +14,7 @@ _GROUP = "rbac.authorization.k8s.io"
 
 
 class _RbacStrategy(BuiltinStrategy):
-    """Base class: names are path segments, such as ``system:node``."""
+    """Base class for the strategies of roles and bindings, whose names are path segments such as ``system:node``."""
 
     metadata_checks_on_update = ("create", "update")
 

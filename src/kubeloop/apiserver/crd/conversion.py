@@ -115,7 +115,7 @@ def _checked(subject: str, before: JSONObject, after: Any, to: str, place: int, 
     """Check a converted object, and return it with the metadata of the original.
 
     Args:
-        subject: Name of the custom resource, for messages.
+        subject: Start of the error messages, which names the webhook's kind.
         before: The original object.
         after: The object in the response.
         to: The requested API version.

@@ -104,7 +104,10 @@ def is_served(crd: JSONObject) -> bool:
 
 
 def shared(crd: JSONObject, read: Callable[[JSONObject], Any]) -> bool:
-    """Return whether all versions have the same value. Upstream then reports its errors once, at ``spec`` instead of at each version."""
+    """Return whether ``read`` returns the same value for all versions.
+
+    Upstream then reports errors in the value once, at ``spec`` instead of at each version.
+    """
     value = [read(version) for version in versions_of(crd)]
     return bool(value) and all(one == value[0] for one in value)
 

@@ -64,7 +64,7 @@ def update_names(crd: JSONObject, in_use: NamesInUse, now: datetime) -> JSONObje
 
 
 def _grant(requested: JSONObject, accepted: JSONObject, new_names: JSONObject, in_use: NamesInUse) -> tuple[str, str]:
-    """Add the names without a conflict to ``granted``. Return reason and message of the last conflict, or empty texts if there is none."""
+    """Add the names without a conflict to ``new_names``. Return reason and message of the last conflict, or empty texts for none."""
     reason = message = ""
     for name, title, used in (
         ("plural", "Plural", in_use.resources),

@@ -86,7 +86,7 @@ class _Place:
     uncorrelatable: str = ""
 
     def below(self, schema: JSONObject) -> _Place:
-        """Return the position of a node below this one."""
+        """Return the position of the nodes below this node, whose schema is ``schema``."""
         maximum = _most_elements(schema)
         known = self.cardinality is not None and maximum is not None
         return replace(self, is_root=False, cardinality=min((self.cardinality or 0) * (maximum or 0), UNBOUNDED) if known else None)

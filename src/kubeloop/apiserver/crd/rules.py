@@ -14,7 +14,7 @@ import msgspec
 
 from kubeloop.apiserver.crd.compiled_rules import CompiledRule, RuleCompiler
 from kubeloop.cel import CostExceeded, EvalError, Program
-from kubeloop.cel.converting import Convert, converter
+from kubeloop.cel.conversions import Convert, converter
 from kubeloop.cel.declared import DeclaredType, declare
 from kubeloop.cel.identifier_escaping import escape
 from kubeloop.cel.values import NONE, Optional
@@ -142,11 +142,11 @@ class SchemaRules:
         Args:
             obj: The new object.
             old: The old object; None for a creation.
-            errors: Errors of the schema itself.
+            errors: Errors of the validation by the schema. Some types of errors prevent the evaluation of the rules.
             warnings: Receives the errors of unchanged parts, which do not count.
 
         Returns:
-            ``errors`` and the errors of rules.
+            The errors of the rules; or a single error that they were not checked.
         """
         if any(error.type in _BLOCKING for error in errors):
             return [invalid(_NO_FIELD, None, _NOT_CHECKED)]
@@ -185,7 +185,7 @@ class _Node:
 
     @property
     def uses_old(self) -> bool:
-        """Whether a rule here or below uses ``oldSelf``."""
+        """Whether a rule of this node uses ``oldSelf``."""
         return any(rule.uses_old for rule in self.rules)
 
 
@@ -233,7 +233,7 @@ class _Ratchet:
     current: CorrelatedValue | None = None
     parent: CorrelatedValue | None = None
 
-    def excuses(self) -> bool:
+    def ratcheted(self) -> bool:
         """Return whether the value is unchanged, so that its errors become warnings."""
         of = self.current or self.parent
         return of is not None and of.unchanged()
@@ -255,7 +255,7 @@ class _Ratchet:
         return _Ratchet(None, self.parent)
 
 
-class _OutOfBudget(Exception):  # Ends the run; not an error.
+class _CostBudgetExceeded(Exception):  # Ends the run; not an error.
     pass
 
 
@@ -274,12 +274,12 @@ class _Run:
             node: The compiled rules.
             path: Path of the value.
             value: The new value.
-            old: Its old counterpart; None without one.
+            old: Its old counterpart; None if it has none.
             ratchet: Tells whether the value is unchanged.
         """
         try:
             self._node(node, path, value, old, ratchet)
-        except _OutOfBudget:
+        except _CostBudgetExceeded:
             return
 
     def _node(self, node: _Node, path: str, value: Any, old: Any, ratchet: _Ratchet) -> None:
@@ -310,14 +310,14 @@ class _Run:
     def _spend(self, path: str, kind: str, cost: int) -> None:
         if cost > self.left:
             self._fail(path, kind, _NOTHING_LEFT)
-            raise _OutOfBudget
+            raise _CostBudgetExceeded
         self.left -= cost
 
     def _rules(self, node: _Node, path: str, value: Any, old: Any, ratchet: _Ratchet) -> None:
         kind = node.schema.type
         if self.left <= 0:
             self._fail(path, kind, _NOTHING_LEFT)
-            raise _OutOfBudget
+            raise _CostBudgetExceeded
         try:
             seen = value if node.convert is None else node.convert(value)
             before = None if old is None or not node.uses_old else old if node.convert is None else node.convert(old)
@@ -355,7 +355,7 @@ class _Run:
             self._fail(
                 path, kind, f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {rule.shown}"
             )
-            raise _OutOfBudget
+            raise _CostBudgetExceeded
         if str(error).startswith("no such overload"):
             why = "call arguments did not match a supported operator, function or macro signature for rule"
             self._fail(path, kind, f"'{error}': {why}: {rule.shown}")
@@ -367,13 +367,13 @@ class _Run:
         index = path
         if rule.field:
             index = f"{path}.{rule.field}" if path else rule.field
-        excused = not rule.uses_old and ratchet.excuses()
+        excused = not rule.uses_old and ratchet.ratcheted()
         detail = rule.rule.get("message", "").strip() or f"failed rule: {rule.shown}"
         if rule.message is not None:
             text, stop = self._message(rule.message, rule, values)
             if stop:
                 self._add(invalid(index or _NO_FIELD, node.schema.type, text), excused=excused)
-                raise _OutOfBudget
+                raise _CostBudgetExceeded
             detail = text or detail
         shown = OMITTED if node.schema.type in ("object", "array") else value
         self._add(_by_reason(rule.rule.get("reason"), index or _NO_FIELD, shown, detail), excused=excused)

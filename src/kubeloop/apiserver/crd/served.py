@@ -128,8 +128,7 @@ class WebhookConverter:
         self._asked: dict[_Key, asyncio.Task[dict[_Key, bytes]]] = {}
 
     async def convert(self, objects: list[JSONObject], to: str, *, stored: bool = False) -> list[JSONObject]:
-        """Return new objects in the API version ``to``. ``stored``: the objects come from storage, so their version's defaults are set
-        first.
+        """Return new objects in the API version ``to``. If ``stored`` is True, the defaults of their stored version are set first.
 
         Raises:
             ApiError: The webhook failed.
@@ -186,7 +185,7 @@ class WebhookConverter:
         for key in keys:
             self._asked.pop(key, None)
         if task.cancelled() or task.exception() is not None:
-            return  # Every waiter gets the error, even if there is none.
+            return  # The waiters get the error. Reading it here avoids asyncio's warning if there is no waiter.
         for key, value in task.result().items():
             self._known[key] = value
         while len(self._known) > _MOST_KNOWN:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class DefinitionStrategy(Strategy):
-    """Strategy of CustomResourceDefinitions. Only the server writes the status. Group and plural are immutable.
+    """Strategy of CustomResourceDefinitions. A create or update ignores the status in the body; group and plural are immutable.
 
     A deletion first deletes the instances.
     """
@@ -228,9 +228,7 @@ class CustomResourceStrategy(Strategy):
         return [] if self._rules is None else self._rules.check(obj, old, errors, context.warnings)
 
     def counts_for_generation(self, obj: JSONObject) -> object:
-        """Return the parts of an object whose change increases the generation: all but metadata, and the status without a subresource for
-        it.
-        """
+        """Return the parts of an object whose change increases the generation: all but metadata and, with a ``/status``, the status."""
         counting = {name: value for name, value in obj.items() if name != "metadata" and not (name == "status" and self.has_status)}
         # As text, in which 1.0 differs from 1: upstream sees a change when a number has another Go type.
         return _COMPARABLE.encode(counting)

@@ -42,7 +42,7 @@ def check_create(crd: JSONObject) -> list[FieldError]:
 
 
 def with_name_error(crd: JSONObject, field_value: list[FieldError]) -> list[FieldError]:
-    """Return the errors of the metadata (``field_value``), followed by an error if the name is not plural and group."""
+    """Return the errors of the metadata (``field_value``) with an error for a name or generateName that is not ``PLURAL.GROUP``."""
     requested, metadata = f"{names_of(crd).get('plural') or ''}.{group_of(crd)}", crd.get("metadata") or {}
     position = 0
     for name in ("generateName", "name"):
@@ -71,7 +71,7 @@ def check_update(crd: JSONObject, old: JSONObject) -> list[FieldError]:
 
 
 def check_status_update(crd: JSONObject) -> list[FieldError]:
-    """Validate an update of the status."""
+    """Validate the accepted names in an update of the status."""
     return list(_names(accepted_names(crd), "status.acceptedNames"))
 
 

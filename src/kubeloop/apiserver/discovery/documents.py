@@ -85,7 +85,10 @@ _FIRST: Final = 20001
 
 
 class Order:
-    """The order of groups and versions in discovery, computed from the current registry. Only ``versions`` has the core group."""
+    """The order of groups and versions in discovery, computed from the current registry.
+
+    ``groups`` and ``aggregated_groups`` leave out the core group.
+    """
 
     def __init__(self, registry: Registry, table: ApiServiceTable | None = None) -> None:
         self._registry = registry

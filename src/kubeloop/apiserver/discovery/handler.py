@@ -46,7 +46,9 @@ class Discovery:
         """Return a discovery document, or None if the path has none. An unknown version of a built-in group is rejected here.
 
         Raises:
-            NotFound, MethodNotAllowed, NotAcceptable
+            NotFound: The version of a built-in group is unknown.
+            MethodNotAllowed: The path allows only GET.
+            NotAcceptable: The client does not accept the media types of the document.
         """
         parts = request.path.strip("/").split("/")
         known = self._is_known(parts)
@@ -142,7 +144,7 @@ class Discovery:
 def _aggregated_form(accept: str) -> str:
     """Return the first media type in the header that requests the aggregated document, or "" if there is none.
 
-    It counts even if it comes after media types of plain documents.
+    Such a media type counts even if it comes after media types of plain documents.
     """
     for clause in parse_accept(accept):
         requested = (clause.parameter("as"), clause.parameter("g"), clause.parameter("v"))

@@ -60,8 +60,8 @@ class ExpressionCompiler:
         Args:
             expression: The text in CEL.
             result_types: The types that the result may have; None allows any.
-            authorizer: The expression sees ``authorizer``.
-            variables: The expression sees ``variables``.
+            authorizer: Whether the expression may use ``authorizer``.
+            variables: Whether the expression may use ``variables``.
 
         Returns:
             The program, or the error.

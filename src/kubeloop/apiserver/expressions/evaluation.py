@@ -150,7 +150,7 @@ def conditions_hold(
         ignore_failure: The failure policy is Ignore: an error counts as false.
 
     Raises:
-        ConditionsFault: A condition failed and ``ignore_failure`` is False.
+        MatchConditionsError: A condition failed and ``ignore_failure`` is False.
     """
     results: list[ExpressionResult | None]
     try:

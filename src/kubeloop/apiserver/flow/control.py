@@ -24,8 +24,8 @@ from kubeloop.types import JSONObject
 class PriorityLevel:
     """A PriorityLevelConfiguration with its requests.
 
-    ``nominal`` is its number of seats. ``exempt`` means that its requests are not limited. If ``queues`` is None, requests beyond the limit
-    are rejected.
+    ``nominal`` is its number of seats. ``exempt`` means that its requests are not limited. ``reject`` means that requests beyond the limit
+    are rejected; otherwise they wait in ``queues``.
     """
 
     def __init__(self, name: str) -> None:
@@ -40,7 +40,7 @@ class PriorityLevel:
         self.queues = FairQueues()
         self._shape = (0, 0)
         self.nominal = 0
-        #: Relative share of the loop's time. No level has more than an exempt one.
+        #: Relative share of the loop's time. Exempt levels have the largest.
         self.weight = 1
         self.executing = 0
         #: Seconds that its requests have used, divided by ``weight``.
@@ -111,7 +111,7 @@ _CATCH_ALL = "catch-all"
 
 
 class RejectedByFlowControl(Exception):
-    """There is no capacity for the request: 429. ``retry_after`` is in seconds."""
+    """Flow control rejects the request with 429, because there is no capacity. ``retry_after`` is in seconds."""
 
     retry_after = 1
 
@@ -233,7 +233,7 @@ class FlowControl:
         return result
 
     async def admit(self, flow: Flow) -> Seat:
-        """Wait until a request may be executed.
+        """Wait until a request may be executed, and return its seat.
 
         Raises:
             RejectedByFlowControl: There is no capacity.
@@ -251,7 +251,7 @@ class FlowControl:
         return await self._queue(flow)
 
     def release(self, seat: Seat) -> None:
-        """Return the seat of a request that has ended."""
+        """Release the seat of a request that has ended."""
         level = seat.flow.level
         level.executing -= 1
         taken = time.monotonic() - seat.since

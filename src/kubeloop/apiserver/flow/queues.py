@@ -1,7 +1,7 @@
 """The queues of one priority level. Each flow uses a few of them, and the queue that has used the least time is next.
 
 Shuffle sharding as upstream: a flow has a hand of queues and joins the shortest one. A flow that floods fills only its hand, which few
-other flows share. Start-time fair queuing (Goyal, Vin, Cheng 1996) selects the next queue: each is charged the time of its requests.
+other flows share. Start-time fair queuing (Goyal, Vin, Cheng 1996) selects the next queue: each is charged for the time of its requests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ESTIMATE = 0.002
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """A waiting request. ``turn`` is set to whether it may be executed."""
+    """A waiting request. ``turn`` completes with True when the request may be executed, and with False when it has waited too long."""
 
     flow: Flow
     turn: asyncio.Future[bool]
@@ -97,7 +97,7 @@ class FairQueues:
         return True
 
     def charge(self, queue: FlowQueue, seconds: float) -> None:
-        """Charge a queue the time that a request has used."""
+        """Charge a queue for the time that a request has used."""
         queue.start += seconds - ESTIMATE
         # A new queue may have the same key since: requests that were admitted from a removed queue still charge it.
         if not queue.waiting and queue.start <= self._virtual and self._queues.get(queue.key) is queue:

@@ -124,7 +124,7 @@ _ACCOUNT = "system:serviceaccount:"
 
 @dataclass(frozen=True, slots=True)
 class FlowSchema:
-    """A FlowSchema. ``by`` distinguishes its flows: ``ByUser``, ``ByNamespace``, or "" for one flow."""
+    """A parsed FlowSchema. ``by`` distinguishes its flows: ``ByUser``, ``ByNamespace``, or "" for one flow."""
 
     name: str
     uid: str

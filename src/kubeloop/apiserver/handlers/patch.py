@@ -48,7 +48,7 @@ def is_apply(request: Request) -> bool:
     return request.header("Content-Type").partition(";")[0].strip().lower() == MEDIA_TYPE
 
 
-class Configuration:
+class AppliedConfiguration:
     """The body of a server-side apply. It is decoded when it is first needed, after the check that the object exists."""
 
     def __init__(self, data: bytes, options: WriteParameters, warnings: list[str]) -> None:
@@ -129,15 +129,15 @@ def _refused(text: str) -> Any:
     raise ValueError(text)
 
 
-async def read_configuration(scope: RequestScope) -> Configuration:
+async def read_configuration(scope: RequestScope) -> AppliedConfiguration:
     """Return the body of a server-side apply. Raises Invalid (options), RequestEntityTooLarge."""
     data = await scope.body()
     scope.audit_sent_patch(data)
-    return Configuration(data, write_options(scope.request, "PatchOptions", apply=True), scope.warnings)
+    return AppliedConfiguration(data, write_options(scope.request, "PatchOptions", apply=True), scope.warnings)
 
 
 async def apply(scope: RequestScope, *, status: bool) -> WriteResult:
-    """Apply a configuration to the resource or its ``/status``. The latter creates objects only of kinds that updates may create.
+    """Apply a configuration to the resource or its ``/status``. An apply to ``/status`` creates only kinds that an update may create.
 
     Raises:
         BadRequest, Conflict, NotFound, Invalid; any error of admission.
@@ -262,7 +262,10 @@ class Patch:
         return patched
 
     def refused(self, patched: JSONObject, reason: str) -> ApiError:
-        """Return the error for a patch whose result does not fit its kind. As upstream, it shows the result instead of kind and name."""
+        """Return the error for a patch whose result does not fit its kind.
+
+        As upstream, the error shows the result instead of kind and name.
+        """
         # Upstream does not encode the result of a strategic merge, and quotes the rest of the patch instead.
         view = go_text(self.left) if self.media_type == STRATEGIC_PATCH else self.text_of(patched)
         return api_errors.invalid(GroupKind("", ""), "", [invalid("patch", view, reason)])
@@ -283,7 +286,7 @@ class Patch:
             field_validation: Ignore, Warn or Strict.
 
         Raises:
-            Invalid: Validation is Strict. The patch is the invalid field.
+            Invalid: Validation is Strict and there are such fields. The error names the field ``patch``.
         """
         if field_validation == "Ignore":
             return []
@@ -363,8 +366,8 @@ def conform_patched(
         tree: Its result.
         resource: The resource.
         gvk: The kind.
-        old: The stored object that was patched. Its parts that the patch does not name (``spec`` of a patch of the status) are of the kind
-            already, and are not conformed again. None: everything is.
+        old: The stored object that was patched. Parts of it that the patch does not name (``spec`` of a patch of the status) conform to the
+            kind already and are not conformed again. None: all parts are conformed.
 
     Raises:
         Invalid: The result does not fit the kind. As upstream, the field is ``patch`` and the value the whole document.
@@ -374,7 +377,7 @@ def conform_patched(
         return sent.refused(tree, reason)
 
     if old is not None and (untouched := _untouched(sent, old)) and not resource.custom and gvk == resource.gvk:
-        with contextlib.suppress(ApiError):  # an error shows the whole result: below
+        with contextlib.suppress(ApiError):  # an error must show the whole result, which the code below conforms
             decoded = conform_patched(sent, {name: value for name, value in tree.items() if name not in untouched}, resource, gvk)
             kept = decoded.obj | {name: tree[name] for name in untouched if name in tree}
             in_order = {name: kept[name] for name in tree if name in kept}

@@ -21,7 +21,7 @@ _Key = tuple[str, int, str, int]
 _MOST_KEPT = 16 * 1024 * 1024
 
 
-class ProtobufForms:
+class ProtobufEncoder:
     """Encodes objects of built-in kinds. ``object`` and ``page`` return None for kinds without protobuf, such as custom resources."""
 
     def __init__(self, objects: Objects) -> None:
@@ -30,7 +30,7 @@ class ProtobufForms:
         self._size = 0
 
     def object(self, resource: ServedResource, kv: KeyValue) -> bytes | None:
-        """Return an object in its envelope, or None."""
+        """Return a stored object as protobuf in its envelope, or None if the kind has no protobuf form."""
         try:
             return self._object(resource, kv)
         except (protobuf.EncodeError, UnknownKind):

@@ -110,7 +110,10 @@ _LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def selector_errors(attributes: JSONObject) -> Iterator[FieldError]:
-    """Yield the errors of selectors. Unknown operators are accepted, because newer clients may use them."""
+    """Yield the errors of the field and label selectors in the resource attributes of an access review.
+
+    Unknown operators are accepted, because newer clients may use them.
+    """
     for name in ("fieldSelector", "labelSelector"):
         selector = attributes.get(name)
         if selector is None:
@@ -151,7 +154,7 @@ def field_terms(selector: JSONObject) -> tuple[tuple[FieldTerm, ...], str | None
 
 
 def label_fault(selector: JSONObject) -> str | None:
-    """Return the second value of ``field_terms`` for a label selector."""
+    """Return how many terms of a label selector are invalid: None (no term), "" (all terms) or "partially " (some)."""
     if selector.get("rawSelector"):
         try:
             parse_label_selector(selector["rawSelector"])
@@ -256,7 +259,7 @@ def _errors(spec: JSONObject, kind: str, metadata: JSONObject) -> list[FieldErro
 
 
 def _go_names(path: JSONObject) -> JSONObject:
-    """Return the fields in the Go names of upstream's internal type."""
+    """Return the nonResourceAttributes under the field names of upstream's internal Go type."""
     return {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
 
 

@@ -13,7 +13,7 @@ from kubeloop.apiserver.authentication import Authenticator
 from kubeloop.apiserver.authentication.options import TokenSettings
 from kubeloop.apiserver.flow.control import Seat
 from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
-from kubeloop.apiserver.handlers.rendering import Renderer
+from kubeloop.apiserver.handlers.renderer import Renderer
 from kubeloop.apiserver.ownership import manager_of
 from kubeloop.apiserver.registry.decoding import BODY_LIMIT, Decoded
 from kubeloop.apiserver.registry.objects import Objects
@@ -51,7 +51,7 @@ class ServerServices:
     """The parts of the server that handlers use.
 
     ``default_timeout`` returns the timeout in seconds for a watch without one. ``components`` maps the name of a component that runs in the
-    same process to a function that returns its error, or "" if it is healthy. ``process_pods``: pods and kubelets may have
+    same process to a function that returns its error, or "" if it is healthy. If ``process_pods`` is True, pods and kubelets may have
     loopback addresses.
     """
 
@@ -73,7 +73,7 @@ class ServerServices:
     process_pods: bool = False
 
 
-class AuditEvents(Protocol):
+class RequestAudit(Protocol):
     """The audit events of one request (``audit.record``)."""
 
     def sent(self, obj: JSONObject, default: Callable[[JSONObject], None] | None = None) -> None:
@@ -116,9 +116,9 @@ class RequestScope:
     started: float
     #: The user whose credentials the request carries; None until it is authenticated.
     authenticated: User | None = None
-    #: The user that it impersonates.
+    #: The user that the request impersonates; None: it impersonates none.
     impersonated: User | None = None
-    #: The constraint under which it may impersonate; empty: none.
+    #: Verb of the constrained impersonation that allowed it; empty: unconstrained or none.
     impersonation_constraint: str = ""
     #: Annotations of the audit events. Every stage may add some.
     annotations: dict[str, str] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class RequestScope:
     #: Headers of the answer that stages before the handler add.
     headers: list[tuple[str, str]] = field(default_factory=list)
     #: None: the audit policy omits this request.
-    audit: AuditEvents | None = None
+    audit: RequestAudit | None = None
     #: The seat of flow control that the request occupies.
     seat: Seat | None = None
     #: True while the request counts as one in flight.
@@ -190,7 +190,7 @@ class RequestScope:
         Args:
             name: Name of the object; empty: the one in the path.
             namespace: Namespace of the object; None: that of the request.
-            resource: The resource with another strategy; None: the one of the path.
+            resource: The resource with another strategy; None: the resource in the path.
             dry_run: Nothing is stored.
             manager: Field manager; empty leaves ``managedFields`` unchanged.
             view: The form in which admission sees an update; None: the object itself.
@@ -219,7 +219,9 @@ class RequestScope:
         )
 
     def accept_problems(self, decoded: Decoded, options: WriteParameters, kind: str) -> None:
-        """Store the body for messages. Report unknown and repeated fields as an error (Strict), as warnings (Warn) or not at all (Ignore).
+        """Store the sent body for messages and audit, and report its unknown and repeated fields by the requested field validation.
+
+        They are an error (Strict), warnings (Warn) or ignored (Ignore).
 
         Raises:
             BadRequest: Validation is strict and there are problems, or the body is rejected whatever its fields.

@@ -1,4 +1,4 @@
-"""Handlers of the verbs of a resource. The store and ``watch`` execute them."""
+"""Handlers of the verbs of a resource. They decode the request and render the answer; the store and ``Watcher`` do the work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kubeloop.apiserver.registry.options import (
 from kubeloop.apiserver.store.reader import Selection
 from kubeloop.apiserver.store.writer import WriteResult
 from kubeloop.endpoints import api_errors
-from kubeloop.endpoints.negotiation import JSON, check_streams
+from kubeloop.endpoints.negotiation import JSON, require_streamable
 from kubeloop.endpoints.responses import success
 from kubeloop.merge.go_text import copy_tree
 from kubeloop.meta.errors import NotFound
@@ -32,14 +32,14 @@ from kubeloop.types import JSONObject
 
 
 async def get(scope: RequestScope) -> Answer:
-    """Return one object."""
+    """Serve a get: return one object."""
     version = scope.request.parameter("resourceVersion")
     stored = await scope.services.reader.get(scope.resource, scope.namespace, scope.info.name, version)
     return scope.services.renderer.object(scope.resource, scope.accepted, scope.request, stored.obj, stored=stored)
 
 
 async def list_(scope: RequestScope) -> Answer:
-    """Return a list."""
+    """Serve a list: return one page of objects."""
     options = list_options(scope.request, watch=False)
     selection = Selection(scope.resource, options.label_selector, options.field_selector)
     if not options.limit and not options.continue_token:
@@ -49,7 +49,7 @@ async def list_(scope: RequestScope) -> Answer:
 
 
 async def watch(scope: RequestScope) -> StreamingResponse:
-    """Return the stream of a watch."""
+    """Serve a watch: return the stream of its events."""
     parts, request = scope.services, scope.request
     options = list_options(request, watch=True)
     selection = Selection(scope.resource, options.label_selector, options.field_selector)
@@ -57,7 +57,7 @@ async def watch(scope: RequestScope) -> StreamingResponse:
         selection = Selection(scope.resource, options.label_selector, f"metadata.name={scope.info.name}")
     if options.resource_version and resource_version_number(options.resource_version) is None:
         raise api_errors.internal(invalid_version(options.resource_version))
-    check_streams(scope.accepted)
+    require_streamable(scope.accepted)
     form = parts.renderer.watch_form(scope.resource, scope.accepted, request)
     await parts.objects.require_defined_versions(scope.resource)
     watcher_parts = WatchDependencies(parts.objects, parts.cache, parts.reader, parts.clock, parts.default_timeout)
@@ -67,7 +67,7 @@ async def watch(scope: RequestScope) -> StreamingResponse:
 
 
 async def create(scope: RequestScope) -> Answer:
-    """Create an object."""
+    """Serve a create: store the object in the body."""
     options = write_options(scope.request, "CreateOptions")
     decoded = await _decode(scope, options)
     scope.accept_problems(decoded, options, scope.resource.kind)
@@ -77,7 +77,7 @@ async def create(scope: RequestScope) -> Answer:
 
 
 async def update(scope: RequestScope, *, status: bool = False) -> Answer:
-    """Replace an object, or its status."""
+    """Serve an update: replace an object or, if ``status`` is True, its status."""
     options = write_options(scope.request, "UpdateOptions")
     decoded = await _decode(scope, options)
     scope.accept_problems(decoded, options, scope.resource.kind)
@@ -94,7 +94,7 @@ async def update(scope: RequestScope, *, status: bool = False) -> Answer:
 
 
 async def patch(scope: RequestScope, *, status: bool = False) -> Answer:
-    """Patch an object, or its status."""
+    """Serve a patch or a server-side apply of an object or, if ``status`` is True, of its status."""
     resource, name = scope.resource, scope.info.name
     if is_apply(scope.request):
         outcome = await apply(scope, status=status)
@@ -124,7 +124,7 @@ async def patch(scope: RequestScope, *, status: bool = False) -> Answer:
 
 
 async def delete(scope: RequestScope) -> Answer:
-    """Delete an object."""
+    """Serve a delete: delete one object."""
     body = await scope.body()
     options = delete_options(scope.request, body)
     if body:
@@ -143,7 +143,7 @@ async def delete(scope: RequestScope) -> Answer:
 
 
 async def delete_collection(scope: RequestScope) -> Answer:
-    """Delete the objects of a list."""
+    """Serve a deletecollection: delete the objects that a list with the same options returns, and return that list."""
     options = _of_pages(list_options(scope.request, watch=False))
     selection = Selection(scope.resource, options.label_selector, options.field_selector)
     body = await scope.body()

@@ -270,7 +270,7 @@ class WatchDependencies:
 
     @staticmethod
     def empty(resource: ServedResource, obj: JSONObject) -> JSONObject:
-        """Return an object that has only metadata, in the encoding of the kind's empty value."""
+        """Return an object that has only metadata, with the empty fields that Go writes for the kind (such as ``status: {}``)."""
         from kubeloop.schema import strict
 
         if resource.custom or not strict.is_builtin(resource.gvk):

@@ -1,6 +1,6 @@
 """OpenAPI documents, versions 2 and 3, of all resources of the server.
 
-The modules that create them are imported with the first request: many servers never get one, and start faster without them.
+The modules that create them are imported with the first request: many servers never get such a request, and start faster without them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class OpenAPI:
             registry: The served resources.
             clock: The clock for Last-Modified and Expires.
             table: APIServices and the documents of their servers; None for none.
-            descriptions: Texts of built-in kinds by definition and field; None uses kubeloop's own short ones.
+            descriptions: Texts of built-in kinds by definition and field; None uses kubeloop's own short texts.
         """
         self._registry = registry
         self._table = table or ApiServiceTable()

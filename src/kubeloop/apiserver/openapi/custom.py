@@ -31,7 +31,7 @@ def definition_name(resource: ServedResource) -> str:
 
 
 def list_name(resource: ServedResource) -> str:
-    """Return the name of the list's definition."""
+    """Return the name of the definition of the resource's list, such as ``com.example.stable.v1.WidgetList``."""
     return definition_name(resource).removesuffix(resource.kind) + resource.list_kind
 
 
@@ -81,7 +81,7 @@ def _fill_metadata(schema: JSONObject, texts: Mapping[str, str]) -> None:
 
 
 def _publish(schema: Any, texts: Mapping[str, str]) -> None:
-    """Show metadata in embedded resources, and both types of int-or-string, in place."""
+    """Add metadata to embedded resources, and both types to int-or-string fields, in place."""
     if not isinstance(schema, dict):
         return
     for below in [*(schema.get("properties") or {}).values(), schema.get("items"), schema.get("additionalProperties")]:

@@ -23,7 +23,7 @@ from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
 _BEARER: Final = {"securitySchemes": {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}}}
-#: Groups of webhooks and of upstream's other servers.
+#: API groups that upstream's main server does not serve itself: those of webhooks and of its delegates.
 _ELSEWHERE: Final = frozenset({"admission.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "imagepolicy.k8s.io"})
 _TEXTS: Final = {"200": "OK", "201": "Created", "202": "Accepted", "401": "Unauthorized"}
 

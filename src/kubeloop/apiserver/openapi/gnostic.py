@@ -1,8 +1,7 @@
-"""OpenAPI documents as protobuf, version 2 and 3. kubectl requests version 2 only in this form, to check a manifest of kind List or of an
-unknown kind.
+"""OpenAPI documents, versions 2 and 3, as protobuf. Fields that hold YAML upstream hold JSON here.
 
-Source: openapiv2/OpenAPIv2.proto of github.com/google/gnostic-models (for the field numbers). Where it contains YAML, the content is JSON
-here.
+kubectl requests version 2 only in this form, to check a manifest of kind List or of an unknown kind.
+Source: openapiv2/OpenAPIv2.proto of github.com/google/gnostic-models (for the field numbers).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Choices = Mapping[str, Callable[[Any], bytes]]
 
 
 class MessageEncoder:
-    """Encodes JSON trees as the messages of one table.
+    """Encodes JSON trees as protobuf messages, whose fields a table describes.
 
     Raises
         EncodeError: A tree has a field that its message lacks.
@@ -37,7 +36,7 @@ class MessageEncoder:
         self._choices = choices
 
     def message(self, name: str, tree: Mapping[str, Any]) -> bytes:
-        """Encode a tree as the fields of a message."""
+        """Encode a tree as the fields of the message ``name``."""
         fields = self._messages[name]
         out = []
         for key, value in tree.items():
@@ -53,7 +52,7 @@ class MessageEncoder:
         return b"".join(data for _, data in out)
 
     def field(self, number: int, kind: str, value: Any) -> bytes:
-        """Encode one field."""
+        """Encode one field of a message. ``kind`` is the field's type as in ``Messages``."""
         if kind[0] == "[":
             return b"".join(self.field(number, kind[1:-1], one) for one in value)
         if kind[0] == "{":
@@ -72,7 +71,7 @@ _SCALAR_TYPES: Final = frozenset({"string", "bool", "int", "double"})
 
 
 def scalar(number: int, kind: str, value: Any) -> bytes:
-    """Encode a scalar, also zero, which a message with a oneof needs."""
+    """Encode a scalar field, even if the value is zero, because a message with a oneof must show which field is set."""
     if kind == "string":
         return string(number, value)
     if kind == "double":
@@ -81,17 +80,17 @@ def scalar(number: int, kind: str, value: Any) -> bytes:
 
 
 def block(number: int, data: bytes) -> bytes:
-    """Encode a field of bytes."""
+    """Encode a length-delimited field, such as a nested message."""
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 def string(number: int, text: str) -> bytes:
-    """Encode a field of text."""
+    """Encode a string field."""
     return block(number, text.encode())
 
 
 def anything(value: Any) -> bytes:
-    """Encode a value of any type as JSON."""
+    """Encode a value of any type as the content of gnostic's ``Any``: JSON in its field ``yaml``."""
     return block(2, msgspec.json.encode(value) + b"\n")
 
 

@@ -1,6 +1,6 @@
 """The handler of /openapi/v3 (an index, and a document for each group version) and /openapi/v2, in JSON and gnostic's protobuf.
 
-Clients may cache a document forever, because the index contains its hash. Any HTTP method gets a document, never indented.
+Clients may cache a document forever, because the index contains its hash. Every HTTP method returns a document, which is never indented.
 Source: kube-openapi handler and handler3.
 """
 
@@ -43,8 +43,8 @@ _VARY: Final = ("Vary", "Accept")
 
 
 @dataclass(slots=True)
-class _Kept:
-    """An encoded document; ``packed`` is its gzip form, created when it is first needed."""
+class _EncodedDocument:
+    """An encoded OpenAPI v2 document. ``packed`` is its gzip form, created when it is first needed."""
 
     revision: tuple[int, int]
     body: bytes
@@ -53,7 +53,7 @@ class _Kept:
 
 
 class OpenAPIHandler:
-    """Creates the responses; see ``OpenAPI``."""
+    """Creates the responses to requests for OpenAPI documents; ``OpenAPI`` creates this handler with the first request."""
 
     def __init__(self, registry: Registry, clock: Clock, table: ApiServiceTable, descriptions: Descriptions) -> None:
         """Create the handler.
@@ -69,7 +69,7 @@ class OpenAPIHandler:
         self._clock = clock
         self._descriptions = descriptions
         self._documents = OpenAPIDocuments(registry, clock, descriptions)
-        self._v2: dict[str, _Kept] = {}
+        self._v2: dict[str, _EncodedDocument] = {}
 
     def answer(self, request: Request) -> Answer | None:
         """Return the response, or None if the path is not an OpenAPI document."""
@@ -127,14 +127,14 @@ class OpenAPIHandler:
             answer.headers.append(("Content-Encoding", "gzip"))
         return answer
 
-    def _kept(self, kind: str) -> _Kept:
+    def _kept(self, kind: str) -> _EncodedDocument:
         retained = self._v2.get(kind)
         revision = (self._registry.revision, self._table.revision)
         if retained is None or retained.revision != revision:
             body = self._encoded(kind)
             same = retained is not None and retained.body == body
             made = retained.made if retained is not None and same else self._clock.wall()
-            retained = self._v2[kind] = _Kept(revision, body, made, retained.packed if retained is not None and same else b"")
+            retained = self._v2[kind] = _EncodedDocument(revision, body, made, retained.packed if retained is not None and same else b"")
         return retained
 
     def _encoded(self, kind: str) -> bytes:
@@ -145,7 +145,7 @@ class OpenAPIHandler:
         try:
             return encode(merge_documents(own, self._table))
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
-            _LOG.exception("OpenAPI v2 of other servers cannot be told as %s, and is left out", kind)
+            _LOG.exception("OpenAPI v2 of other servers cannot be encoded as %s; omitted", kind)
             return encode(own)
 
 

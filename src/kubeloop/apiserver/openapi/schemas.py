@@ -73,7 +73,7 @@ def _v2(tree: JSONObject) -> JSONObject:
 
 
 def _each(tree: JSONObject, change: Any) -> JSONObject:
-    """Return a copy with every schema directly below changed."""
+    """Return a copy of a schema in which ``change`` was applied to every schema directly below it."""
     made = dict(tree)
     for name in _BELOW:
         if isinstance(made.get(name), dict):

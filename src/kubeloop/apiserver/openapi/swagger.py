@@ -1,6 +1,7 @@
 """OpenAPI version 2 (Swagger): one document for all resources, derived from the version 3 paths and the schema document.
 
-Schemas of custom resources are reduced to what version 2 supports: no allOf and kin, no nullable fields, no type where it is ambiguous.
+Schemas of custom resources are reduced to the features of version 2: no allOf, anyOf, oneOf and not, no nullable fields, no type where it
+is ambiguous.
 Source: kube-openapi builder, apiextensions-apiserver controller/openapi/v2.
 """
 
@@ -37,7 +38,10 @@ _KINDS: Final = "x-kubernetes-group-version-kind"
 
 
 def merge_documents(server_document: JSONObject, table: ApiServiceTable) -> JSONObject:
-    """Return ``server_document`` merged with the documents of the table's servers, as a new tree. An invalid one is logged and left out."""
+    """Return a new tree of ``server_document`` merged with the documents of the table's extension servers.
+
+    An invalid document is logged and left out.
+    """
     merged = {**server_document, **{section: dict(server_document.get(section) or {}) for section in ("paths", *_SECTIONS)}}
     for service in sorted(table.remote(), key=lambda api_service: api_service.name):
         document = table.swagger.get(service.name)
@@ -160,7 +164,10 @@ _OF_UNKNOWN: Final = ("type", "x-kubernetes-group-version-kind", "x-kubernetes-s
 
 
 def swagger(registry: Registry, descriptions: Descriptions | None = None) -> JSONObject:
-    """Return the document as a new tree of more than a megabyte, in about 0.1 s. ``descriptions`` None leaves out the texts."""
+    """Return the OpenAPI v2 document of the server as a new tree. None for ``descriptions`` leaves descriptions out.
+
+    The document has more than a megabyte, and creating it takes about 0.1 s.
+    """
     schemas = builtin()
     paths: JSONObject = {}
     for name in openapi_paths():

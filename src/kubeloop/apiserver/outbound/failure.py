@@ -1,4 +1,4 @@
-"""Errors of webhook calls, and their messages in the words of Go's HTTP client and client-go, which clients of Kubernetes see."""
+"""Errors of webhook calls, with the messages of Go's HTTP client and of client-go, which clients of Kubernetes see."""
 
 from __future__ import annotations
 

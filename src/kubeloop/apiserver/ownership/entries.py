@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from kubeloop.apiserver.ownership.scopes import SCALE
 from kubeloop.merge.fields import FieldSet, Path
 from kubeloop.merge.fields.elements import ElementError, json_text
-from kubeloop.merge.fields.managing import VersionedSet
+from kubeloop.merge.fields.managers import VersionedSet
 from kubeloop.meta.time import parse_time
 from kubeloop.types import JSONObject
 
@@ -54,7 +54,7 @@ def identifier(name: str, operation: str, api_version: str, subresource: str) ->
 
 @lru_cache(maxsize=4096)
 def manager_named(text: str) -> FieldManager:
-    """Parse the text of ``identifier``."""
+    """Return the manager with this ``identifier``."""
     parts = json.loads(text)
     return FieldManager(parts.get("manager", ""), parts["operation"], parts.get("apiVersion", ""), parts.get("subresource", ""))
 
@@ -73,7 +73,7 @@ def is_reset(entries: Any) -> bool:
 
 
 def decode(entries: list[JSONObject] | None) -> ManagedFields:
-    """Decode the entries. A later entry of the same manager replaces an earlier one.
+    """Decode managedFields entries. A later entry of the same manager replaces an earlier one.
 
     Raises:
         InvalidEntries: An entry is invalid.
@@ -101,7 +101,7 @@ def decode(entries: list[JSONObject] | None) -> ManagedFields:
 
 
 def encode(managed: ManagedFields) -> list[JSONObject]:
-    """Return new entries: those of Apply first, then by time (in seconds), manager, version and subresource."""
+    """Return new managedFields entries: those of Apply first, then by time (in seconds), manager, version and subresource."""
     result = [_entry(manager, owned, managed.times.get(manager)) for manager, owned in managed.fields.items()]
     if len(result) > 1:
         result.sort(key=_order)
@@ -171,7 +171,7 @@ def to_scale(entries: list[JSONObject] | None, replicas: Replicas) -> list[JSONO
     for manager, owned in managed.fields.items():
         path = replicas.get(owned.api_version)
         if path is not None and path in owned.set:
-            value.fields[manager] = VersionedSet(FieldSet.of(_REPLICAS), SCALE.api_version, owned.applied)
+            value.fields[manager] = VersionedSet(FieldSet.from_paths(_REPLICAS), SCALE.api_version, owned.applied)
             value.times[manager] = managed.times.get(manager)
     return encode(value)
 
@@ -201,13 +201,13 @@ def to_parent(
         if path is None or path not in owned.set or scale.pop(manager, None) is not None:
             retained = owned
         else:
-            retained = owned._replace(set=owned.set - FieldSet.of(path))
+            retained = owned._replace(set=owned.set - FieldSet.from_paths(path))
             if not retained.set:
                 continue
         value.fields[manager], value.times[manager] = retained, managed.times.get(manager)
     path = replicas.get(api_version)
     for manager, owned in scale.items():
         if path is not None and _REPLICAS in owned.set:
-            value.fields[manager] = VersionedSet(FieldSet.of(path), api_version, owned.applied)
+            value.fields[manager] = VersionedSet(FieldSet.from_paths(path), api_version, owned.applied)
             value.times[manager] = managed.times.get(manager)
     return encode(value)

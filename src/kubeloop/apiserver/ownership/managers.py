@@ -10,9 +10,9 @@ from kubeloop.apiserver.ownership.entries import UPDATE, ManagedFields, identifi
 from kubeloop.apiserver.ownership.scopes import Scope
 from kubeloop.apiserver.validation.metadata import ANNOTATIONS_LIMIT
 from kubeloop.merge.fields import FieldSet, TypeMismatch, compare, field_set
-from kubeloop.merge.fields.checking import check
+from kubeloop.merge.fields.checks import check
 from kubeloop.merge.fields.elements import json_text
-from kubeloop.merge.fields.managing import VersionedSet
+from kubeloop.merge.fields.managers import VersionedSet
 from kubeloop.types import JSONObject
 
 # The field manager of a write: the query parameter, or the User-Agent.
@@ -29,7 +29,7 @@ SERVER = "kube-apiserver"
 
 
 def manager_of(field_manager: str, user_agent: str) -> str:
-    """Return the field manager of a request: ``field_manager``, which is valid, or else the part of the User-Agent before the first slash.
+    """Return the field manager of a request: ``field_manager``, or if that is empty, the User-Agent before the first slash.
 
     Of the User-Agent only printable characters are used, up to the maximum length. The result is never empty.
     """
@@ -124,7 +124,10 @@ ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def allowed_conflicts(live: JSONObject, scope: Scope) -> FieldSet:
-    """Return the fields whose values in the annotation and the live object are equal. Conflicts about these fields are ignored."""
+    """Return the fields whose values in kubectl's last-applied annotation and in the live object are equal.
+
+    Conflicts about these fields are ignored, so that kubectl can change from client-side to server-side apply.
+    """
     text = _annotations(live).get(ANNOTATION)
     if not text:
         return FieldSet()
@@ -144,7 +147,10 @@ def allowed_conflicts(live: JSONObject, scope: Scope) -> FieldSet:
 
 
 def update_last_applied(obj: JSONObject, config: JSONObject) -> JSONObject:
-    """Return ``obj`` with ``config`` in the annotation if it has one, or without the annotation if it would exceed the size limit."""
+    """Return ``obj`` with ``config`` as its last-applied annotation, if it has this annotation.
+
+    The annotation is removed if it would exceed the size limit.
+    """
     annotations = _annotations(obj)
     if not annotations.get(ANNOTATION):
         return obj
@@ -156,7 +162,7 @@ def update_last_applied(obj: JSONObject, config: JSONObject) -> JSONObject:
 
 
 def _text(config: JSONObject) -> str:
-    """Encode an object as upstream does: names sorted, a line break at the end."""
+    """Encode a configuration for the last-applied annotation as upstream does: without that annotation, names sorted."""
     metadata = {**config["metadata"]}
     if "annotations" in metadata:
         metadata["annotations"] = {name: value for name, value in _annotations(config).items() if name != ANNOTATION}

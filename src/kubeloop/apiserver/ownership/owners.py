@@ -27,8 +27,8 @@ from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.endpoints import api_errors
 from kubeloop.merge.fields import ApplyConflict, FieldConflict, FieldSet, TypeMismatch
-from kubeloop.merge.fields.checking import check
-from kubeloop.merge.fields.managing import VersionedSet, apply, update
+from kubeloop.merge.fields.checks import check
+from kubeloop.merge.fields.managers import VersionedSet, apply, update
 from kubeloop.meta.errors import ApiError
 from kubeloop.meta.status import StatusCause, StatusDetails
 from kubeloop.meta.strconv import go_quoted
@@ -76,11 +76,12 @@ _LOG = logging.getLogger("kubeloop.apiserver.ownership")
 
 #: Manager of the fields that existed before the first apply, if no manager was recorded.
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
-#: Manager of the current write, separate from what the same manager owned before. No identifier equals it, because identifiers are JSON.
+#: Manager of the current write, separate from the fields that the same manager owned before. No identifier equals it, because identifiers
+#: are JSON.
 _SELF: Final = "current-operation"
 
 #: Fields without an owner: the identity of the object, and fields that the server sets.
-_NOBODYS: Final = FieldSet.of(
+_UNOWNED: Final = FieldSet.from_paths(
     ("f:apiVersion",),
     ("f:kind",),
     ("f:metadata",),
@@ -141,7 +142,7 @@ class Owners:
             if counted:
                 self._update(scope, _bare(live), _bare(new), managed, manager)
         except TypeMismatch as error:
-            _LOG.debug("managedFields of %s %s are given up: %s", scope.gvk.kind, metadata.get("name", ""), error)
+            _LOG.debug("discarding managedFields of %s %s: %s", scope.gvk.kind, metadata.get("name", ""), error)
             managed = ManagedFields()
         metadata.pop("managedFields", None)
         if managed.fields:
@@ -192,7 +193,7 @@ class Owners:
     def _update(self, scope: Scope, live: JSONObject, new: JSONObject, managed: ManagedFields, manager: str) -> None:
         fields: dict[str, VersionedSet] = update(live, new, scope.api_version, managed.fields, _SELF, scope.versions, scope.filters)
         mine = fields.pop(_SELF, None)
-        owned = FieldSet() if mine is None else mine.set - _NOBODYS
+        owned = FieldSet() if mine is None else mine.set - _UNOWNED
         if owned:
             me = identifier(manager, UPDATE, scope.api_version, scope.subresource)
             before = fields.get(me)
@@ -224,7 +225,7 @@ class Owners:
             raise api_errors.internal(str(error)) from None
         mine = fields.get(me)
         if mine is not None:
-            owned = mine.set - _NOBODYS
+            owned = mine.set - _UNOWNED
             if owned:
                 fields[me] = mine._replace(set=owned)
             else:

@@ -11,9 +11,9 @@ from kubeloop.apiserver.registry.objects import converted
 from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.merge.fields import FieldSet, MergeType, MissingVersion, TypeMismatch, builtin_types, custom_type
-from kubeloop.merge.fields.checking import check
+from kubeloop.merge.fields.checks import check
 from kubeloop.merge.fields.field_set import Filter, excluding
-from kubeloop.merge.fields.managing import Versions
+from kubeloop.merge.fields.managers import Versions
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupResource, GroupVersionKind
 from kubeloop.schema import TypeSchema, strict
@@ -136,7 +136,7 @@ class Scopes:
             versions = _BuiltinVersions({one.gvk.api_version: one for one in served} | {resource.gvk.api_version: resource})
         filters: dict[str, Filter] = {}
         if paths := reset_fields(resource, subresource):
-            keep = excluding(FieldSet.of(*(tuple(f"f:{name}" for name in path) for path in paths)))
+            keep = excluding(FieldSet.from_paths(*(tuple(f"f:{name}" for name in path) for path in paths)))
             # Upstream uses all versions, except on the main path of a custom resource: there it uses the version of the request alone.
             alone = resource.custom and not subresource
             filters = dict.fromkeys((resource.gvk.api_version,) if alone else versions.names, keep)

@@ -36,7 +36,7 @@ class Policies:
     """
 
     def __init__(self, registry: Registry, objects: Objects, cache: WatchCache, authorizer: Authorizer) -> None:
-        """Create both plug-ins, and publish the writes of policies and bindings before they return.
+        """Create both plug-ins, and let each write of a policy or binding wait until the watch cache has it.
 
         Args:
             registry: The served resources.

@@ -49,8 +49,9 @@ def parse_constraints(value: JSONObject) -> Constraints:
 
 @dataclass(frozen=True, slots=True)
 class PolicyBinding:
-    """A binding of a policy. ``constraints`` is None if the binding adds none; ``actions`` are the validationActions of a validating
-    policy.
+    """A binding of a policy.
+
+    ``constraints`` is None if the binding adds none; ``actions`` are the validationActions of a validating policy.
     """
 
     name: str
@@ -210,7 +211,7 @@ _EXEMPT: Final = frozenset({
 
 
 def is_exempt(attributes: Attributes) -> bool:
-    """Return whether no policy may apply to the write."""
+    """Return whether a write is exempt from policies: one of policies or bindings themselves, or a review."""
     return attributes.resource.gvr.group_resource in _EXEMPT
 
 

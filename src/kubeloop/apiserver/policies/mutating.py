@@ -275,4 +275,4 @@ def _refusal(attributes: Attributes, problems: list[_Fault]) -> ApiError:
     status = api_errors.forbidden(attributes.resource.gvr.group_resource, name, "", causes).status
     status.message = problems[0].text
     status.reason = problems[0].reason or status.reason
-    return ApiError.of(status)
+    return ApiError.from_status(status)

@@ -12,8 +12,7 @@ from kubeloop.cel.functions.timestamps import format_duration, format_timestamp
 from kubeloop.cel.values import ConstructedObject, DurationValue, Timestamp, UInt, from_key
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.strconv import go_quoted
-
-JSON = Any
+from kubeloop.types import JSONValue
 
 #: Larger integers are not exact as JSON numbers: protobuf writes them as text.
 _EXACT: Final = 2**53
@@ -51,8 +50,8 @@ def _misnamed(value: Any, place: str) -> list[str]:
     return problems
 
 
-def to_apply_configuration(value: ConstructedObject) -> dict[str, JSON]:
-    """Convert an ``Object{}`` to a new JSON tree. Bytes and timestamps stay as they are, for ``check_foreign``.
+def to_apply_configuration(value: ConstructedObject) -> dict[str, JSONValue]:
+    """Convert an ``Object{}`` to a new JSON tree. Bytes and timestamps stay unchanged; ``check_json_values`` rejects them later.
 
     Raises:
         NotMutable: A key is not a string, or a value has no JSON form.
@@ -62,7 +61,7 @@ def to_apply_configuration(value: ConstructedObject) -> dict[str, JSON]:
     return result
 
 
-def _tree(value: Any) -> JSON:
+def _tree(value: Any) -> JSONValue:
     if isinstance(value, dict):
         made = {}
         for key, one in value.items():
@@ -81,7 +80,7 @@ def _tree(value: Any) -> JSON:
     raise NotMutable("invalid return type: *dynamic.ObjectVal")
 
 
-def to_patch_operations(field_value: list[ConstructedObject]) -> list[dict[str, JSON]]:
+def to_patch_operations(field_value: list[ConstructedObject]) -> list[dict[str, JSONValue]]:
     """Convert ``JSONPatch{}`` values to the operations of a patch.
 
     Raises:
@@ -89,7 +88,7 @@ def to_patch_operations(field_value: list[ConstructedObject]) -> list[dict[str, 
     """
     operations = []
     for one in field_value:
-        operation: dict[str, JSON] = {"op": one.get("op", ""), "path": one.get("path", "")}
+        operation: dict[str, JSONValue] = {"op": one.get("op", ""), "path": one.get("path", "")}
         if one.get("from"):
             operation["from"] = one["from"]
         if "value" in one:
@@ -101,7 +100,7 @@ def to_patch_operations(field_value: list[ConstructedObject]) -> list[dict[str, 
     return operations
 
 
-def _protobuf_value(value: Any) -> JSON:
+def _protobuf_value(value: Any) -> JSONValue:
     """Convert a value as protobuf's JSON mapping does: timestamps and large integers become text, bytes base64."""
     if isinstance(value, dict):
         return {_key(from_key(key)): _protobuf_value(one) for key, one in value.items()}

@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicy: evaluates CEL expressions. A failed one rejects the request, or adds a warning or an audit annotation.
+"""ValidatingAdmissionPolicy: evaluates CEL expressions. A failed validation rejects the request, or adds a warning or an audit annotation.
 
 Source: k8s.io/apiserver pkg/admission/plugin/policy/validating (dispatcher.go, validator.go).
 """
@@ -109,7 +109,10 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class ValidatingExpressions:
-    """The part of a policy that only validating policies have. Message expressions are in the order of ``validations``."""
+    """The part of a policy that only validating policies have.
+
+    ``messages`` is in the order of ``validations``; it is empty if no validation has a messageExpression.
+    """
 
     validations: tuple[Validation, ...]
     expressions: tuple[CompiledExpression, ...]
@@ -137,7 +140,7 @@ def compile_validations(spec: JSONObject, compiler: ExpressionCompiler) -> Valid
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """A failed validation. ``index`` is its position in the policy, or None if the policy failed for another reason."""
+    """A failed validation. ``index`` is its position in the policy; 0 if the policy failed for another reason."""
 
     message: str
     reason: str = "Invalid"
@@ -347,4 +350,4 @@ def _refusal(attributes: Attributes, message: str, reason: str) -> ApiError:
     name = attributes.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
     refused = api_errors.forbidden(attributes.resource.gvr.group_resource, name, message, [StatusCause(message=message)])
     refused.status.reason, refused.status.code = reason, _CODES.get(reason, 422)
-    return ApiError.of(refused.status)
+    return ApiError.from_status(refused.status)

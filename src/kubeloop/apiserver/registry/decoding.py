@@ -85,7 +85,7 @@ def decode_object(
         media_type: Result of ``media_type_of``.
         resource: The resource.
         gvk: Expected kind; None: that of the resource. A subresource may have another kind.
-        field_validation: Of the request. It affects the error for a custom object without a kind.
+        field_validation: The request's fieldValidation. It affects only the error for a custom object without a kind.
         also: Other API versions that the body may have, with the same fields.
 
     Returns:
@@ -139,9 +139,9 @@ def conform(
         actual: The kind that the body names.
         desired: The expected kind.
         resource: The resource.
-        refuse: Creates the error for a tree that does not fit, from its text.
-        merged: The tree is the result of a patch, not of text; upstream converts these two differently (``schema.converted``).
+        refuse: Creates the error for a tree that does not fit, from the error text.
         applied: The tree is the result of an apply: nothing is pruned, and validation rejects nulls later.
+        merged: The tree is the result of a patch, not of text; upstream converts these two differently (``schema.converted``).
 
     Returns:
         The object and its problems.
@@ -160,7 +160,7 @@ def conform(
 
 
 def _nests_deeper(tree: JSONObject, levels: int) -> bool:
-    """Return whether a tree has more than ``levels`` levels. Not recursive, because recursion would fail."""
+    """Return whether a tree has more than ``levels`` levels. The function is not recursive: deep trees exceed the recursion limit."""
     row: list[Any] = [tree]
     for _ in range(levels):
         row = [
@@ -232,7 +232,11 @@ def repeated_fields(value: Any, path: str) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """Return a copy of a tree with plain dicts, lists and numbers."""
+    """Return a copy of a tree with plain dicts, lists and numbers.
+
+    Raises:
+        DecodeError: A number does not fit into a float64.
+    """
     if isinstance(value, dict):
         return {name: plain(one) for name, one in value.items()}
     if isinstance(value, list):

@@ -73,7 +73,7 @@ def metadata_of(obj: JSONObject) -> JSONObject:
 
 
 def set_namespace(metadata: JSONObject, namespace: str) -> None:
-    """Set the namespace of a request in the metadata.
+    """Set the namespace of a request in the metadata. An empty namespace (of a cluster-scoped resource) removes the field.
 
     Raises:
         BadRequest: The object names another namespace.
@@ -120,7 +120,7 @@ def carry_over(metadata: JSONObject, old: JSONObject) -> None:
         metadata["uid"] = old.get("uid", "")
 
 
-def raise_generation(resource: ServedResource, obj: JSONObject, old: JSONObject) -> None:
+def increment_generation(resource: ServedResource, obj: JSONObject, old: JSONObject) -> None:
     """Increase the generation if the desired state changed and the strategy has not increased it."""
     strategy = resource.strategy
     if not strategy.has_generation:

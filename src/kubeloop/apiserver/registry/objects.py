@@ -1,4 +1,4 @@
-"""Objects over storage: keys, conversion between versions, and a bounded cache of decoded trees. Independent of requests."""
+"""Objects over storage: keys, conversion between versions, and a bounded cache of decoded trees. They are independent of requests."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ T = TypeVar("T")
 
 _DecodedKey = tuple[str, int, str, int]
 
-#: Decoded trees are kept of so many bytes as stored, and so many at most; beyond either the ones used least recently go. A tree takes
-#: about three times its bytes.
+#: Limits of the cache of decoded trees: bytes of their stored forms, and number of trees. The least recently used trees are dropped.
+#: A tree takes about three times the bytes of its stored form.
 _MOST_DECODED_BYTES = 4 << 20
 _MOST_DECODED = 4096
 
@@ -86,7 +86,7 @@ class Objects:
         self._checked: dict[str, object] = {}
 
     def on_write(self, resource_prefix: str, reached: Callable[[int], Awaitable[None]]) -> None:
-        """Delay the end of each write below ``resource_prefix`` until ``reached`` has returned for its revision."""
+        """Delay the end of each write below ``resource_prefix`` until ``reached``, called with the revision of the write, has returned."""
         self._followers[resource_prefix] = reached
 
     @staticmethod
@@ -100,7 +100,7 @@ class Objects:
         return f"{resource.storage_prefix}{namespace}/" if namespace else resource.storage_prefix
 
     async def get(self, resource: ServedResource, namespace: str, name: str) -> StoredObject | None:
-        """Return an object, or None."""
+        """Return an object, or None if it does not exist."""
         kv, _ = await self.storage.get(self.key(resource, namespace, name))
         if kv is None:
             return None
@@ -110,7 +110,7 @@ class Objects:
         return StoredObject(converted_kv, self.tree(resource, converted_kv), kv)
 
     async def all(self, resource: ServedResource) -> list[JSONObject]:
-        """Return the shared trees of all objects of a resource. For resources with few objects."""
+        """Return the shared trees of all objects of a resource. The list has no pages, so call it only for resources with few objects."""
         prefix = self.prefix(resource, "")
         result = await self.storage.range(prefix, prefix_end(prefix))
         return [self.tree(resource, kv) for kv in await self.to_requested_version(resource, result.items)]
@@ -136,7 +136,7 @@ class Objects:
         return values
 
     async def require_defined_versions(self, resource: ServedResource) -> None:
-        """Reject reads from upstream's watch cache, which it cannot fill while an object is stored in an undefined version.
+        """Raise the error of upstream's watch cache, which cannot serve reads while an object is stored in an undefined version.
 
         Raises:
             TooManyRequests: Such an object exists.
@@ -335,7 +335,7 @@ class Objects:
 
 
 def _default_as_read(resource: ServedResource, obj: JSONObject) -> None:
-    """Set the defaults of an object that was read from storage. A custom object also gets defaults in the status."""
+    """Set the defaults that a later read of the stored object would set. Only custom objects get any, also in their status."""
     if resource.custom:
         resource.strategy.default(obj)
 

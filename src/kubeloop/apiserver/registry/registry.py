@@ -13,7 +13,10 @@ from kubeloop.meta.kinds import GroupKind, GroupResource, GroupVersion, GroupVer
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of the registry. If ``before`` is None, ``after`` was added; if ``after`` is None, ``before`` was removed; else replaced."""
+    """A change of the registry.
+
+    ``after`` was added if ``before`` is None, ``before`` was removed if ``after`` is None; else ``after`` replaced ``before``.
+    """
 
     before: ServedResource | None
     after: ServedResource | None
@@ -75,7 +78,7 @@ class Registry:
         return lambda: self._listeners.remove(listener)
 
     def get(self, gvr: GroupVersionResource) -> ServedResource | None:
-        """Return a resource, or None."""
+        """Return a served resource, or None if it is not served."""
         result = self._resources.get(gvr)
         return result if result is not None and result.served else None
 
@@ -92,7 +95,7 @@ class Registry:
         return any(gvk.group == kind.group and gvk.kind == kind.kind for gvk in self._by_kind)
 
     def groups(self) -> list[str]:
-        """Served groups, in the order in which they were added; the core group is the empty string."""
+        """Return the served groups, in the order in which they were added; the core group is the empty string."""
         return list(self._versions)
 
     def versions(self, group: str) -> list[str]:
@@ -104,7 +107,7 @@ class Registry:
         return [one for gvr, one in self._resources.items() if one.served and (group_version is None or gvr.group_version == group_version)]
 
     def siblings(self, resource: GroupResource) -> list[ServedResource]:
-        """Return a resource in all its versions."""
+        """Return a resource in each version that the registry has, served or not."""
         return [one for gvr, one in self._resources.items() if gvr.group_resource == resource]
 
     def __iter__(self) -> Iterator[ServedResource]:

@@ -30,7 +30,7 @@ async def follow_objects(prefix: str, put: Put, objects: Objects, cache: WatchCa
         put: Stores an object, or removes it (None).
         objects: Objects over storage.
         cache: The watch cache.
-        wait: Writes of these objects are answered after ``put`` has them.
+        wait: Delay the response of each write of these objects until ``put`` was called with it.
     """
     waiting: list[StorageEvent] = []
     revision = -1
@@ -81,11 +81,11 @@ class ResourceController:
         """Create the controller.
 
         Args:
-            name: Of the task; see ``Supervisor.start``.
-            prefix: Keys of the resource in storage.
-            storage: Listed at the start.
-            changes: Watched from then on; must have been started.
-            sync: Called with each object. Must bear being called twice with the same state.
+            name: Name of the task; see ``Supervisor.start``.
+            prefix: Storage prefix of the resource.
+            storage: The storage whose objects are listed at the start.
+            changes: The watch cache to follow afterwards. It must have been started.
+            sync: Called with each object, perhaps twice with the same state.
         """
         self.name = name
         self._prefix = prefix

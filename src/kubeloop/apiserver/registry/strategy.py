@@ -1,7 +1,7 @@
 """Strategies: the defaults, preparation and validation of a kind.
 
-Each resource has one, without state. The store calls it; it never reads or writes storage. Objects are JSON trees, changed in place.
-Modelled on the duties of k8s.io/apiserver pkg/registry/rest RESTCreateStrategy and RESTUpdateStrategy.
+Each resource has one strategy, which has no state. The store calls it; a strategy never reads or writes storage. Objects are JSON trees,
+changed in place. Modelled on k8s.io/apiserver pkg/registry/rest RESTCreateStrategy and RESTUpdateStrategy.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Strategy:
     allow_create_on_update: bool = False
     #: Whether an update without resourceVersion overwrites unconditionally.
     allow_unconditional_update: bool = True
-    #: Grace in seconds that a deletion without ``gracePeriodSeconds`` gets; None deletes at once. A function of the object (Pods).
+    #: Returns the grace period in seconds of an object that is deleted without ``gracePeriodSeconds`` (Pods). None deletes at once.
     default_grace: Callable[[JSONObject], int] | None = None
-    #: Whether a deletion that is done answers with the object rather than with a Status (Pods, Services, ServiceAccounts and few others).
+    #: Whether the response of a completed deletion is the object instead of a Status (Pods, Services, ServiceAccounts and few others).
     returns_deleted: bool = False
     #: Default propagation policy of a deletion: "background" or "orphan".
     default_propagation: str = "background"
@@ -64,18 +64,18 @@ class Strategy:
     #: Checks of metadata that upstream's validation of the kind repeats on updates: "update" (immutable fields), "create" (all fields).
     #: Each repetition adds one more cause of the same error.
     metadata_checks_on_update: tuple[str, ...] = ("update",)
-    #: The same for ``/status``.
+    #: Checks of metadata that upstream's validation of the kind repeats on updates of ``/status``, as ``metadata_checks_on_update``.
     metadata_checks_on_status: tuple[str, ...] = ("update",)
     #: Whether finalizers without a domain must be Kubernetes' own, as in core and the groups that share its validation.
     standard_finalizers: bool = False
 
     def errors_on_create(self, context: WriteRequest, obj: JSONObject, *, namespaced: bool) -> list[FieldError]:
-        """Return all errors of a new object with its metadata, in upstream's order. The store calls this method."""
+        """Return all errors of a new object, including those of its metadata, in upstream's order. The store calls this method."""
         result = self._object_meta(obj, namespaced) + self.validate_create(context, obj)
         return result or list(validate_object_meta(obj["metadata"], namespaced=namespaced, name_rule=path_segment))
 
     def errors_on_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
-        """Return all errors of an update with its metadata, in upstream's order. The store calls this method.
+        """Return all errors of an update, including those of the metadata, in upstream's order. The store calls this method.
 
         Args:
             context: The write request.
@@ -89,7 +89,7 @@ class Strategy:
         return result + self.validate_update(context, obj, old)
 
     def errors_on_status_update(self, context: WriteRequest, obj: JSONObject, old: JSONObject, *, namespaced: bool) -> list[FieldError]:
-        """Return all errors of an update of ``/status``. See ``errors_on_update``.
+        """Return all errors of an update of ``/status``, including those of the metadata. See ``errors_on_update``.
 
         Args:
             context: The write request.
@@ -192,5 +192,5 @@ class Strategy:
     #: Error text for an unsupported field, with ``{field}`` and ``{version}`` (GROUP/VERSION). Kinds have different texts.
     unknown_field: str = "field label not supported: {field}"
 
-    #: Old names of these fields that are still valid.
+    #: Old name of a field for field selectors that is still valid -> its current name.
     field_aliases: Mapping[str, str] = MappingProxyType({})

@@ -55,7 +55,7 @@ class WriteRequest:
     audit_annotations: dict[str, str] = field(default_factory=dict)
     #: Callbacks of admission plug-ins, called when the write is stored or rejected.
     after: list[Callable[[], None]] = field(default_factory=list)
-    #: The same, awaited before the request is answered.
+    #: Coroutine functions of admission plug-ins, awaited at that time, before the request is answered.
     settling: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     #: Options of the request without kind, as admission webhooks see them.
     options: JSONObject = field(default_factory=dict)
@@ -73,7 +73,7 @@ class WriteRequest:
     findings: list[FieldError] = field(default_factory=list)
 
     async def finish(self) -> None:
-        """Call the callbacks of admission. The write is stored or rejected."""
+        """Call and await the callbacks of admission plug-ins, after the write was stored or rejected."""
         while self.after:
             self.after.pop()()
         while self.settling:
@@ -93,4 +93,4 @@ class ObjectWriter(Protocol):
     async def update(
         self, request: WriteRequest, change: Callable[[JSONObject], Awaitable[JSONObject]], /, *, status: bool = False
     ) -> object:
-        """Replace an object by what ``change`` returns for its current state."""
+        """Replace an object by the result of ``change`` for its current state."""

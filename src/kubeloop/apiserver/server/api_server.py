@@ -19,10 +19,10 @@ from kubeloop.apiserver.authorization.escalation_check import EscalationCheck
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.crd.controller import DefinitionController
 from kubeloop.apiserver.discovery import Discovery
-from kubeloop.apiserver.filters import Operation, OperationOptions
+from kubeloop.apiserver.filters import OperationOptions, RequestFilters
 from kubeloop.apiserver.flow.schemas import SchemaStatus
 from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
-from kubeloop.apiserver.handlers.rendering import Renderer
+from kubeloop.apiserver.handlers.renderer import Renderer
 from kubeloop.apiserver.handlers.scope import ServerServices
 from kubeloop.apiserver.openapi import OpenAPI
 from kubeloop.apiserver.ownership import Owners
@@ -82,7 +82,7 @@ class ServerOptions:
         clock: The clock of the server and its background tasks.
         wrap: Wraps the handler of requests, for tests.
         history: Seconds for which watches and lists can go back; older versions get 410.
-        history_revisions: Number of revisions for which they can; 0: any.
+        history_revisions: Number of revisions for which watches and lists can go back; 0: no limit by number.
         authority: Issues the certificates; None: a new one, which clients of an earlier server do not trust.
         resume: Watches can go back to before the start if the storage has the history; kube-apiserver answers them with 410.
         services: Address ranges of services.
@@ -194,7 +194,7 @@ class ApiServer:
         self._started = self._stopping = self._stopped = False
         self._health = Health()
         self._health.add_tasks(self.tasks)
-        # By the name that probes of a kube-apiserver ask for.
+        # Probes of a kube-apiserver request this check by the name ``etcd``.
         self._health.add("etcd", lambda: not (self.storage.fault or self.cache.fault))
         self._health.add("shutdown", lambda: not self._stopping, "readyz")
         own = self._authority.certificate
@@ -219,10 +219,18 @@ class ApiServer:
             components=self.components,
             process_pods=self.options.loopback_endpoints,
         )
-        self.operation = Operation(clock, self.options.operation)
-        counted = self.operation.metrics, self.operation.flow, self.operation.in_flight
-        supervised = self._health, self.tasks
-        self.metrics = Metrics(counted[0], self.admission.metrics, *counted[1:], *supervised, self.registry, self.objects, self.cache)
+        self.operation = RequestFilters(clock, self.options.operation)
+        self.metrics = Metrics(
+            requests=self.operation.metrics,
+            admission=self.admission.metrics,
+            flow=self.operation.flow,
+            in_flight=self.operation.in_flight,
+            health=self._health,
+            tasks=self.tasks,
+            registry=self.registry,
+            objects=self.objects,
+            cache=self.cache,
+        )
         actions = {
             COMPACTION_PATH: self.compactor.answer,
             "/metrics": self.metrics.answer,

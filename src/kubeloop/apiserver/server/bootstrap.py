@@ -42,11 +42,11 @@ _DEFINITIONS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions"
 
 
 def builtin_registry(schemas: Schemas, clock: Clock, *, loopback_endpoints: bool = False) -> Registry:
-    """Return a new registry. Its strategies are new too, so that two servers in one process share nothing.
+    """Return a new registry of the built-in resources. Its strategies are new too, so that two servers in one process share nothing.
 
     Args:
         schemas: The built-in kinds.
-        clock: For definitions.
+        clock: The clock for CustomResourceDefinitions.
         loopback_endpoints: Endpoints may have loopback addresses.
     """
     registry = Registry()
@@ -238,7 +238,7 @@ _ENDPOINTS = GroupVersionResource("", "v1", "endpoints")
 _SLICES = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
 
 #: ConfigMap with the date since which the server records the use of tokens of Secrets. Without it upstream's controllers never delete
-#: unused ones.
+#: unused tokens.
 _LEGACY_TOKENS = "kube-apiserver-legacy-service-account-token-tracking"
 
 _MOVABLE = "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."
@@ -246,7 +246,9 @@ _FIXED = "Used for system critical pods that must not be moved from their curren
 
 
 async def bootstrap(registry: Registry, writer: Writer, ranges: ServiceRanges, host: str, port: int, *, provision: bool = True) -> None:
-    """Create the objects that are missing. Existing ones stay as they are.
+    """Create the first objects of a cluster that are missing.
+
+    Existing objects stay as they are, except that default roles and bindings get missing rules and subjects back.
 
     Args:
         registry: The served resources.
@@ -254,7 +256,7 @@ async def bootstrap(registry: Registry, writer: Writer, ranges: ServiceRanges, h
         ranges: Addresses of services.
         host: Address in the endpoints of default/kubernetes.
         port: Port in these endpoints.
-        provision: Also create the objects of Kubernetes' own components (``builtin.bootstrap``).
+        provision: Also create the objects of Kubernetes' own components (``create_component_objects``).
     """
     if provision:
         await create_component_objects(registry, writer.objects, writer.owners, writer.clock, str(ranges.cluster_ips))
@@ -300,7 +302,7 @@ async def _create(registry: Registry, writer: Writer, gvr: GroupVersionResource,
 
 
 async def _publish(registry: Registry, writer: Writer, host: str, port: int) -> None:
-    """Write the endpoints of default/kubernetes. They are not validated: clients may not write loopback addresses."""
+    """Write the endpoints of default/kubernetes. They skip validation, which does not allow loopback addresses."""
     ports = [{"name": "https", "port": port, "protocol": "TCP"}]
     endpoints = {
         "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},

@@ -55,7 +55,7 @@ class Compactor:
         """Compact at intervals until ``stop``."""
         self._tasks.append(tasks.start(self._by_age, name="compaction"))
         if self._revisions:
-            self._tasks.append(tasks.start(partial(self._by_revisions, self._revisions), name="compaction"))
+            self._tasks.append(tasks.start(partial(self._by_revisions, self._revisions), name="compaction-by-revisions"))
 
     async def stop(self) -> None:
         """Stop the periodic compaction."""
@@ -64,10 +64,11 @@ class Compactor:
         await close_all(*stopping)
 
     async def compact(self, revision: int) -> None:
-        """Compact the history before ``revision``. Does nothing if it is compacted already.
+        """Compact the history before ``revision``, unless it is compacted already.
 
         Raises:
-            FutureRevision, StorageFailed
+            FutureRevision: ``revision`` is newer than the storage's.
+            StorageFailed: The storage failed.
         """
         newest = await self._storage.revision()
         if revision > newest:
@@ -85,7 +86,7 @@ class Compactor:
         text = request.parameter("revision") or "0"
         revision = resource_version_number(text)
         if revision is None:
-            raise api_errors.bad_request(f"revision: {text!r} is no revision; write a number, or leave it out for the newest")
+            raise api_errors.bad_request(f"revision: {text!r} is not a valid revision; write a number, or leave it out for the newest")
         try:
             await self.compact(revision or await self._storage.revision())
         except FutureRevision as error:
@@ -111,6 +112,6 @@ class Compactor:
         try:
             await self.compact(revision)
         except StorageFailed as error:
-            _LOG.warning("could not compact up to revision %d, which is tried again later: %s", revision, error)
+            _LOG.warning("could not compact up to revision %d, retrying later: %s", revision, error)
             return False
         return True

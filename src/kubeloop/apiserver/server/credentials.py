@@ -52,7 +52,7 @@ class ServingCertificates:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """Return a TLS context for a listener. It stays current while the listener runs."""
+        """The TLS context for a listener. It stays current while the listener runs."""
         return self._rotating.context
 
     def _mark(self) -> Hashable:
@@ -71,7 +71,7 @@ class ServingCertificates:
             requested = server_context(certificate.read() + b"\n", key.read(), trusted)
         except ssl.SSLError as error:
             reason = error.reason or str(error)
-            raise ConfigError(f"{certificate.flag} {certificate.path} and {key.flag} {key.path} are no pair: {reason}") from None
+            raise ConfigError(f"{certificate.flag} {certificate.path} and {key.flag} {key.path} do not belong together: {reason}") from None
         return {"": requested, LOOPBACK_NAME: made}
 
 

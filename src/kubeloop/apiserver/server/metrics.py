@@ -35,6 +35,7 @@ class Metrics:
 
     def __init__(
         self,
+        *,
         requests: RequestMetrics,
         admission: AdmissionMetrics,
         flow: FlowControl,
@@ -83,9 +84,9 @@ class Metrics:
         )
         self._of_health(out)
         failures = (({"task": name}, count) for name, count in self._tasks.failures.items())
-        out.counter("kubeloop_background_task_failures_total", "Failures of background tasks, which are tried again.", failures)
+        out.counter("kubeloop_background_task_failures_total", "Failures of background tasks, which are retried.", failures)
         restarts = (({"task": name}, count) for name, count in self._tasks.restarts.items())
-        out.counter("kubeloop_background_task_restarts_total", "Background tasks that were started again after a failure.", restarts)
+        out.counter("kubeloop_background_task_restarts_total", "Restarts of background tasks after a failure.", restarts)
         _of_process(out)
         return _page(out)
 

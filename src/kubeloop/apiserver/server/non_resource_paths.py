@@ -1,4 +1,4 @@
-"""Paths that are not resources: ``/healthz``, ``/livez``, ``/readyz`` and the OpenID discovery of service account tokens."""
+"""Paths that are not resources: ``/healthz``, ``/livez``, ``/readyz``, ``/version`` and the OpenID discovery of service account tokens."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ class Health:
                 yield endpoint, name, check()
 
     def answer(self, request: Request) -> Answer | None:
-        """Return the response to a health request, or None for other paths. ``?verbose`` lists the checks, ``?exclude=NAME`` skips one."""
+        """Return the response to a health request, or None for other paths.
+
+        ``?verbose`` lists the checks, ``?exclude=NAME`` skips a check.
+        """
         endpoint, slash, name = request.path.removeprefix("/").partition("/")
         if endpoint not in self.ENDPOINTS:
             return None
@@ -158,7 +161,8 @@ class IssuerDocuments:
         """Return the response to a request for one of the documents, or None for other paths.
 
         Raises:
-            MethodNotAllowed, NotAcceptable
+            MethodNotAllowed: The method is not GET.
+            NotAcceptable: The client does not accept the document's media type.
         """
         result = self._documents.get(request.path.rstrip("/"))
         if result is None:

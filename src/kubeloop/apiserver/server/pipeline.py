@@ -18,10 +18,10 @@ from msgspec import structs
 
 from kubeloop.apiserver.authentication import requested_impersonation
 from kubeloop.apiserver.authorization.impersonation import Impersonation
-from kubeloop.apiserver.filters import Operation
+from kubeloop.apiserver.filters import RequestFilters
 from kubeloop.apiserver.flow.control import RejectedByFlowControl
 from kubeloop.apiserver.handlers.kubelet.connecters import find_connecter
-from kubeloop.apiserver.handlers.routing import NoRoute, check_name_in_path, find_handler, find_resource
+from kubeloop.apiserver.handlers.routes import NoRoute, check_name_in_path, find_handler, find_resource
 from kubeloop.apiserver.handlers.scope import AUDIT_ID, RequestScope, ServerServices, audit_id_of
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.storage import StorageFailed
@@ -124,8 +124,8 @@ class DocumentHandler(Protocol):
         """Return the response, or None if another handler serves the path. May raise ApiError."""
 
 
-#: A double slash here misses all upstream routes; upstream ignores some later in the path.
-_NOBODYS = ("//", "/apis//")
+#: A double slash here misses all upstream routes; later in the path it is ignored.
+_UNOWNED = ("//", "/apis//")
 #: Verbs of one object, by name.
 _BY_NAME = frozenset({"get", "update", "patch", "delete"})
 #: Maximum seconds to stop reading from a connection after a 429, so that a client that ignores Retry-After cannot use up capacity.
@@ -146,10 +146,10 @@ class NonResourcePaths:
         self._documents += documents
 
     async def answer(self, request: Request) -> Answer:
-        """Answer a request.
+        """Return the response to a request.
 
         Raises:
-            NoRoute: No document and no action has this path.
+            NoRoute: No document handler and no action has this path.
         """
         for document in self._documents:
             answer = document.answer(request)
@@ -168,8 +168,9 @@ Delegate = Callable[[Request, User, str], Awaitable[Reply] | None]
 class Pipeline:
     """The pipeline that handles all requests. It raises only CancelledError."""
 
-    def __init__(self, services: ServerServices, operation: Operation, paths: NonResourcePaths, delegate: Delegate) -> None:
-        """
+    def __init__(self, services: ServerServices, operation: RequestFilters, paths: NonResourcePaths, delegate: Delegate) -> None:
+        """Create the pipeline.
+
         Args:
             services: Parts of the server for handlers.
             operation: Audit log, flow control, metrics and logs.
@@ -252,7 +253,7 @@ class Pipeline:
         if info.verb in PREFIXES and info.is_resource and not info.resource:
             return _unclear(request)
         user = await self._authorize(scope, user)
-        if request.path.startswith(_NOBODYS) or not request.path.startswith("/"):
+        if request.path.startswith(_UNOWNED) or not request.path.startswith("/"):
             raise NoRoute
         delegated = self._delegate(request, user, scope.audit_id)
         if delegated is not None:

@@ -29,8 +29,8 @@ class History:
         self.oldest = 1
         self._keys: list[str] = []  # sorted, with deleted keys until compaction
         self._dead: list[str] = []  # sorted: the deleted keys
-        #: Key -> its versions, ascending; an int is the revision of a deletion. A single version is stored without a list, which saves 90
-        #: bytes.
+        #: Key -> its versions, ascending; an int is the revision of a deletion.
+        #: A single version is stored without a list, which saves 90 bytes.
         self._versions: dict[str, KeyValue | list[KeyValue | int]] = {}
         self._log: list[StorageEvent] = []  # one event per revision, (_log_start, revision]
         self._log_start = 1
@@ -326,7 +326,7 @@ class Leases:
 
 
 class MemoryStorage:
-    """Storage in memory; all data is lost when the process ends. Implements ``Storage``, at the cost of ``History``."""
+    """Storage in memory; all data is lost when the process ends. Implements ``Storage``. For the costs see ``History``."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._history = History()

@@ -60,8 +60,7 @@ class Range(NamedTuple):
 class WriteOutcome(NamedTuple):
     """The outcome of a conditional write.
 
-    After a success, ``current`` is the written key, or None if it was deleted. After a failure it is the existing key, or None if there is
-    none.
+    After a success, ``current`` is the written key, or None if it was deleted. After a failure, ``current`` is the existing key or None.
     """
 
     succeeded: bool
@@ -79,7 +78,7 @@ class StorageEvent(Struct, frozen=True, gc=False):
 
 
 class WatchStream(Protocol):
-    """Changes in the order of their revisions, in batches. An async context manager; its exit ends the watch at once."""
+    """A stream of changes in the order of their revisions, in batches. Leaving its async context ends the watch at once."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -166,7 +165,7 @@ class Storage(Protocol):
         """
 
     async def grant(self, seconds: float) -> int:
-        """Create a lease. Its keys are deleted at least ``seconds`` later, each at its own revision."""
+        """Create a lease and return its ID. Its keys are deleted at least ``seconds`` later, each at its own revision."""
 
     async def close(self) -> None:
         """End all watches and finish running writes. No method may be called afterwards except ``close``."""

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 ROOT = "/registry/"
 
-#: Maximum changes, and their bytes, that wait for one watcher. Beyond, it is cut off; its client resumes from the last version that it saw.
+#: Maximum changes, and their bytes, that wait for one watcher. A slower watcher ends; its client resumes from the last version it saw.
 MOST_WAITING = 16384
 MOST_BYTES = 64 << 20
 #: Maximum bytes of changes that ``receive`` returns at once; their frames wait until the client reads.
@@ -130,7 +130,7 @@ class Subscription:
         return bool(self._waiting)
 
     async def receive(self) -> list[WatchEvent]:
-        """Wait for changes and return at most a few MiB of them. The list is empty if the subscription ended or ``wake`` was called."""
+        """Wait for changes and return about 1 MiB of them at most. The list is empty if the subscription ended or ``wake`` was called."""
         while not self._waiting:
             if self.ended or self._woken:
                 self._woken = False
@@ -183,7 +183,10 @@ class WatchCache:
         self.fault = ""
 
     async def start(self, *, history: bool = False) -> None:
-        """Start to read changes. With ``history`` the window includes the stored history. By default it begins now, as upstream."""
+        """Start to read changes.
+
+        With ``history`` the window includes the stored history. By default it begins at the current revision, as upstream.
+        """
         newest = await self._storage.revision()
         self.revision = self.oldest = await self._storage.oldest() if history else newest
         if self.oldest == 1:
@@ -284,7 +287,7 @@ class WatchCache:
             self._fail("the storage ended")
 
     def _fail(self, reason: str) -> None:
-        self.fault = f"changes are no longer followed ({reason}); the server must be started again"
+        self.fault = f"changes are no longer followed ({reason}); restart the server"
         for prefix in list(self._subscriptions):
             self.end(prefix)
         for _, waiter in self._waiters:

@@ -34,7 +34,7 @@ FOREGROUND = "foregroundDeletion"
 class DeletionResult:
     """The result of a deletion.
 
-    ``gone`` is False if the object still exists because of a grace period or finalizers. ``obj`` is its new state, or its last one.
+    ``gone`` is False if the object still exists because of a grace period or finalizers. ``obj`` is its new state, or its last state.
     """
 
     obj: JSONObject
@@ -181,7 +181,7 @@ class Deleter:
             return False
         metadata["deletionTimestamp"] = timestamp(self._writer.clock.wall())
         metadata["deletionGracePeriodSeconds"] = 0
-        _raise(metadata)
+        _increment_generation(metadata)
         return True
 
     def _mark_graceful(self, resource: ServedResource, obj: JSONObject, options: DeleteParameters) -> bool:
@@ -204,7 +204,7 @@ class Deleter:
         seconds = grace_period_of(default(obj), grace, obj)
         metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=seconds))
         metadata["deletionGracePeriodSeconds"] = seconds
-        _raise(metadata)
+        _increment_generation(metadata)
         return True
 
 
@@ -223,7 +223,7 @@ def _is_under_way(resource: ServedResource, obj: JSONObject, options: DeletePara
 
 
 def grace_period_of(default: int, requested: int | None, obj: JSONObject) -> int:
-    """Return the grace period in seconds: the requested one, or else the object's.
+    """Return the grace period in seconds: the requested period, or else the object's default.
 
     It is 0 for pods that never ran or have ended, as in upstream's pod strategy.
     """
@@ -278,7 +278,7 @@ def _namespace_finalizers(present: list[str], options: DeleteParameters) -> list
     ]
 
 
-def _raise(metadata: JSONObject) -> None:
+def _increment_generation(metadata: JSONObject) -> None:
     """Increase the generation, for kinds that have one, because a deletion changes the desired state."""
     if metadata.get("generation"):
         metadata["generation"] += 1

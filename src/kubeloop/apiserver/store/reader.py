@@ -33,7 +33,7 @@ _ALWAYS = ("metadata.name", "metadata.namespace")
 class Selection:
     """The label and field selectors of a list or watch.
 
-    Raises BadRequest, in Kubernetes' words, for malformed selectors and for fields that the resource does not support.
+    Raises BadRequest, with Kubernetes' message, for malformed selectors and for fields that the resource does not support.
     """
 
     def __init__(self, resource: ServedResource, label_selector: str, field_selector: str) -> None:
@@ -106,7 +106,7 @@ class ContinueToken:
         """Decode a continue token.
 
         Raises:
-            BadRequest: It is no token of this server.
+            BadRequest: The text is not a token of this server.
         """
         tree = _decode(text)
         version, revision, start = tree.get("v") or "", tree.get("rv") or 0, tree.get("start") or ""
@@ -201,7 +201,7 @@ class Reader:
         """Wait until ``revision`` exists.
 
         Raises:
-            Timeout: It does not exist after three seconds.
+            Timeout: The revision does not exist after three seconds.
         """
         current = await self._objects.storage.revision()
         if revision <= current:
@@ -218,7 +218,7 @@ class Reader:
             resource: The resource.
             namespace: Namespace; empty: all namespaces.
             options: Options of the list.
-            selection: Its selectors.
+            selection: The selectors of the list.
 
         Raises:
             BadRequest: The continue token or version is invalid.

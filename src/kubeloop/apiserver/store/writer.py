@@ -18,8 +18,8 @@ from kubeloop.apiserver.registry.object_meta import (
     drop_repeated,
     fill_new,
     generate_name,
+    increment_generation,
     metadata_of,
-    raise_generation,
     set_namespace,
 )
 from kubeloop.apiserver.registry.objects import Objects, PreconditionFailed, StoredObject
@@ -45,7 +45,7 @@ _EVENTS = frozenset({GroupResource("", "events"), GroupResource("events.k8s.io",
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """The result of a write. ``stored`` is None after a dry run, and after an update that finished a deletion; ``obj`` is then returned."""
+    """The object after a write. ``stored`` is None after a dry run, and after an update that completes a deletion."""
 
     obj: JSONObject
     stored: StoredObject | None = None
@@ -79,7 +79,8 @@ class Writer:
         authorization: WriteAuthorization,
         event_ttl: float = EVENT_TTL,
     ) -> None:
-        """
+        """Create the writer.
+
         Args:
             objects: Objects over storage.
             admission: The chain of admission plug-ins.
@@ -94,16 +95,19 @@ class Writer:
         self.owners = owners
         self.clock = clock
         self._event_ttl = event_ttl
-        #: How far apart leases are opened for Events; so much longer some of them are kept. Upstream's etcd3 leaseManager.
+        #: Seconds between two leases for Events; some Events live that much longer. Source: upstream's etcd3 leaseManager.
         self._lease_spacing = min(60.0, event_ttl / 20)
         self._lease = 0
         self._lease_since = 0.0
 
     async def create(self, write: WriteRequest, obj: JSONObject) -> WriteResult:
-        """Create an object. ``obj`` is decoded and conformed; it becomes shared.
+        """Create an object. ``obj`` is decoded and conformed; the caller must not change it afterwards.
 
         Raises:
-            AlreadyExists, Invalid, BadRequest; whatever admission raises.
+            AlreadyExists: An object of this name exists.
+            Invalid: The object is not valid.
+            BadRequest: The object does not fit the request.
+            ApiError: Admission or authorization rejects the object.
         """
         try:
             return await self._create(write, obj)
@@ -153,7 +157,7 @@ class Writer:
         create: Callable[[], JSONObject] | None = None,
         create_always: bool = False,
     ) -> WriteResult:
-        """Replace an object by what ``change`` returns for its current state.
+        """Replace an object by the result of ``change`` for its current state.
 
         Args:
             write: The write request.
@@ -165,7 +169,11 @@ class Writer:
             create_always: Updates may create any kind.
 
         Raises:
-            NotFound, Conflict, Invalid, BadRequest; whatever admission raises.
+            NotFound: The object does not exist and is not created.
+            Conflict: The object has another version or uid, or was changed concurrently.
+            Invalid: The new object is not valid.
+            BadRequest: The new object does not fit the request.
+            ApiError: Admission or authorization rejects the new object.
         """
         resource = write.resource
         write.by_update = True
@@ -271,7 +279,7 @@ class Writer:
             strategy.prepare_status_update(write, obj, old)
         else:
             strategy.prepare_update(write, obj, old)
-            raise_generation(resource, obj, old)
+            increment_generation(resource, obj, old)
         metadata = metadata_of(obj)
         check = strategy.errors_on_status_update if status else strategy.errors_on_update
         errors = write.findings + kind_errors(resource, obj) + check(write, obj, old, namespaced=resource.namespaced)
@@ -345,7 +353,7 @@ class Writer:
 
 
 def _with_link(outcome: WriteResult, link: str) -> WriteResult:
-    """Return an outcome with ``selfLink``. Storage would remove this field, but a dry run does not reach storage."""
+    """Return a result with ``selfLink``. Storage would remove this field, but a dry run does not reach storage."""
     return WriteResult({**outcome.obj, "metadata": {**outcome.obj["metadata"], "selfLink": link}})
 
 

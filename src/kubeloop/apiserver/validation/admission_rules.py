@@ -22,7 +22,7 @@ _MOST_CONDITIONS: Final = 64
 
 
 def check_optional_value(path: str, value: str | None, allowed: list[str]) -> Errors:
-    """Check that an optional value is one of the allowed ones."""
+    """Check that an optional value is None or one of the allowed values."""
     if value is not None and value not in allowed:
         yield unsupported(path, value, allowed)
 
@@ -79,7 +79,7 @@ def _resources(path: str, resources: list[str]) -> Errors:
 
 
 def validate_match_conditions(path: str, conditions: list[JSONObject], check: Check) -> Errors:
-    """Validate match conditions. ``check`` validates each expression, without the blanks around it."""
+    """Validate match conditions. ``check`` validates each expression, without surrounding white space."""
     if len(conditions) > _MOST_CONDITIONS:
         yield FieldError(FieldErrorType.TOO_MANY, path, len(conditions), f"must have at most {_MOST_CONDITIONS} items")
     names: set[str] = set()

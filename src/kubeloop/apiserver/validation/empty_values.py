@@ -1,4 +1,4 @@
-"""Values in error messages as they were sent: upstream distinguishes ``{}`` and ``[]`` from an absent field, a conformed tree does not."""
+"""Restores empty values in error messages: upstream distinguishes ``{}`` and ``[]`` from an absent field, a conformed tree does not."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _sent_empty(tree: Any, sent: Any) -> Iterator[tuple[JSONObject, str, Any]]:
 
 
 def _shown(error: FieldError, sent: Any) -> FieldError:
-    # A whole spec is a struct, never null: where a message about it shows null, that is one of its parts (an Ingress's rules).
+    # A whole spec is a struct and never null. A null in a message about the spec is one of its parts (an Ingress's rules).
     if error.value is not None or error.field == "spec":
         return error
     found = part_at(sent, error.field)
@@ -63,7 +63,7 @@ def _shown(error: FieldError, sent: Any) -> FieldError:
 
 
 def part_at(tree: Any, path: str) -> Any:
-    """Return the part of a body at the path of a message, or None if it has none."""
+    """Return the part of a body at the path of a field error, or None if the body has no such part."""
     for name, index in _STEP.findall(path):
         if name:
             tree = tree.get(name) if isinstance(tree, dict) else None

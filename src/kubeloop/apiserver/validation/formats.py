@@ -99,7 +99,7 @@ def each(path: str, value: Any, messages: Iterable[str]) -> Iterator[FieldError]
         yield invalid(path, value, message)
 
 
-def validate_label_name_field(path: str, value: str) -> Iterator[FieldError]:
+def validate_dns_label_field(path: str, value: str) -> Iterator[FieldError]:
     """Validate a DNS-1123 label, such as the name of a container."""
     return each(path, value, dns1123_label(value, False))
 

@@ -22,7 +22,7 @@ def validate_labels(path: str, field_value: dict[str, str] | None) -> Iterator[F
 
 
 def validate_label_selector(path: str, selector: JSONObject | None, *, any_value: bool = False) -> Iterator[FieldError]:
-    """Validate a label selector. ``any_value`` skips the values of expressions, for stored objects with invalid ones."""
+    """Validate a label selector; None is valid. ``any_value`` skips the values of expressions, for stored objects with invalid values."""
     if selector is None:
         return
     yield from validate_labels(f"{path}.matchLabels", selector.get("matchLabels"))
@@ -167,7 +167,7 @@ def validate_embedded_meta(metadata: JSONObject, path: str) -> Iterator[FieldErr
 
 
 def validate_object_meta_update(metadata: JSONObject, old: JSONObject, *, path: str = "metadata") -> Iterator[FieldError]:
-    """Validate an update: check immutable fields, and the fields that may change."""
+    """Validate the ObjectMeta of an update: immutable fields must be unchanged, and changeable fields valid."""
     if old.get("deletionTimestamp"):
         yield from _no_new_finalizers(f"{path}.finalizers", metadata.get("finalizers") or [], old.get("finalizers") or [])
     if not metadata.get("resourceVersion"):

@@ -45,7 +45,7 @@ def parse_url(text: str) -> GoURL:
     """Parse a URL.
 
     Raises:
-        BadUrl: The URL is invalid.
+        InvalidURL: The URL is invalid.
     """
     url, _, fragment = text.partition("#")
     try:
@@ -101,7 +101,11 @@ def _host(scheme: str, host: str) -> str:
 
 
 def _literal(host: str) -> str:
-    """Parse an IPv6 address in brackets, with or without a zone."""
+    """Check a host that is an IPv6 address in brackets, with an optional zone (``%25eth0``) and port, and return it unchanged.
+
+    Raises:
+        InvalidURL: The host is malformed, or its address is IPv4.
+    """
     end = host.rfind("]")
     if end < 0:
         raise InvalidURL("missing ']' in host")
@@ -172,8 +176,8 @@ def validate_webhook_url(path: str, url: str) -> Iterator[FieldError]:
 
 
 def validate_webhook_service(path: str, service: JSONObject) -> Iterator[FieldError]:
-    # Upstream passes each in the place of the other.
     """Validate a reference to a service."""
+    # Upstream passes name and namespace in the wrong order.
     for messages, missing in (("name", "namespace"), ("namespace", "name")):
         if not service.get(missing):
             yield required(f"{path}.{messages}")

@@ -79,7 +79,7 @@ def create_review(
         name: Name of the object; empty while a name is not generated yet.
 
     Returns:
-        The review with its encoded body.
+        The review to send.
 
     Raises:
         CallFailed: The server knows none of the versions.
@@ -96,7 +96,7 @@ def parse_response(requested: AdmissionReviewRequest, body: bytes, *, mutating: 
     """Decode the response of a webhook.
 
     Raises:
-        CallFailed: The response is invalid; the text continues ``failed calling webhook``.
+        CallFailed: The response is invalid. The message is the part after ``failed calling webhook "NAME": ``.
     """
     try:
         response, reason = read_review(body, _GROUP, requested.version, "AdmissionReview", _FIELDS)
@@ -155,7 +155,7 @@ def _check_patch(patch: bytes, type_: str | None, *, mutating: bool) -> None:
 
 
 def rejection(name: str, values: JSONObject | None) -> ApiError:
-    """Return the error of a rejection: the webhook's Status with its name in the message, and never a status code of success."""
+    """Return the error of a rejection: the webhook's Status, with the webhook's name in the message and a code of at least 400."""
     try:
         status = msgspec.convert(copy.deepcopy(values or {}), Status, strict=False)
     except msgspec.ValidationError:
@@ -167,4 +167,4 @@ def rejection(name: str, values: JSONObject | None) -> ApiError:
     why = status.message or status.reason
     who = f'admission webhook "{name}" denied the request'
     status.message = f"{who}: {why}" if why else f"{who} without explanation"
-    return ApiError.of(status)
+    return ApiError.from_status(status)

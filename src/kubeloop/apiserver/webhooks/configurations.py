@@ -180,7 +180,7 @@ class WebhookPlugins:
         return await self.client.post(config, review, timeout=timeout)
 
     async def stop(self) -> None:
-        """End the subscriptions."""
+        """End the subscriptions, and close the HTTP client."""
         self._mutating.stop()
         self._validating.stop()
         if self._client is not None:

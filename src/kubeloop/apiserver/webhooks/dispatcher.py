@@ -79,7 +79,7 @@ class Invocation(Match):
 
 
 async def invocation_of(hook: Webhook, matcher: Matcher, attributes: Attributes) -> Invocation | None:
-    """Return how ``hook`` is called for a write, or None if its rules or selectors do not match.
+    """Return the invocation of ``hook`` for a write, or None if its rules or selectors do not match.
 
     Raises:
         NotFound: The namespace whose labels would decide does not exist.
@@ -115,7 +115,7 @@ class WebhookDispatcher:
             client: Sends the reviews.
             authorizer: Decides the checks of the variable ``authorizer`` in match conditions.
             clock: The clock for repeated warnings.
-            mutating: The webhooks may change objects.
+            mutating: Whether the webhooks may change objects.
         """
         self.objects = objects
         self._registry = registry
@@ -132,7 +132,7 @@ class WebhookDispatcher:
         return [] if not hooks or is_exempt(attributes) else hooks
 
     async def invocation(self, hook: Webhook, attributes: Attributes) -> Invocation | None:
-        """Return how to call a webhook for a write, or None if its rules, selectors or conditions do not match.
+        """Return the invocation of a webhook for a write, or None if its rules, selectors or conditions do not match.
 
         Raises:
             NotFound: The namespace whose labels would decide does not exist.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from kubeloop.blocking.rules import is_async
 from kubeloop.blocking.stubs.sources import Origin, origin
 
-#: Generic types by what they become; the number says which of their arguments counts.
+#: Awaitable types, each with the index of the type argument that is the type of the awaited result.
 _GIVEN = {"Awaitable": 0, "Coroutine": 2}
 _ITERATED = frozenset({"AsyncIterator", "AsyncGenerator", "AsyncIterable"})
 _OPENED = "AbstractAsyncContextManager"
@@ -41,7 +41,7 @@ class Imports:
         return found
 
     def facade(self, cls: type[Any]) -> str:
-        """Return the name of a class's facade. Raises ValueError: two classes with a facade have the same name."""
+        """Return the name of a class's facade. Raise ValueError if two classes with a facade have the same name."""
         known = self.facades.setdefault(cls.__name__, cls)
         if known is not cls:
             raise ValueError(
@@ -81,7 +81,7 @@ class Translator:
         self._members = members
 
     def translate(self, text: str, module: str, variables: Mapping[str, str] | None = None) -> str:
-        """Convert an annotation. ``variables`` maps type variables to types. Raises LookupError: the annotation has an unknown name."""
+        """Convert an annotation. ``variables`` maps type variables to types. Raise LookupError if the annotation has an unknown name."""
         return ast.unparse(self._expression(ast.parse(text, mode="eval").body, module, variables or {}))
 
     def _expression(self, node: ast.expr, module: str, variables: Mapping[str, str]) -> ast.expr:

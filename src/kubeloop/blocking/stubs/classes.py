@@ -14,7 +14,7 @@ from kubeloop.blocking.stubs.sources import Origin, attributes, origin
 _EXIT = "(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None"
 
 
-#: Classes of the standard library, which annotates nothing.
+#: Classes of the standard library, which have no annotations.
 _STANDARD = {
     "StreamReader": """
         def at_eof(self) -> bool: ...
@@ -38,7 +38,11 @@ _STANDARD = {
 
 
 def class_lines(cls: type[Any], imports: Imports) -> list[str]:
-    """Return the lines of a class. Raises ValueError: its results can be awaited in a way that facades do not support."""
+    """Return the stub's lines for the facade of a class.
+
+    Raises:
+        ValueError: Objects of the class can be awaited, but ``rules.EITHER`` does not name the class.
+    """
     if cls.__name__ in _STANDARD:
         return [f"class {cls.__name__}:", *(f"    {line.strip()}" for line in _STANDARD[cls.__name__].strip().splitlines())]
     if hasattr(cls, "__await__") and cls.__name__ not in EITHER:
@@ -132,7 +136,7 @@ def _function(name: str, function: Callable[..., Any], translator: Translator, *
 
 
 def _awaited(text: str, module: str, translator: Translator) -> str:
-    """Return the type of the awaited result."""
+    """Return the type of the result of awaiting an object whose type is ``text``, such as ``ListCall[R]``."""
     node = ast.parse(text, mode="eval").body
     base = node.value if isinstance(node, ast.Subscript) else node
     assert isinstance(base, ast.Name)

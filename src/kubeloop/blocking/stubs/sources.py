@@ -45,10 +45,10 @@ def _names(module: str) -> dict[str, Origin]:
 
 
 def origin(module: str, name: str) -> Origin:
-    """Return the origin of a name in a module. Raises LookupError: the module neither defines nor imports it."""
+    """Return the origin of a name in a module. Raise LookupError if the module neither defines nor imports the name."""
     found = _names(module).get(name)
     if found is not None and found.name and found.module != module and found.module.startswith("kubeloop"):
-        # Where it is defined, however many packages hand it on.
+        # Follow re-exports to the module that defines the name.
         return origin(found.module, found.name) if found.name in _names(found.module) else found
     if found is None and hasattr(builtins, name):
         found = Origin("", name)
@@ -69,10 +69,10 @@ def attributes(cls: type[Any]) -> dict[str, tuple[str, str]]:
         for node in tree_of(base.__module__).body:
             if isinstance(node, ast.ClassDef) and node.name == base.__name__:
                 result |= {name: (text, base.__module__) for name, text in _attributes(node).items()}
-    return {name: said for name, said in result.items() if not name.startswith("_") and not text_of_class_variable(said[0])}
+    return {name: said for name, said in result.items() if not name.startswith("_") and not is_class_variable(said[0])}
 
 
-def text_of_class_variable(text: str) -> bool:
+def is_class_variable(text: str) -> bool:
     return text.startswith("ClassVar")
 
 

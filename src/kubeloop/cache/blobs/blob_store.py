@@ -23,16 +23,15 @@ HOLD_LISTING = 20 << 20
 HOLD_WATCHING = 2 << 20
 #: Training on more samples takes longer (0.2 ms each) and gains nothing measurable.
 SAMPLES = 256
-#: Each dictionary takes about 300 KiB, and those in use compete for the processor's cache: eight cost 8 us more an event.
-#: A dictionary that a smaller share of the documents uses is replaced by the next one.
+#: Maximum number of dictionaries in use. Each takes about 300 KiB, and they compete for the processor's cache: eight cost 8 us per event.
 MAX_DICTIONARIES = 3
-#: A dictionary that more than this share of the cache uses does not retire: recompressing so many documents costs more than it saves.
+#: A dictionary retires only if at most this share of the documents uses it: recompressing more documents costs more than it saves.
 SPARE = 0.03
 #: Number of documents that are sampled to count the use of each dictionary.
 CENSUS = 10_000
 #: Number of misfits between a training that gained nothing and the next training; four times as many each time.
 PATIENCE = 1024
-#: ``POOR`` for an update of an object that the dictionary fitted: the new state has new identifiers and times in it.
+#: A changed object is a misfit only above this many times ``Codec.limit``, because its new identifiers and times compress badly.
 POOR_UPDATE = 2.0
 #: After so many misfits in a row, the next documents are held without trying the dictionary.
 STREAK = 16
@@ -43,14 +42,14 @@ MOVE = 128
 LOOK = 4096
 
 
-class Holder(Protocol):
+class PackedHolder(Protocol):
     """An object that refers to a compressed document, such as a head."""
 
     @property
     def packed(self) -> CompressedObject:
         """The compressed document."""
 
-    def packed_anew(self, packed: CompressedObject) -> None:
+    def replace_packed(self, packed: CompressedObject) -> None:
         """Replace the stored form of the same document."""
 
 
@@ -86,8 +85,8 @@ class BlobStore:
         self._patience = PATIENCE
         self._ignored = 0
         #: Returns the objects of the cache. If it is None, no dictionary ever retires.
-        self.population: Callable[[], Iterable[Holder]] | None = None
-        self._moving: Iterator[Holder] | None = None
+        self.population: Callable[[], Iterable[PackedHolder]] | None = None
+        self._moving: Iterator[PackedHolder] | None = None
         #: The uncompressed documents of the last changes; None if they are not cached.
         self.recent: RecentDocuments | None = None
         #: Number of held documents that are still to be compressed. Documents that arrive meanwhile wait for the next dictionary.
@@ -138,12 +137,12 @@ class BlobStore:
                 self._live.append(codec)
                 self._current = codec
 
-    def listing(self) -> None:
+    def begin_list(self) -> None:
         """Begin a list: collect more documents before training a dictionary."""
         self._hold = HOLD_LISTING
         self._listing = True
 
-    def settle(self) -> None:
+    def end_list(self) -> None:
         """End a list: compress the held documents if there are enough of them to train on, or if a dictionary exists.
 
         The memory that the list needed temporarily is then returned to the operating system.
@@ -235,7 +234,7 @@ class BlobStore:
             packed = holder.packed
             if packed.codec.retired:
                 # One new value in the place of the old one, so that readers in other threads have one or the other.
-                holder.packed_anew(CompressedObject(current, current.compress(packed.document())))
+                holder.replace_packed(CompressedObject(current, current.compress(packed.document())))
                 moved += 1
                 if moved == MOVE:
                     return True
@@ -262,7 +261,7 @@ class BlobStore:
             packed.blob = blob
         self._releasing = left = max(0, self._releasing - SLICE)
         if not left and self._hold == HOLD_WATCHING:
-            self.settle()
+            self.end_list()
         return left > 0
 
 
@@ -272,10 +271,12 @@ T = TypeVar("T")
 
 
 def in_thread(work: Callable[[], T], done: Callable[[T], None]) -> None:
-    """Run ``work`` in a thread and call ``done`` with its result on the event loop. Meant for work that releases the interpreter's lock.
+    """Run ``work`` in a thread and call ``done`` with its result on the event loop. Without a running loop, call both immediately.
+
+    ``work`` must not raise, and should release the interpreter's lock.
 
     Not guaranteed
-        That ``done`` is called: the loop may end first. ``work`` must not raise.
+        That ``done`` is called: the loop may end first.
     """
     loop = _loop()
     if loop is None:

@@ -17,8 +17,8 @@ GAIN = 0.8
 #: A document is a misfit if its compression ratio is this many times worse than that of the dictionary's own samples.
 POOR = 1.75
 LEVEL = 3
-#: Tables that the compressor searches, as powers of two entries. Of level 3 itself they are six times as large, and a program that does
-#: anything else between two events has them in its processor's cache no more: then that costs twice the time, for 2 % of the size.
+#: Size of the compressor's search tables: two to this power entries. The default tables of level 3 are six times as large. They drop out of
+#: the processor's cache when the program does other work between two events. Compression then takes twice as long and saves 2 % more.
 TABLE_LOG = 14
 
 _ALONE = {
@@ -30,9 +30,9 @@ _WITH_DICTIONARY = _ALONE | {int(zstd.CompressionParameter.hash_log): TABLE_LOG,
 
 
 class RecentDocuments:
-    """Cache of the documents decompressed last, by blob. ``limit`` is in bytes; a document larger than a quarter of it is not cached.
+    """Cache of the documents that were compressed last, by blob, so that readers need not decompress them.
 
-    One thread writes it; any thread may read it.
+    ``limit`` is in bytes; a document larger than a quarter of it is not cached. One thread may write; any thread may read.
     """
 
     __slots__ = ("_bytes", "_documents", "_limit")

@@ -44,13 +44,13 @@ class Head(Struct, frozen=True, gc=False, eq=False):
         It never changes; an update of the object makes a new head. Reading a field decodes nothing.
         ``labels`` is read-only, empty rather than None; equal label sets of several objects are one mapping.
 
-    ``value`` returns the value at a path that the informer was told to read by an index or by ``paths=``.
+    ``value`` returns the value at a path that an index or the argument ``paths`` of the informer names.
     Heads compare by identity. To compare states, compare ``uid`` and ``resource_version``.
 
     Example:
         >>> web = await client.create(ConfigMap(metadata=ObjectMeta(name="web", labels={"team": "shop"})))
-        >>> async with Informers(client) as informers:
-        ...     config_maps = informers.of(ConfigMap)
+        >>> async with InformerFactory(client) as informers:
+        ...     config_maps = informers.for_kind(ConfigMap)
         ...     await config_maps.wait_synced()
         ...     head = config_maps.lister.head("web")
         ...     print(head.name, head.labels["team"], head.resource_version == web.metadata.resource_version)
@@ -87,7 +87,7 @@ class Head(Struct, frozen=True, gc=False, eq=False):
         """The compressed document."""
         return self._packed
 
-    def packed_anew(self, packed: CompressedObject) -> None:
+    def replace_packed(self, packed: CompressedObject) -> None:
         """Replace the stored form of the same document. Called by the blob store; readers see no difference."""
         msgspec.structs.force_setattr(self, "_packed", packed)
 
@@ -120,7 +120,7 @@ class Head(Struct, frozen=True, gc=False, eq=False):
         return getattr(self, name)
 
     def document(self) -> bytes:
-        """Return the whole object as JSON. Decompresses it (13 us for a Pod)."""
+        """Return the whole object as JSON. Decompressing takes 13 us for a Pod."""
         return self._packed.document()
 
 
@@ -163,7 +163,7 @@ class StringInterner:
         return self._strings.setdefault(text, text)
 
     def items(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return an equal tuple that other heads have, such as the types of the conditions of all pods."""
+        """Return one shared tuple for equal tuples, such as the condition types of pods. A tuple with unhashable items is not shared."""
         try:
             return self._tuples.setdefault(values, values)
         except TypeError:  # Lists and maps have no hash.
@@ -175,7 +175,7 @@ class StringInterner:
         return len(self._labels) + len(self._owners) + len(self._strings) + len(self._tuples) > self._limit
 
     def sweep(self, heads: list[Head]) -> None:
-        """Remove values that none of these heads uses."""
+        """Remove all values from the tables, except the label sets, owner lists and namespaces of ``heads``."""
         labels = {id(head.labels) for head in heads}
         self._labels = {raw: value for raw, value in self._labels.items() if id(value) in labels}
         self._owners = {raw: raw for raw in {head._owners for head in heads}}
@@ -195,11 +195,11 @@ def _read_labels(raw: bytes, share: Callable[[str], str]) -> Mapping[str, str]:
 
 
 class HeadReader:
-    """Makes heads of projected objects: shares equal values and compresses the stored part of the document.
+    """Makes a ``Head`` of each received object: shares equal values between heads and compresses the stored part of the document.
 
     Args:
-        api_version: ``apiVersion`` of the kind; lists leave it out of their items.
-        kind: ``kind`` of the kind.
+        api_version: ``apiVersion`` of the objects; the items of lists lack it.
+        kind: ``kind`` of the objects; the items of lists lack it.
         paths: Further paths to read; each becomes an attribute of the head's class, so that it needs no container.
         archive: Compresses and stores documents.
         shared: Shares equal strings between heads.
@@ -236,9 +236,7 @@ class HeadReader:
         ]
 
     def head(self, projected: Projected, document: memoryview, before: Head | None) -> Head:
-        """Return the head of a projected object. ``before`` is the object's previous state in the store, whose unchanged strings are
-        shared.
-        """
+        """Return the head of an object. ``before`` is its previous state in the store, whose strings are shared; None for a new object."""
         stored = self.keeper.document(projected, document)
         if self._transforms:
             projected = self.projection.object(stored)

@@ -20,6 +20,7 @@ from kubeloop.meta import Resource
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.transport import logger_with_context
+from kubeloop.types import JSONObject
 
 _log = logger_with_context("kubeloop.cache")
 #: Models of Kubernetes' own kinds are complete. Models of custom kinds may leave out fields.
@@ -82,18 +83,12 @@ def _without_none(annotation: Any) -> Any:
     return annotation
 
 
-# Retention: selects the parts of an object's document that the cache stores. All other modules see only the stored parts.
-#
-# A stored document is plain JSON with ``kind`` and ``apiVersion``, which list items lack on the wire.
-
-
-JSON = dict[str, Any]
-Transform = Callable[[JSON], JSON | None]
-"""Changes an object's JSON tree before it is stored: in place (answer None), or by answering another tree."""
+Transform = Callable[[JSONObject], JSONObject | None]
+"""Changes an object's JSON tree before it is stored: it changes the tree in place and returns None, or it returns another tree."""
 
 Buffer = bytes | memoryview
 
-log = logging.getLogger("kubeloop.cache")
+_LOG = logging.getLogger("kubeloop.cache")
 
 #: Always stored: the identity of an object, and the fields that heads, selectors and owner indexes read.
 IDENTITY = tuple(
@@ -135,7 +130,7 @@ class Retention(Struct, frozen=True, gc=False):
         if self.fields:
             return f"its informer keeps only {', '.join(self.fields)} (fields=[...])"
         if self.transform is not None:
-            return "its informer keeps what a transform made of it (transform=...)"
+            return "its informer stores the result of a transform (transform=...)"
         return ""
 
     @property
@@ -177,7 +172,7 @@ LEAN = Retention()
 
 
 class IdentityChanged(KubeloopError):
-    """A transform returned an object with another identity."""
+    """A transform returned an object with another identity, or a value that is no JSON object. It is logged, not raised to callers."""
 
 
 class DocumentTrimmer:
@@ -214,7 +209,7 @@ class DocumentTrimmer:
         return self.keep.transform is not None
 
     def document(self, projected: Projected, document: Buffer) -> Buffer:
-        """Return the part of a projected object's document to store; the received bytes only if all of them are stored."""
+        """Return the document to store. It is ``document`` itself if the retention neither removes nor adds anything."""
         if self._pruning is not None:
             stored: Buffer = b"".join((self._opening, self._pruning.apply(document)[1:]))
         elif self._drops and (managed_fields := projected.metadata.managed_fields):
@@ -224,20 +219,20 @@ class DocumentTrimmer:
         return stored if self._transform is None else self._transformed(self._transform, stored)
 
     def _transformed(self, transform: Transform, stored: Buffer) -> Buffer:
-        tree: JSON = msgspec.json.decode(stored)
+        tree: JSONObject = msgspec.json.decode(stored)
         before = _identity(tree)
         try:
             answer = transform(tree)
             changed: object = tree if answer is None else answer
             if not isinstance(changed, dict) or _identity(changed) != before:
-                raise IdentityChanged("it must answer the same object: apiVersion, kind, name, namespace, uid and resourceVersion as given")
+                raise IdentityChanged("it must return the same object: apiVersion, kind, name, namespace, uid and resourceVersion as given")
             return msgspec.json.encode(changed)
         except Exception:
             self.failures += 1
             if self.failures == 1:
                 key = "/".join(part for part in before[2:4] if part)
-                log.exception(
-                    "transform %s failed for %s %s; objects that it fails for are kept untransformed (said once)",
+                _LOG.exception(
+                    "transform %s failed for %s %s; such objects are stored untransformed (logged once)",
                     getattr(transform, "__qualname__", transform),
                     self.kind,
                     key,
@@ -250,7 +245,7 @@ def _text(value: str) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _identity(tree: JSON) -> tuple[str, ...]:
+def _identity(tree: JSONObject) -> tuple[str, ...]:
     metadata = tree.get("metadata")
     named = metadata if isinstance(metadata, dict) else {}
     values = (tree.get("apiVersion"), tree.get("kind"), *map(named.get, ("namespace", "name", "uid", "resourceVersion")))

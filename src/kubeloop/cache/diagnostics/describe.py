@@ -35,8 +35,8 @@ class Description:
     ``print(description)`` writes plain text in 80 columns, ``rich.print(description)`` a coloured table; notebooks show HTML.
 
     Example:
-        >>> async with Informers(client) as informers:
-        ...     pods = informers.of(Pod)
+        >>> async with InformerFactory(client) as informers:
+        ...     pods = informers.for_kind(Pod)
         ...     await pods.wait_synced()
         ...     print(informers.describe().rows()[0])
         (...)
@@ -76,8 +76,9 @@ class Description:
     __repr__ = __str__
 
     def _blocks(self, width: int) -> list[list[str]]:
-        """Return the headings, each informer and each footnote as lines of ``width`` characters: few columns, with the rest in sentences
-        below.
+        """Return blocks of lines of at most ``width`` characters: the headings, then each informer, then each footnote.
+
+        An informer has a row of few columns, and its other values in lines below.
         """
         rows = [dict(zip(self.headings, row, strict=True)) for row in self.rows()]
         several = "CLUSTER" in self.headings
@@ -154,7 +155,7 @@ def duration(seconds: float) -> str:
 
 
 def state(stats: InformerStats) -> str:
-    """Return the state of an informer in a few words; if it does not work, why."""
+    """Return the state of an informer in a few words, with the reason of a failure, such as ``not synced: Forbidden``."""
     if stats.stopped:
         return "stopped"
     prefix = "synced" if stats.synced else "not synced"

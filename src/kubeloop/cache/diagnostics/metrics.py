@@ -118,34 +118,34 @@ def _families(rows: _Rows) -> Iterator[Metric]:
 
 
 def _client_go(rows: _Rows) -> Iterator[Metric]:
-    yield _by("reflector_lists", "Times everything was asked for, as a list or a stream.", "reason", rows, lambda stats: stats.lists)
-    yield _counter("reflector_watches", "Watches that the server answered.", rows, lambda stats: sum(feed.watches for feed in stats.feeds))
-    yield _gauge("informer_queued_items", "Changes between watch and store.", rows, lambda stats: stats.queued)
-    yield _gauge("informer_store_resource_version", f"Version of the cache, its last {DIGITS} digits.", rows, _version)
+    yield _by("reflector_lists", "Full reads of all objects, as a list or a watch list.", "reason", rows, lambda stats: stats.lists)
+    yield _counter("reflector_watches", "Watches that the server accepted.", rows, lambda stats: sum(feed.watches for feed in stats.feeds))
+    yield _gauge("informer_queued_items", "Changes received but not yet stored.", rows, lambda stats: stats.queued)
+    yield _gauge("informer_store_resource_version", f"Resource version of the cache, its last {DIGITS} digits.", rows, _version)
 
 
 def _cache(rows: _Rows) -> Iterator[Metric]:
-    yield _gauge("kubeloop_informer_synced", "1 when the first list is in the cache.", rows, lambda stats: int(stats.synced))
+    yield _gauge("kubeloop_informer_synced", "1 if the first list is in the cache.", rows, lambda stats: int(stats.synced))
     yield _gauge("kubeloop_informer_objects", "Objects in the cache.", rows, lambda stats: stats.objects)
-    yield _gauge("kubeloop_informer_stored_bytes", "What the objects' documents take at rest.", rows, lambda stats: stats.stored_bytes)
-    yield _gauge("kubeloop_informer_raw_bytes", "What the same documents are uncompressed.", rows, lambda stats: stats.raw_bytes)
-    yield _gauge("kubeloop_informer_held_bytes", "Of those at rest, not compressed yet.", rows, lambda stats: stats.held_bytes)
+    yield _gauge("kubeloop_informer_stored_bytes", "Bytes of the stored objects as stored.", rows, lambda stats: stats.stored_bytes)
+    yield _gauge("kubeloop_informer_raw_bytes", "Bytes of the stored objects uncompressed.", rows, lambda stats: stats.raw_bytes)
+    yield _gauge("kubeloop_informer_held_bytes", "Bytes of the stored objects not compressed yet.", rows, lambda stats: stats.held_bytes)
     yield _gauge("kubeloop_informer_dictionaries", "Dictionaries trained for compression.", rows, lambda stats: stats.dictionaries)
-    yield _gauge("kubeloop_informer_own_writes", "Writes of this program not seen on the watch.", rows, lambda stats: stats.own_writes)
+    yield _gauge("kubeloop_informer_own_writes", "Own writes that the watch has not shown yet.", rows, lambda stats: stats.own_writes)
     yield _counter("kubeloop_informer_reads", "Queries answered from the cache.", rows, lambda stats: stats.reads)
-    undecodable = "Reads of objects that do not fit their type."
+    undecodable = "Reads that failed because an object does not fit its type."
     yield _counter("kubeloop_informer_decode_failures", undecodable, rows, lambda stats: stats.undecodable)
-    transforms = "Objects kept as they came, as the transform raised on them."
+    transforms = "Objects stored untransformed because the transform raised."
     yield _counter("kubeloop_informer_transform_failures", transforms, rows, lambda stats: stats.transform_failures)
 
 
 def _watches(rows: _Rows) -> Iterator[Metric]:
-    yield _by("kubeloop_informer_events", "Changes told to handlers.", "type", rows, lambda stats: stats.by_type)
-    lag = "Seconds since a server last showed that the cache is current; bookmarks do each minute."
+    yield _by("kubeloop_informer_events", "Events delivered to handlers.", "type", rows, lambda stats: stats.by_type)
+    lag = "Seconds since the server last confirmed that the cache is current; bookmarks confirm it each minute."
     yield _gauge("kubeloop_informer_lag_seconds", lag, rows, lambda stats: stats.lag)
-    watching = "Watches that are open now."
+    watching = "Open watches."
     yield _gauge("kubeloop_informer_watches_open", watching, rows, lambda stats: sum(feed.watching for feed in stats.feeds))
-    restarts = "Watches that were opened again without a list."
+    restarts = "Watches that were reopened without a list."
     yield _by("kubeloop_informer_watch_restarts", restarts, "reason", rows, lambda stats: stats.restarts)
     yield _by("kubeloop_informer_failures", "Lists and watches that failed.", "error", rows, lambda stats: stats.failures)
 
@@ -166,15 +166,15 @@ def _handlers(rows: _Handlers) -> Iterator[Metric]:
             family.add_metric(row, value(handler))
         return family
 
-    yield gauge("synced", "1 when the handler has seen all initial objects.", lambda handler: int(handler.synced))
-    yield gauge("pending", "Events that wait for the handler.", lambda handler: handler.pending)
-    yield gauge("oldest_seconds", "How long the oldest of them has waited.", lambda handler: handler.oldest)
-    yield gauge("running_seconds", "How long the call that runs now has run.", lambda handler: handler.running)
-    yield gauge("longest_seconds", "The longest call so far.", lambda handler: handler.longest)
+    yield gauge("synced", "1 if the handler has processed all initial objects.", lambda handler: int(handler.synced))
+    yield gauge("pending", "Events waiting for the handler.", lambda handler: handler.pending)
+    yield gauge("oldest_seconds", "Seconds that the oldest waiting event has waited.", lambda handler: handler.oldest)
+    yield gauge("running_seconds", "Seconds that the current call has run.", lambda handler: handler.running)
+    yield gauge("longest_seconds", "Seconds of the longest call so far.", lambda handler: handler.longest)
     yield counter("failures", "Calls that raised.", lambda handler: handler.failures)
-    yield counter("slow", "Calls of a plain function that kept the loop waiting too long.", lambda handler: handler.slow)
-    yield counter("merged", "Waiting changes that became one with a later one.", lambda handler: handler.merged)
-    calls = SummaryMetricFamily(prefix + "seconds", "Time in calls of the handler, waiting included.", labels=labels)
+    yield counter("slow", "Calls of a plain function that blocked the event loop too long.", lambda handler: handler.slow)
+    yield counter("merged", "Waiting events that were merged with a later one.", lambda handler: handler.merged)
+    calls = SummaryMetricFamily(prefix + "seconds", "Seconds of calls of the handler, including waits within them.", labels=labels)
     for row, handler in rows:
         calls.add_metric(row, count_value=handler.calls, sum_value=handler.seconds)
     yield calls

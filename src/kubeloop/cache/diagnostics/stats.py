@@ -25,11 +25,11 @@ SAMPLE = 5_000
 class FeedStats:
     """State of one list and watch of an informer. Informers of several namespaces have one for each.
 
-    ``failure`` is the error of its last request and ``reason`` the same in one word; both are empty while requests succeed.
+    ``failure`` is the text of the last request's error and ``reason`` the error's class name; both are "" while requests succeed.
 
     Example:
-        >>> async with Informers(client) as informers:
-        ...     pods = informers.of(Pod)
+        >>> async with InformerFactory(client) as informers:
+        ...     pods = informers.for_kind(Pod)
         ...     await pods.wait_synced()
         ...     feed = pods.stats.feeds[0]
         ...     print(feed.synced, feed.failure or "no failure")
@@ -56,8 +56,8 @@ class HandlerStats:
     ``HandlerMeter.limit`` seconds. ``merged``: number of events that were merged into a later one.
 
     Example:
-        >>> async with Informers(client) as informers:
-        ...     pods = informers.of(Pod)
+        >>> async with InformerFactory(client) as informers:
+        ...     pods = informers.for_kind(Pod)
         ...     registration = pods.on_event(added=print, name="printer")
         ...     await registration.wait_synced()
         ...     print([(handler.name, handler.calls) for handler in pods.stats.handlers])
@@ -98,8 +98,8 @@ class InformerStats:
         handlers: One for each handler.
 
     Example:
-        >>> async with Informers(client) as informers:
-        ...     pods = informers.of(Pod)
+        >>> async with InformerFactory(client) as informers:
+        ...     pods = informers.for_kind(Pod)
         ...     await pods.wait_synced()
         ...     print(pods.stats.objects, pods.stats.synced)
         0 True

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.handlers.event import Event, EventType
+from kubeloop.cache.handlers.event import EventType, InformerEvent
 from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.store.store import Snapshot
 from kubeloop.meta import Resource
@@ -17,7 +17,7 @@ from kubeloop.meta import Resource
 R = TypeVar("R", bound=Resource)
 
 
-def merge(first: Event[R], second: Event[R]) -> tuple[Event[R], ...]:
+def merge(first: InformerEvent[R], second: InformerEvent[R]) -> tuple[InformerEvent[R], ...]:
     """Merge two events of one object, neither of which the handler has seen, into none, one or both.
 
     Guarantees
@@ -48,10 +48,9 @@ ADDED, RESYNC = EventType.ADDED, EventType.RESYNC
 
 
 class Replay(Generic[R]):
-    """All objects of one moment as events. The events are made when they are handled, so a replay of a million objects is as cheap as of
-    one.
+    """All objects of a snapshot as events. Each event is made when it is handled, so a large replay is as cheap to begin as a small one.
 
-    States of that moment that have since been replaced stay in memory until the replay ends.
+    Object states of the snapshot that have since been replaced stay in memory until the replay ends.
 
     Args:
         kind: ADDED for the first events of a handler, RESYNC for repeated ones.
@@ -72,12 +71,12 @@ class Replay(Generic[R]):
     def __len__(self) -> int:
         return self._left
 
-    def next(self) -> Event[R]:
+    def next(self) -> InformerEvent[R]:
         head = next(self._heads)
         self._left -= 1
         if self.kind is RESYNC:
-            return Event(RESYNC, head, head, self._view, received=self.received)
-        return Event(ADDED, head, None, self._view, initial=True, received=self.received)
+            return InformerEvent(RESYNC, head, head, self._view, received=self.received)
+        return InformerEvent(ADDED, head, None, self._view, initial=True, received=self.received)
 
 
 class _Place(Generic[R]):
@@ -85,8 +84,8 @@ class _Place(Generic[R]):
 
     __slots__ = ("before", "event")
 
-    def __init__(self, event: Event[R], before: _Place[R] | None) -> None:
-        self.event: Event[R] | None = event
+    def __init__(self, event: InformerEvent[R], before: _Place[R] | None) -> None:
+        self.event: InformerEvent[R] | None = event
         #: The preceding place of the same object.
         self.before = before
 
@@ -102,7 +101,7 @@ class Buffer(Generic[R]):
     """
 
     def __init__(self, *, merging: bool = False) -> None:
-        self._entries: deque[Event[R] | _Place[R] | Replay[R] | None] = deque()
+        self._entries: deque[InformerEvent[R] | _Place[R] | Replay[R] | None] = deque()
         self._last: dict[tuple[str, str], _Place[R]] | None = {} if merging else None
         #: Number of events in replays, less one for each replay; number of empty places; number of marks.
         self._replaying = 0
@@ -122,7 +121,7 @@ class Buffer(Generic[R]):
 
     @property
     def changes(self) -> int:
-        """Number of waiting changes, without replays. It shows how slow a handler is, since new handlers have long replays too."""
+        """Number of waiting changes; a replay counts as one. A large number means a slow handler, since a new one has a long replay too."""
         return len(self._entries) - self._empty - self._marks
 
     @property
@@ -143,8 +142,8 @@ class Buffer(Generic[R]):
                 return event.received
         return None
 
-    def put(self, event: Event[R]) -> int:
-        """Append an event, and return the new value of ``changes``."""
+    def put(self, event: InformerEvent[R]) -> int:
+        """Append an event or merge it. Return the number of waiting changes, where each replay and each mark counts as one."""
         if self._last is None:
             self._entries.append(event)
         else:
@@ -152,7 +151,7 @@ class Buffer(Generic[R]):
         return len(self._entries) - self._empty
 
     def replay(self, replay: Replay[R]) -> None:
-        """Append the events of a replay; they are not merged with earlier or later ones."""
+        """Append the events of a replay; they are not merged with earlier or later events."""
         if not replay:
             return
         self._entries.append(replay)
@@ -162,13 +161,13 @@ class Buffer(Generic[R]):
             # If it were merged with a place before the replay, a newer state would be sent before the older one of the replay.
             self._last.clear()
 
-    def mark(self) -> None:
-        """Append a mark: ``take`` returns None at this place."""
+    def put_marker(self) -> None:
+        """Append a marker entry, for which ``take`` returns None. It shows when the events before it have been taken."""
         self._entries.append(None)
         self._marks += 1
 
-    def take(self) -> Event[R] | None:
-        """Remove and return the oldest event, or None at a mark.
+    def take(self) -> InformerEvent[R] | None:
+        """Remove and return the oldest event, or None if the oldest entry is a marker of ``put_marker``.
 
         Raises:
             IndexError: the buffer is empty.
@@ -176,7 +175,7 @@ class Buffer(Generic[R]):
         entries = self._entries
         while True:
             entry = entries[0]
-            if type(entry) is Event:
+            if type(entry) is InformerEvent:
                 entries.popleft()
                 return entry
             if isinstance(entry, Replay):
@@ -208,7 +207,7 @@ class Buffer(Generic[R]):
         if self._last is not None:
             self._last.clear()
 
-    def _merge(self, last: dict[tuple[str, str], _Place[R]], event: Event[R]) -> None:
+    def _merge(self, last: dict[tuple[str, str], _Place[R]], event: InformerEvent[R]) -> None:
         key = (event.head.namespace, event.head.name)
         place = last.get(key)
         merged = (event,) if place is None or place.event is None else merge(place.event, event)

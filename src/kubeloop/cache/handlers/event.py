@@ -25,7 +25,7 @@ class EventType(StrEnum):
     RESYNC = "RESYNC"
 
 
-class Event(Struct, Generic[R], frozen=True, gc=False):
+class InformerEvent(Struct, Generic[R], frozen=True, gc=False):
     """One change of one object. ``type`` and ``object`` are named as in a watch event (``kubeloop.client.Event``).
 
     Reading ``head`` and ``old`` decodes nothing. Each access to ``object`` decodes a new object (about 30 us for a Pod), which belongs to
@@ -41,12 +41,12 @@ class Event(Struct, Generic[R], frozen=True, gc=False):
         received: When the cache received it, in monotonic seconds of the informer's clock.
 
     Example:
-        >>> async with Informers(client) as informers:
-        ...     config_maps = informers.of(ConfigMap)
+        >>> async with InformerFactory(client) as informers:
+        ...     config_maps = informers.for_kind(ConfigMap)
         ...     handler = config_maps.on_event(added=lambda event: print(event.type, event.object.metadata.name))
         ...     await config_maps.wait_synced()
         ...     settings = await client.create(ConfigMap(metadata=ObjectMeta(name="settings")))
-        ...     await config_maps.lister.fresh(settings.metadata.resource_version)
+        ...     await config_maps.lister.wait_fresh(settings.metadata.resource_version)
         ...     await handler.wait_drained()
         ADDED settings
     """
@@ -113,7 +113,7 @@ class EventFilter(Generic[R]):
         #: Names of the objects that the handler knows, by namespace.
         self._shown: dict[str, set[str]] = {}
 
-    def __call__(self, event: Event[R]) -> Event[R] | None:
+    def __call__(self, event: InformerEvent[R]) -> InformerEvent[R] | None:
         """Return the event to send to the handler, or None to send no event."""
         head = event.head
         names = self._shown.get(head.namespace)

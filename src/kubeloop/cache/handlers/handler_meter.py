@@ -12,7 +12,7 @@ SLOW = 0.1
 #: Minimum seconds between two warnings about one handler.
 WARN_EVERY = 60.0
 
-_log = logger_with_context("kubeloop.cache")
+_LOG = logger_with_context("kubeloop.cache")
 
 
 class HandlerMeter:
@@ -67,7 +67,7 @@ class HandlerMeter:
             return
         more = f" ({self._passed_over} more such calls since the last warning)" if self._passed_over else ""
         self._last_warning, self._passed_over = now, 0
-        _log.warning(
+        _LOG.warning(
             "handler %s kept the event loop waiting for %.0f ms on %s%s; make it async, or hand long work to a queue or a thread",
             self.name,
             took * 1000,

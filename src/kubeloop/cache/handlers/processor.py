@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 from kubeloop.cache.handlers.buffer import Replay
-from kubeloop.cache.handlers.event import Event, EventType
+from kubeloop.cache.handlers.event import EventType, InformerEvent
 from kubeloop.cache.handlers.registration import Callbacks, Registration
 from kubeloop.cache.leaks import DuplicateInformerCheck
 from kubeloop.cache.lister.view import CacheView
@@ -25,7 +25,7 @@ Create = Callable[[Coroutine[object, object, None], str], "asyncio.Task[None]"]
 #: The shortest resync period in seconds. It replaces a shorter one.
 MIN_RESYNC = 1.0
 
-_log = logger_with_context("kubeloop.cache")
+_LOG = logger_with_context("kubeloop.cache")
 
 
 class Processor(Generic[R]):
@@ -75,23 +75,26 @@ class Processor(Generic[R]):
             if function is not None and not callable(function):
                 parameter = "head" if argument == "predicate" else "event"
                 raise TypeError(
-                    f"{argument}={described(function)} is no function; "
+                    f"{argument}={described(function)} is not a function; "
                     f"give a function of the {parameter}: {argument}=lambda {parameter}: ..."
                 )
         first = next((handler for handler in (callbacks.added, callbacks.updated, callbacks.deleted) if handler is not None), None)
         name = self._unique(callbacks.name or str(getattr(first, "__qualname__", first)))
         period = callbacks.resync
         if 0 < period < MIN_RESYNC:
-            _log.warning(
-                "handler %s of %s: a resync every %g s is too often; it is every %g s", name, self._description, period, MIN_RESYNC
-            )
+            _LOG.warning("handler %s of %s: a resync period of %g s is too short; using %g s", name, self._description, period, MIN_RESYNC)
             period = MIN_RESYNC
         callbacks = replace(callbacks, name=name, resync=max(period, 0.0))
         registration = Registration(callbacks, self._defaults.clock, self._defaults.progress, self._informer_synced, self._discard)
         self.audience = [*self.audience, registration]
         if self._create is not None:
             if callbacks.resync:
-                _log.info("handler %s of %s came late; its resyncs are every %g s from now", name, self._description, callbacks.resync)
+                _LOG.info(
+                    "handler %s of %s was added after the start; its resyncs are every %g s from now on",
+                    name,
+                    self._description,
+                    callbacks.resync,
+                )
             self._start(self._create, registration)
         return registration
 
@@ -106,7 +109,7 @@ class Processor(Generic[R]):
         for registration in self.audience:
             registration.remove()
 
-    def offer(self, event: Event[R], handler: object = None) -> None:
+    def offer(self, event: InformerEvent[R], handler: object = None) -> None:
         """Put an event into the buffer of one handler, or of all handlers. ``deliver`` wakes them afterwards."""
         for registration in self.audience:
             if handler is None or handler is registration:

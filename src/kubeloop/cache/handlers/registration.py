@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kubeloop.cache.handlers.buffer import Buffer, Replay
-from kubeloop.cache.handlers.event import Event, EventFilter, EventType, Predicate
+from kubeloop.cache.handlers.event import EventFilter, EventType, InformerEvent, Predicate
 from kubeloop.cache.handlers.handler_meter import HandlerMeter
 from kubeloop.cache.tasks import InformerStopped, Progress
 from kubeloop.meta import KubeloopError, Resource
@@ -21,7 +21,7 @@ from kubeloop.transport import log_field, logger_with_context
 R = TypeVar("R", bound=Resource)
 #: A synchronous function runs on the loop and should return soon; an ``async`` one is awaited. Both get one event after the other.
 #: (A synchronous function gets a single event directly, before the watch is read further; all other events are handled in a task.)
-Handler = Callable[[Event[R]], object]
+Handler = Callable[[InformerEvent[R]], object]
 
 #: Number of waiting changes above which the slow handler is logged; logged again each time the number doubles.
 WARN_AT = 10_000
@@ -33,7 +33,7 @@ STUCK_AGAIN = 300.0
 TURN = 100
 TURN_SECONDS = 0.005
 
-_log = logger_with_context("kubeloop.cache")
+_LOG = logger_with_context("kubeloop.cache")
 
 
 class HandlerFailed(KubeloopError):
@@ -86,8 +86,8 @@ class Registration(Generic[R]):
         removed: Called when the registration ends.
 
     Example:
-        >>> async with Informers(client) as informers:
-        ...     registration = informers.of(Pod).on_event(added=lambda event: print(event.key))
+        >>> async with InformerFactory(client) as informers:
+        ...     registration = informers.for_kind(Pod).on_event(added=lambda event: print(event.key))
         ...     await registration.wait_synced()
         ...     registration.remove()
     """
@@ -119,7 +119,7 @@ class Registration(Generic[R]):
         #: The task waits for ``_wake``, and no handler runs.
         self._resting = False
         #: The awaitable that a seemingly synchronous handler returned.
-        self._begun: tuple[Event[R], Awaitable[object]] | None = None
+        self._begun: tuple[InformerEvent[R], Awaitable[object]] | None = None
         self._context: Context | None = None
         self._log_key: Callable[[str], None] = log_field("key")
         self._removed = False
@@ -132,7 +132,7 @@ class Registration(Generic[R]):
         self._initial_mark = -1
         self._failed = ""
         self._failure = ""
-        self._failures: FailureLog[str] = FailureLog(_log)
+        self._failures: FailureLog[str] = FailureLog(_LOG)
 
     @property
     def pending(self) -> int:
@@ -177,19 +177,19 @@ class Registration(Generic[R]):
 
         Raises:
             RuntimeError: called from within the handler itself, which would wait for its own end.
-            DeadlineError: the timeout expired; the message says which object it is at.
+            DeadlineError: the timeout expired; the message names the object that the handler processes.
         """
         if self._task is not None and self._task is asyncio.current_task():
-            raise RuntimeError(f"handler {self.name} waits for its own end; let it return, and wait elsewhere")
-        await self._progress.until(lambda: self._task is None, timeout, lambda: f"handler {self.name} is still at {self.meter.key}")
+            raise RuntimeError(f"handler {self.name} waits for its own end; let it return, and wait in another task")
+        await self._progress.until(lambda: self._task is None, timeout, lambda: f"handler {self.name} is still processing {self.meter.key}")
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
         """Wait until the handler has returned from every object that was cached when it was added. ``timeout`` is in seconds.
 
         Raises:
-            HandlerFailed: it raised on an initial object (raised immediately). InformerStopped: the handler was removed, or its informer
-                ended, too early.
-            Unauthorized, Forbidden, UntrustedCertificate: its informer cannot sync (raised immediately).
+            HandlerFailed: the handler raised on an initial object (raised immediately).
+            InformerStopped: the handler was removed, or its informer stopped, before the handler had synced.
+            Unauthorized, Forbidden, UntrustedCertificate: the informer cannot sync (raised immediately).
             DeadlineError: the timeout expired; the message says how many events wait.
         """
         await self._progress.until(self.check, timeout, self.waiting_for)
@@ -204,7 +204,7 @@ class Registration(Generic[R]):
         await self._progress.until(lambda: self._marks_taken >= mark or self._removed, timeout, self.waiting_for)
 
     def check(self) -> bool:
-        """Return whether it has synced. Raises the errors of ``wait_synced``."""
+        """Return whether the informer and this handler have synced. Raises the errors of ``wait_synced``, except DeadlineError."""
         if self._failed:
             raise HandlerFailed(f"handler {self.name} failed on {self._failed}: {self._failure}")
         if self._removed and not self.synced:
@@ -217,7 +217,7 @@ class Registration(Generic[R]):
 
     # ------------------------------------------------------------------------------------------------- the informer's side
 
-    def offer(self, event: Event[R]) -> None:
+    def offer(self, event: InformerEvent[R]) -> None:
         """Append an event to the buffer. The caller calls ``deliver`` after the last event of a batch."""
         if self._removed:
             return
@@ -225,12 +225,12 @@ class Registration(Generic[R]):
         if changes >= self._warn_at:
             self._warn_at *= 2
             age = self.oldest(self._clock.now())
-            _log.warning("handler %s is slow: %d events wait for it, the oldest for %.0f s", self.name, changes, age)
+            _LOG.warning("handler %s is slow: %d events wait for it, the oldest for %.0f s", self.name, changes, age)
 
     def deliver(self, *, at_once: bool = False) -> None:
-        """Handle the offered events. ``at_once``: one event may be handled in this call, if the handler is idle.
+        """Wake the task that handles the offered events. ``at_once``: an idle handler may handle a single event during this call.
 
-        That saves a turn of the loop and a task switch, which take as long as the rest of the work for one event.
+        This saves a turn of the loop and a task switch, which take as long as the rest of the work for one event.
         """
         if not self._buffer or self._wake.is_set():
             return
@@ -311,7 +311,7 @@ class Registration(Generic[R]):
         if self._warn_at > WARN_AT and buffer.changes < WARN_AT // 2:
             self._warn_at = WARN_AT
 
-    def _call(self, event: Event[R]) -> Awaitable[object] | None:
+    def _call(self, event: InformerEvent[R]) -> Awaitable[object] | None:
         """Call the handler. Return the awaitable that is left (see ``_finish``); None if the call has ended or failed."""
         meter, head = self.meter, event.head
         meter.key = key = f"{head.namespace}/{head.name}" if head.namespace else head.name
@@ -333,7 +333,7 @@ class Registration(Generic[R]):
             self._ended(called)
         return None
 
-    async def _finish(self, event: Event[R], work: Awaitable[object]) -> None:
+    async def _finish(self, event: InformerEvent[R], work: Awaitable[object]) -> None:
         """Await the awaitable that a handler returned."""
         if self._watchdog is None:
             self._watchdog = self._clock.call_later(STUCK, self._look)
@@ -353,7 +353,7 @@ class Registration(Generic[R]):
     def _mark(self) -> int:
         if not self._removed:
             self._marks += 1
-            self._buffer.mark()
+            self._buffer.put_marker()
             self._wake.set()
         return self._marks
 
@@ -364,12 +364,12 @@ class Registration(Generic[R]):
         if not running:
             return
         if running >= STUCK:
-            _log.warning(
+            _LOG.warning(
                 "handler %s has not returned from %s for %.0f s; %d events wait for it", self.name, self.meter.key, running, self.pending
             )
         self._watchdog = self._clock.call_later(STUCK - running if running < STUCK else STUCK_AGAIN, self._look)
 
-    def _contain(self, event: Event[R], error: BaseException) -> None:
+    def _contain(self, event: InformerEvent[R], error: BaseException) -> None:
         """Record and log an error of the handler, so that the next event follows. Re-raise the cancellation of this task."""
         if isinstance(error, asyncio.CancelledError):
             # If another task was cancelled, the handler would otherwise end silently.
@@ -385,6 +385,6 @@ class Registration(Generic[R]):
         text, count = self._failures.text(error), times(self.meter.failures, in_a_row=False)
         summary = f"{type(error).__name__}: {text}{count}"
         shown = self._failures.failed("", error)
-        _log.error(
+        _LOG.error(
             "handler %s failed on %s %s: %s; going on with the next event", self.name, event.type.value, event.key, summary, exc_info=shown
         )

@@ -49,8 +49,8 @@ class ChangeSet(Struct, frozen=True):
         version: The argument of the next call.
 
     Example:
-        >>> async with Informers(client) as informers:
-        ...     lister = informers.of(ConfigMap).lister
+        >>> async with InformerFactory(client) as informers:
+        ...     lister = informers.for_kind(ConfigMap).lister
         ...     await informers.wait_synced()
         ...     version = lister.resource_version
         ...     changes = lister.changed_since(version)
@@ -121,7 +121,7 @@ class Deletions:
         """
         asked, current = decimal(version), decimal(now)
         if asked is None or (current is None and now):
-            raise ValueError(f'resourceVersion "{now if asked is not None else version}" is no number: such versions have no order')
+            raise ValueError(f'resourceVersion "{now if asked is not None else version}" is not a number: such versions have no order')
         if self._begun is None or current is None:
             raise ChangesForgotten("nothing has been listed yet: wait for the informer to sync, list everything, and ask from there on")
         if asked > current:
@@ -132,7 +132,7 @@ class Deletions:
         known = max(self._begun, self._dropped)
         if asked < known:
             raise ChangesForgotten(
-                f"changes since version {version} are not known any more, only those since {known} "
+                f"changes since version {version} are no longer known, only those since {known} "
                 f"(the last {self._limit} deletions are remembered): list everything, and go on from lister.resource_version"
             )
         return [deletion for number, deletion in self._ring if number > asked]

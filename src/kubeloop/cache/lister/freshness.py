@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from kubeloop.cache.lister.overlay import MutationCache, PendingDelete, PendingWrite
+from kubeloop.cache.lister.mutation_cache import MutationCache, PendingDelete, PendingWrite
 from kubeloop.cache.tasks import InformerStopped, Progress
 from kubeloop.meta.strconv import decimal
 
@@ -15,7 +15,7 @@ class Reached(Protocol):
 
     @property
     def description(self) -> str:
-        """Its objects in words."""
+        """The watched objects in words."""
 
     @property
     def namespace(self) -> str | None:
@@ -23,7 +23,7 @@ class Reached(Protocol):
 
     @property
     def version(self) -> str:
-        """The resourceVersion that it has reached."""
+        """The resourceVersion that the watch has reached."""
 
     @property
     def moved(self) -> float:
@@ -31,7 +31,7 @@ class Reached(Protocol):
 
     @property
     def failure(self) -> Exception | None:
-        """Error of its last request, or None."""
+        """Error of the watch's last request, or None."""
 
 
 class Freshness:
@@ -53,7 +53,7 @@ class Freshness:
         self._stopped = False
 
     def moved(self) -> None:
-        """Record that the cache has changed."""
+        """Wake the waiting tasks, because the cache has changed."""
         if self._waiting:
             self._progress.notify()
 
@@ -63,7 +63,7 @@ class Freshness:
         self._progress.notify()
 
     async def wait(self, version: str | None, timeout: float) -> None:
-        """Wait until the cache has reached a version, or shows all earlier writes of this process. See ``Lister.fresh``."""
+        """Wait until the cache has reached a version, or shows all earlier writes of this process. See ``Lister.wait_fresh``."""
         if version is None:
             writes = self._overlay.unconfirmed()
             done, missing = self._writes(writes)
@@ -78,7 +78,7 @@ class Freshness:
     def _writes(self, writes: list[PendingWrite | PendingDelete]) -> tuple[Callable[[], bool], Callable[[], str]]:
         def done() -> bool:
             writes[:] = [write for write in writes if not self._overlay.confirmed(write)]
-            return not writes or self._running()
+            return not writes or self._raise_if_stopped()
 
         def missing() -> str:
             names = [f"{each.namespace}/{each.name}" if each.namespace else each.name for each in writes[:3]]
@@ -90,24 +90,24 @@ class Freshness:
     def _version(self, version: str) -> tuple[Callable[[], bool], Callable[[], str]]:
         required = decimal(version)
         if required is None:
-            raise ValueError(f'min_resource_version="{version}" is no number: such versions have no order')
+            raise ValueError(f'min_resource_version="{version}" is not a number: such versions have no order')
 
         def done() -> bool:
-            return all((decimal(feed.version) or 0) >= required for feed in self._feeds()) or self._running()
+            return all((decimal(feed.version) or 0) >= required for feed in self._feeds()) or self._raise_if_stopped()
 
         def missing() -> str:
             return f"{self._description}: waiting for version {version}; {self._state()}"
 
         return done, missing
 
-    def _running(self) -> bool:
+    def _raise_if_stopped(self) -> bool:
         """Return False while the informer runs.
 
         Raises:
             InformerStopped: the informer has stopped, so the wait would never end.
         """
         if self._stopped:
-            raise InformerStopped(f"the informer of {self._description} has stopped; its cache changes no more")
+            raise InformerStopped(f"the informer of {self._description} has stopped; its cache no longer changes")
         return False
 
     def _state(self) -> str:

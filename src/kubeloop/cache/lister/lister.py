@@ -1,4 +1,4 @@
-"""Lister: reads the cache. It never sends a request, waits only in ``fresh``, and yields to other tasks only in ``stream``."""
+"""Lister: reads the cache. It never sends a request, waits only in ``wait_fresh``, and yields to other tasks only in ``stream``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Lister(Generic[R]):
         a label or path if there is one.
 
     Objects that do not fit their type
-        are left out of results with several objects, and logged once for each of their states; ``get`` of such an object raises.
+        They are left out of results with several objects, and logged once for each of their states; ``get`` of such an object raises.
         They are in the cache, in ``heads`` and in events; ``unstructured`` reads them.
 
     Cost
@@ -71,8 +71,8 @@ class Lister(Generic[R]):
 
     Example:
         >>> web = await client.create(ConfigMap(metadata=ObjectMeta(name="web", labels={"team": "shop"})))
-        >>> async with Informers(client) as informers:
-        ...     lister = informers.of(ConfigMap).lister
+        >>> async with InformerFactory(client) as informers:
+        ...     lister = informers.for_kind(ConfigMap).lister
         ...     await informers.wait_synced()
         ...     print([found.metadata.name for found in lister.list(label_selector="team=shop")], lister.get("db"))
         ['web'] None
@@ -108,11 +108,11 @@ class Lister(Generic[R]):
     def by_key(self, key: ObjectKey) -> R | None:
         """Return the object with this key; None if it is not cached. The cluster of the key is ignored."""
         if not isinstance(key, ObjectKey):
-            raise TypeError(f"key={described_word(key)} is no ObjectKey; give one, as event.key is, or use get(name, namespace)")
+            raise TypeError(f"key={described_word(key)} is not an ObjectKey; give one, as event.key is, or use get(name, namespace)")
         return self.get(key.name, key.namespace)
 
     def decoded(self, head: Head) -> R:
-        """Return the object in the state of a head of this lister.
+        """Return the object of a head, decoded in the state that the head describes.
 
         Raises:
             DecodeError: the object does not fit its type.
@@ -199,7 +199,7 @@ class Lister(Generic[R]):
             TypeError: the name or the namespace is not a string.
         """
         if not isinstance(name, str):
-            raise TypeError(f"name={described(name)} is no name; give the text that names the object, as head.name is")
+            raise TypeError(f"name={described(name)} is not a name; give the text that names the object, as head.name is")
         if namespace is None:
             if len(self._scope) != 1 and kind_info(self._view.kind).namespaced:
                 watched = f"this informer watches {', '.join(self._scope) or 'all of them'}"
@@ -211,7 +211,7 @@ class Lister(Generic[R]):
     def heads(
         self, namespace: str | None = None, label_selector: Labels | None = None, field_selector: Where | None = None
     ) -> builtins.list[Head]:
-        """Return heads as ``list`` returns objects, without decoding."""
+        """Return the heads of all objects that match, without decoding."""
         if label_selector is None and field_selector is None:
             self._check_text(namespace)
             return self._view.heads(namespace)
@@ -219,9 +219,9 @@ class Lister(Generic[R]):
         return builtins.list(heads if matches is None else filter(matches, heads))
 
     def heads_by_index(self, name: str, value: str | int | bool) -> builtins.list[Head]:
-        """Return heads as ``by_index`` returns objects, without decoding."""
+        """Return the heads of the objects that ``by_index`` finds, without decoding."""
         if not isinstance(name, str):
-            raise TypeError(f"name={described(name)} is no index; give the name that it has in informers.of(..., indexes=...)")
+            raise TypeError(f"name={described(name)} is not an index; give the name that it has in informers.for_kind(..., indexes=...)")
         if not isinstance(value, str | int | float):
             raise TypeError(
                 f'value={described(value)} of index "{name}": give one text, number or boolean; "" finds what has nothing at its path'
@@ -231,7 +231,7 @@ class Lister(Generic[R]):
     def heads_in_range(
         self, name: str, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False, limit: int | None = None
     ) -> builtins.list[Head]:
-        """Return heads as ``range`` does, without decoding the objects.
+        """Return the heads of the objects that ``range`` finds, without decoding.
 
         Args:
             name: See ``range``.
@@ -245,9 +245,11 @@ class Lister(Generic[R]):
         """
         for bound, value in (("low", low), ("high", high)):
             if value is not None and not isinstance(value, str | int | float | datetime):
-                raise TypeError(f"{bound}={described(value)} is no bound; give a text, a number, a boolean, a time, or None for no bound")
+                raise TypeError(
+                    f"{bound}={described(value)} is not a bound; give a text, a number, a boolean, a time, or None for no bound"
+                )
         if limit is not None and not isinstance(limit, int):
-            raise TypeError(f"limit={described_word(limit)} is no number; give at most how many objects are wanted, or None for all")
+            raise TypeError(f"limit={described_word(limit)} is not a number; give at most how many objects are wanted, or None for all")
         return self._view.range(name, low, high, reverse, limit)
 
     def values(
@@ -284,11 +286,11 @@ class Lister(Generic[R]):
         The result has ``heads`` of new and changed objects, in their present state; ``deleted`` objects with their uids; and
         ``version``, the argument of the next call.
 
-        No change is left out, but a change may be returned again. Own writes are returned before and after the watch shows them. With
-        several namespaces ``version`` is the lowest of theirs, so that changes of the others are returned until the slowest namespace has
-        advanced, at the latest with its bookmark each minute. Compare versions and uids to detect repetitions.
+        No change is left out, but a change may be returned again. A write of this process is returned before and after the watch shows it.
+        With several namespaces, ``version`` is the lowest version of their watches. Changes in the other namespaces are then returned again
+        until the slowest watch advances, at the latest with its bookmark each minute. Compare versions and uids to detect repetitions.
 
-        It checks every head (30 ms for 100,000).
+        The method checks every head (30 ms for 100,000).
 
         Raises:
             ChangesForgotten: more than the 10,000 recorded deletions lie between, or the cache has not reached the version, because it is
@@ -298,14 +300,14 @@ class Lister(Generic[R]):
         """
         if not isinstance(version, str):
             raise TypeError(
-                f"version={described(version)} is no text; give the version of a lister or ChangeSet (resourceVersions are texts)"
+                f"version={described(version)} is not text; give the version of a lister or ChangeSet (resourceVersions are texts)"
             )
         now = self._version()
         # An object that left the selector and returned is not deleted.
         deleted = [each for each in self._deletions.since(version, now) if not self._shows(each)]
         return ChangeSet(newer(self._view.heads(None), str(int(version))), deleted, now)
 
-    async def fresh(self, min_resource_version: str | None = None, timeout: float = 10.0) -> None:
+    async def wait_fresh(self, min_resource_version: str | None = None, timeout: float = 10.0) -> None:
         """Wait until the cache has reached ``min_resource_version`` or, if it is None, contains all earlier writes of this process.
 
         Readers see own writes immediately without this method. Use it for a version that another process names, and before reading
@@ -322,7 +324,7 @@ class Lister(Generic[R]):
         """
         if min_resource_version is not None and not isinstance(min_resource_version, str):
             raise TypeError(
-                f"min_resource_version={described(min_resource_version)} is no text; resourceVersions are texts, or None for own writes"
+                f"min_resource_version={described(min_resource_version)} is not text; resourceVersions are texts, or None for own writes"
             )
         await self._freshness.wait(min_resource_version, timeout)
 
@@ -335,13 +337,11 @@ class Lister(Generic[R]):
     def _candidates(
         self, namespace: str | None, label_selector: Labels | None, field_selector: Where | None
     ) -> tuple[Iterable[Head], Predicate | None]:
-        """Return heads of one moment that include all matches, and a predicate for the matches (None: all match). Uses an index if
-        possible.
-        """
+        """Return heads that include all matches, read at one moment and from an index if possible, and a predicate (None: all match)."""
         self._check_text(namespace)
         if field_selector is not None and not isinstance(field_selector, Mapping) and not callable(field_selector):
             raise TypeError(
-                f"field_selector={described(field_selector)} says nothing; "
+                f"field_selector={described(field_selector)} selects nothing; "
                 'give paths with values, {"status.phase": "Running"}, or a predicate of the head'
             )
         selector = None if label_selector is None else selector_of(label_selector)
@@ -381,7 +381,7 @@ class Lister(Generic[R]):
 
     def _check_text(self, namespace: str | None) -> None:
         if namespace is not None and not isinstance(namespace, str):
-            raise TypeError(f"namespace={described(namespace)} is no name; give one, or None for all that the informer watches")
+            raise TypeError(f"namespace={described(namespace)} is not a name; give one, or None for all that the informer watches")
         self._check(namespace)
 
     def _check(self, namespace: str | None) -> None:
@@ -389,5 +389,5 @@ class Lister(Generic[R]):
             watched = ", ".join(f'"{name}"' for name in self._scope)
             raise OutsideScope(
                 f'this informer watches {self._view.kind.__name__} objects of namespace {watched} only, not of "{namespace}"; '
-                "make one with informers.of(..., namespace=...)"
+                "make one with informers.for_kind(..., namespace=...)"
             )

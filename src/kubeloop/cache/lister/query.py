@@ -13,13 +13,13 @@ from kubeloop.meta import KubeloopError, LabelSelector, Selector, parse_label_se
 from kubeloop.meta.type_checks import described
 
 Labels: TypeAlias = str | Mapping[str, str] | Selector | LabelSelector
-"""A label selector: as kubectl takes it (``app=web,tier!=db``), as equal pairs, parsed, or as objects carry it."""
+"""A label selector: a string as in kubectl (``app=web,tier!=db``), a mapping of required labels, or a parsed selector."""
 
 Value: TypeAlias = str | int | float | bool | None
-"""A scalar to compare a field with; None and "" both mean: nothing there."""
+"""A scalar to compare a field with; None and "" both match a field without a value."""
 
 Where: TypeAlias = Callable[[Head], object] | Mapping[str, Value]
-"""Paths that heads carry with the value each must have (all of them must hold), or a predicate of the head."""
+"""A mapping of paths that heads carry to the values that they must all have, or a predicate of the head."""
 
 Predicate: TypeAlias = Callable[[Head], object]
 
@@ -55,7 +55,7 @@ def field(path: str, attributes: Mapping[str, str]) -> Callable[[Head], Any]:
     read = ", ".join(attributes) or "none"
     raise UnreadPath(
         f'path "{path}" is not read by this informer (besides metadata it reads: {read}); '
-        f'give it to informers.of(..., paths=["{path}"]), or indexes={{"name": "{path}"}} to find by it without a search'
+        f'give it to informers.for_kind(..., paths=["{path}"]), or indexes={{"name": "{path}"}} to find by it without a search'
     )
 
 
@@ -67,7 +67,8 @@ def selector_of(labels: Labels) -> Selector:
     """
     if not isinstance(labels, str | Mapping | Selector | LabelSelector):
         raise TypeError(
-            f'label_selector={described(labels)} is no selector; give text ("app=web,tier!=db"), equal pairs, a Selector or a LabelSelector'
+            f"label_selector={described(labels)} is not a selector; "
+            'give text ("app=web,tier!=db"), equal pairs, a Selector or a LabelSelector'
         )
     if isinstance(labels, Selector):
         return labels
@@ -92,7 +93,7 @@ def by_labels(selector: Selector) -> Predicate:
 
 
 def by_field(path: str, value: Value, attributes: Mapping[str, str]) -> Predicate:
-    """Return a predicate: the head has this value at the path or, for a list or a path with ``[*]``, one of the items has it.
+    """Return a predicate that is true if the value at the path, or one item of a list or of a path with ``[*]``, equals ``value``.
 
     Values compare as indexes spell them: ``1`` and ``"1"`` are equal, an absent value equals "".
 

@@ -11,7 +11,7 @@ from kubeloop.cache.blobs.head import Head, HeadReader
 from kubeloop.cache.lister.changes import Deletions
 from kubeloop.cache.lister.freshness import Freshness, Reached
 from kubeloop.cache.lister.lister import Lister
-from kubeloop.cache.lister.overlay import MutationCache
+from kubeloop.cache.lister.mutation_cache import MutationCache
 from kubeloop.cache.lister.view import CacheView
 from kubeloop.cache.scope import InformerDefaults, InformerScope
 from kubeloop.cache.store.index import SecondaryIndex
@@ -31,7 +31,7 @@ _COMPUTED = frozenset({"source", "status.successful", "status.podIP", "status.po
 
 
 class DocumentSelector:
-    """The selectors of one informer.
+    """Evaluates the label and field selectors of one informer for the document of an object.
 
     Guarantees
         The result of ``of`` equals the server's, or is None.
@@ -119,7 +119,7 @@ class WriteRecorder:
             overlay: Receives the writes.
             store: The cache that the watch fills.
             deletions: Receives deletions, for ``changed_since``.
-            reader: Returns the maker of heads.
+            reader: Returns the present ``HeadReader``.
             selects: The informer has a selector, so that a reported deletion may be an object that left it.
         """
         self._kind = kind_info(scope.kind).gvk
@@ -171,7 +171,7 @@ class Readers(Generic[R]):
             description: the objects in words, for logs and errors.
             store: the cache that the watch fills.
             defaults: clock, progress and cluster of the informer.
-            reader: returns the present maker of heads.
+            reader: returns the present ``HeadReader``.
             version: returns the version that the cache is at.
         """
         self._store = store
@@ -197,8 +197,8 @@ class Readers(Generic[R]):
         with self._store.lock:
             self.overlay.shown.add_index(make())
 
-    def carry(self, reader: HeadReader) -> None:
-        """Make the heads of the overlay again with this reader's paths. Those of the store have them already."""
+    def rebuild_overlay_heads(self, reader: HeadReader) -> None:
+        """Make the heads of the overlay again with the paths of ``reader``. The heads of the store must have these paths already."""
         self.view.attributes = reader.attributes
         with self._store.lock:
             self.overlay.reread(reader.again)
@@ -232,7 +232,7 @@ class Readers(Generic[R]):
             self.overlay.replaced(feed.namespace, version)
 
     def applied(self) -> None:
-        """Record that a batch was applied."""
+        """Record that a batch of changes was applied to the store, and wake the tasks that wait for it."""
         if self.overlay.active:
             with self._store.lock:
                 self._moved()

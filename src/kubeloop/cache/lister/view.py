@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.blobs.retention import LEAN, Retention
-from kubeloop.cache.lister.overlay import MutationCache
+from kubeloop.cache.lister.mutation_cache import MutationCache
 from kubeloop.cache.store.index import SecondaryIndex
 from kubeloop.cache.store.sorted_index import Bound, SortedIndex, sort_of
 from kubeloop.cache.store.store import Store
@@ -24,7 +24,7 @@ R = TypeVar("R", bound=Resource)
 #: Number of undecodable objects that are remembered as logged; beyond it all are forgotten and logged again.
 MAX_REPORTED = 10_000
 
-log = logging.getLogger("kubeloop.cache")
+_LOG = logging.getLogger("kubeloop.cache")
 
 
 class _Corrections(NamedTuple):
@@ -91,7 +91,7 @@ class CacheView(Generic[R]):
             return heads if corrections is None else corrections.of(heads, corrections.added)
 
     def moment(self, namespace: str | None) -> Iterator[Head]:
-        """Iterate over heads as of this moment, for long iterations: nothing is copied."""
+        """Return an iterator over the heads as of this call. It copies nothing, so it suits long iterations."""
         self.reads += 1
         with self._store.lock:
             snapshot = self._store.snapshot(namespace)
@@ -214,7 +214,7 @@ class CacheView(Generic[R]):
             raise
 
     def decodable(self, head: Head) -> R | None:
-        """Return a new object as ``decode`` does; log an object that does not fit its type, and return None."""
+        """Return a new object as ``decode`` does, or None if the object does not fit its type; the error is logged."""
         try:
             return self.decode(head)
         except DecodeError:
@@ -224,7 +224,7 @@ class CacheView(Generic[R]):
         """Return the stored tree of the object, which need not fit its type."""
         if self._plain is None:
             info = kind_info(self.kind)
-            self._plain = Unstructured.of(info.gvk.api_version, info.gvk.kind, plural=info.plural, namespaced=info.namespaced)
+            self._plain = Unstructured.for_kind(info.gvk.api_version, info.gvk.kind, plural=info.plural, namespaced=info.namespaced)
         return decode(self._plain, head.document(), checked=True, partial=self.partial)
 
     def _report(self, head: Head, error: DecodeError) -> None:
@@ -235,7 +235,7 @@ class CacheView(Generic[R]):
         if len(self._reported) >= MAX_REPORTED:
             self._reported.clear()
         self._reported[key] = state
-        log.error("%s; it stays in the cache: read it with lister.unstructured(...) or event.unstructured()", error)
+        _LOG.error("%s; it stays in the cache: read it with lister.unstructured(...) or event.unstructured()", error)
 
 
 def _corrected(heads: Iterable[Head], corrections: _Corrections) -> Iterator[Head]:

@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 from kubeloop.cache.blobs.head import Head
-from kubeloop.cache.handlers.event import Event, Predicate
+from kubeloop.cache.handlers.event import InformerEvent, Predicate
 from kubeloop.cache.handlers.registration import Handler, Registration
 from kubeloop.cache.informer import Informer
-from kubeloop.cache.informers import Informers
+from kubeloop.cache.informers import InformerFactory
 from kubeloop.cache.multicluster.several import SerialisedHandler
 from kubeloop.cache.tasks import InformerStopped, all_synced
 from kubeloop.client.selector_text import Fields, Labels
@@ -49,7 +49,7 @@ class ServedKind:
     @property
     def resource_class(self) -> type[Unstructured]:
         group = f"{self.gvk.group}/" if self.gvk.group else ""
-        return Unstructured.of(f"{group}{self.gvk.version}", self.gvk.kind, plural=self.plural, namespaced=self.namespaced)
+        return Unstructured.for_kind(f"{group}{self.gvk.version}", self.gvk.kind, plural=self.plural, namespaced=self.namespaced)
 
 
 def served_kind(definition: Head) -> ServedKind | None:
@@ -71,7 +71,7 @@ def served_kind(definition: Head) -> ServedKind | None:
 
 
 def priority(version: str) -> tuple[int, int, int, str]:
-    """Return a sort key that orders versions as Kubernetes does: v2, v1, v1beta2, v1beta1, v1alpha1, then all other names.
+    """Return a key that sorts versions by priority, the highest last. Descending: v2, v1, v1beta2, v1beta1, v1alpha1, all other names.
 
     Source: Kubernetes, "Versions in CustomResourceDefinitions", version priority.
     """
@@ -83,11 +83,13 @@ def priority(version: str) -> tuple[int, int, int, str]:
     return ({"alpha": 1, "beta": 2, None: 3}[stage], int(major), int(minor or 0), "")
 
 
-_DEFINITION = Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False)
+_DEFINITION = Unstructured.for_kind(
+    "apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False
+)
 #: Seconds that handlers get for the DELETED events of a removed kind; later ones are dropped.
 FAREWELL = 30.0
 
-_log = logger_with_context("kubeloop.cache")
+_LOG = logger_with_context("kubeloop.cache")
 
 
 class DynamicInformers:
@@ -111,15 +113,15 @@ class DynamicInformers:
     Args:
         informers: The factory that makes the informers.
         accepts: Returns whether to run an informer for a kind. Default: all kinds.
-        namespace: See ``Informers.of``, for kinds that have namespaces.
-        label_selector: See ``Informers.of``.
-        field_selector: See ``Informers.of``.
-        paths: See ``Informers.of``.
+        namespace: See ``InformerFactory.of``, for kinds that have namespaces.
+        label_selector: See ``InformerFactory.of``.
+        field_selector: See ``InformerFactory.of``.
+        paths: See ``InformerFactory.of``.
         started: Called with each informer that starts; a plain function.
         stopped: Called with each informer that has stopped; a plain function.
 
     Example:
-        >>> async with Informers(client) as informers:
+        >>> async with InformerFactory(client) as informers:
         ...     dynamic = DynamicInformers(informers, lambda kind: kind.gvk.group.endswith("example.com"))
         ...     await dynamic.wait_synced()
         ...     print(list(dynamic.kinds))
@@ -128,7 +130,7 @@ class DynamicInformers:
 
     def __init__(
         self,
-        informers: Informers,
+        informers: InformerFactory,
         accepts: Callable[[ServedKind], bool] = lambda _: True,
         *,
         namespace: str | Iterable[str] | None = None,
@@ -149,7 +151,7 @@ class DynamicInformers:
         self._running: dict[str, tuple[ServedKind, Informer[Unstructured]]] = {}
         self._targets: dict[str, ServedKind | None] = {}
         self._replacing: set[str] = set()
-        definitions = informers.of(_DEFINITION, fields=PATHS, paths=PATHS)
+        definitions = informers.for_kind(_DEFINITION, fields=PATHS, paths=PATHS)
         changed, gone = self._changed, self._gone
         self._definitions = definitions.on_event(added=changed, updated=changed, deleted=gone, resync=0, name="dynamic informers")
 
@@ -198,7 +200,7 @@ class DynamicInformers:
         """Wait until the definitions are known and the informer of each served kind has synced. ``timeout`` is in seconds.
 
         Raises:
-            The errors of ``Informers.wait_synced``.
+            The errors of ``InformerFactory.wait_synced``.
         """
         await self._definitions.wait_synced(timeout)
         await all_synced(*(informer for _, informer in self._running.values()), timeout=timeout)
@@ -209,11 +211,11 @@ class DynamicInformers:
 
     # --------------------------------------------------------------------------------------------------------- served kinds
 
-    def _changed(self, event: Event[Unstructured]) -> None:
+    def _changed(self, event: InformerEvent[Unstructured]) -> None:
         served = served_kind(event.head)
         self._aim(event.head.name, served if served is not None and self._accepts(served) else None)
 
-    def _gone(self, event: Event[Unstructured]) -> None:
+    def _gone(self, event: InformerEvent[Unstructured]) -> None:
         self._aim(event.head.name, None)
 
     def _aim(self, name: str, served: ServedKind | None) -> None:
@@ -224,7 +226,7 @@ class DynamicInformers:
         running = self._running.get(name)
         if running is not None and running[0] != served:
             self._replacing.add(name)
-            self._informers.spawn(self._settle(name), f"kubeloop farewell of {running[1].description}")
+            self._informers._start_task(self._settle(name), f"kubeloop farewell of {running[1].description}")
         elif running is None and served is not None:
             self._enter(name, served)
         elif served is None:
@@ -245,16 +247,16 @@ class DynamicInformers:
 
     def _enter(self, name: str, served: ServedKind) -> None:
         namespace = self._namespace if served.namespaced else None
-        informer = self._informers.of(served.resource_class, namespace=namespace, **self._options)
+        informer = self._informers.for_kind(served.resource_class, namespace=namespace, **self._options)
         self._running[name] = served, informer
         for registration in self._handlers:
             registration.join(informer)
-        _log.info("%s: served from now on", informer.description)
+        _LOG.info("%s: now served", informer.description)
         _tell(self._started, informer)
 
     async def _leave(self, name: str, informer: Informer[Unstructured]) -> None:
         del self._running[name]
-        _log.info("%s: served no more", informer.description)
+        _LOG.info("%s: no longer served", informer.description)
         await self._informers.remove(informer, drain_timeout=FAREWELL)
         for registration in self._handlers:
             registration.leave(informer)
@@ -266,14 +268,14 @@ def _tell(callback: Callable[[Informer[Unstructured]], object] | None, informer:
         try:
             callback(informer)
         except Exception:  # noqa: BLE001 - the caller's own code may raise anything; the kinds that come and go must not stop for it
-            _log.exception("%s: %s failed; going on", informer.description, getattr(callback, "__qualname__", callback))
+            _LOG.exception("%s: %s failed; going on", informer.description, getattr(callback, "__qualname__", callback))
 
 
 class DynamicRegistration:
     """The registrations of one handler with the informers of all dynamic kinds. ``DynamicInformers.on_event`` returns it.
 
     Example:
-        >>> async with Informers(client) as informers:
+        >>> async with InformerFactory(client) as informers:
         ...     dynamic = DynamicInformers(informers)
         ...     registration = dynamic.on_event(added=lambda event: print(event.key))
         ...     await registration.wait_synced()

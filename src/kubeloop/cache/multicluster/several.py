@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack
 from kubeloop.cache import arguments
 from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.diagnostics.describe import Description
-from kubeloop.cache.handlers.event import Event, Predicate
+from kubeloop.cache.handlers.event import InformerEvent, Predicate
 from kubeloop.cache.handlers.registration import Handler, Registration
 from kubeloop.cache.informer import Informer
-from kubeloop.cache.informers import InformerOptions, Informers
+from kubeloop.cache.informers import InformerFactory, InformerOptions
 from kubeloop.cache.lister.lister import Labels, Lister
 from kubeloop.cache.reflector.steps import WatchPolicy
 from kubeloop.cache.tasks import Syncing, all_synced
@@ -44,14 +44,14 @@ class SerialisedHandler(Generic[R]):
         self._lock = lock
         self.__qualname__ = str(getattr(handler, "__qualname__", handler))
 
-    def __call__(self, event: Event[R]) -> object:
+    def __call__(self, event: InformerEvent[R]) -> object:
         if self._lock.locked():
             return self._later(event)
         # A synchronous function stays synchronous: it needs no lock, and its calls can be measured.
         result = self._handler(event)
         return self._finish(result) if inspect.isawaitable(result) else result
 
-    async def _later(self, event: Event[R]) -> None:
+    async def _later(self, event: InformerEvent[R]) -> None:
         async with self._lock:
             result = self._handler(event)
             if inspect.isawaitable(result):
@@ -71,10 +71,10 @@ class SerialisedHandler(Generic[R]):
 
 
 class UnknownCluster(KubeloopError, LookupError):
-    """A query names a cluster that does not exist here."""
+    """A query names a cluster that the ``MulticlusterLister`` does not have."""
 
 
-class MulticlusterInformers:
+class MulticlusterInformerFactory:
     """Factory of informers over several clusters. ``async with`` starts them all, leaving the block stops them.
 
     Guarantees
@@ -86,19 +86,19 @@ class MulticlusterInformers:
 
     Args:
         clients: Name of a cluster -> client; the name appears in keys and logs. A list of clients takes the names from their kubeconfigs.
-        resync: See ``Informers``.
-        clock: See ``Informers``.
-        rng: See ``Informers``.
-        read_your_writes: See ``Informers``.
-        policy: See ``Informers``.
+        resync: See ``InformerFactory``.
+        clock: See ``InformerFactory``.
+        rng: See ``InformerFactory``.
+        read_your_writes: See ``InformerFactory``.
+        policy: See ``InformerFactory``.
 
     Raises:
         ValueError: there is no client, or two have the same name.
         TypeError: an element of ``clients`` is not a client; the message names it.
 
     Example:
-        >>> async with MulticlusterInformers({"west": client}) as informers:
-        ...     pods = informers.of(Pod)
+        >>> async with MulticlusterInformerFactory({"west": client}) as informers:
+        ...     pods = informers.for_kind(Pod)
         ...     await informers.wait_synced()
         ...     print([(cluster, pod.metadata.name) for cluster, pod in pods.lister.list()])
         []
@@ -121,22 +121,26 @@ class MulticlusterInformers:
                 arguments.check_client(client, f"clients[{at}]")
             clients = {client.cluster: client for client in listed}
             if len(clients) < len(listed):
-                raise ValueError('two clients call their clusters the same; name them: MulticlusterInformers({"east": ..., "west": ...})')
+                raise ValueError(
+                    'two clients have the same cluster name; name them: MulticlusterInformerFactory({"east": ..., "west": ...})'
+                )
         if not clients:
             raise ValueError("no client was given")
         for name, client in clients.items():
             arguments.check_client(client, f"clients[{name!r}]")
         informers = {
-            name: Informers(client, resync=resync, clock=clock, rng=rng, cluster=name, read_your_writes=read_your_writes, policy=policy)
+            name: InformerFactory(
+                client, resync=resync, clock=clock, rng=rng, cluster=name, read_your_writes=read_your_writes, policy=policy
+            )
             for name, client in clients.items()
         }
         #: The informers of each cluster, by its name.
-        self.clusters: Mapping[str, Informers] = MappingProxyType(informers)
+        self.clusters: Mapping[str, InformerFactory] = MappingProxyType(informers)
         self._stack: AsyncExitStack | None = None
 
-    def of(self, kind: type[R], **options: Unpack[InformerOptions[R]]) -> MulticlusterInformer[R]:
-        """Return the informers of a kind in all clusters, as one. Options and errors are those of ``Informers.of``."""
-        return MulticlusterInformer({name: informers.of(kind, **options) for name, informers in self.clusters.items()})
+    def for_kind(self, kind: type[R], **options: Unpack[InformerOptions[R]]) -> MulticlusterInformer[R]:
+        """Return the informers of a kind in all clusters, as one. Options and errors are those of ``InformerFactory.of``."""
+        return MulticlusterInformer({name: informers.for_kind(kind, **options) for name, informers in self.clusters.items()})
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
         """Wait until every informer of every cluster has synced. To continue without unreachable clusters, catch the error.
@@ -148,11 +152,11 @@ class MulticlusterInformers:
         await all_synced(*(_Named(name, informers) for name, informers in self.clusters.items()), timeout=timeout)
 
     def describe(self) -> Description:
-        """Return the state of all informers as a table. See ``Informers.describe``."""
+        """Return the state of all informers as a table. See ``InformerFactory.describe``."""
         return Description([stats for informers in self.clusters.values() for stats in informers.measure()])
 
     def metrics(self, registry: CollectorRegistry | None = None, *, name: str = "kubeloop") -> None:
-        """Show the informers of all clusters in a Prometheus registry until they end. Arguments and errors: see ``Informers.metrics``."""
+        """Show the informers of all clusters in a Prometheus registry until they end. See ``InformerFactory.metrics`` for arguments."""
         for informers in self.clusters.values():
             informers.metrics(registry, name=name)
 
@@ -169,11 +173,11 @@ class MulticlusterInformers:
 
 
 class MulticlusterInformer(Generic[R]):
-    """The informers of one kind in several clusters. ``MulticlusterInformers.of`` makes it.
+    """The informers of one kind in several clusters. ``MulticlusterInformerFactory.of`` makes it.
 
     Example:
-        >>> async with MulticlusterInformers({"west": client}) as informers:
-        ...     pods = informers.of(Pod)
+        >>> async with MulticlusterInformerFactory({"west": client}) as informers:
+        ...     pods = informers.for_kind(Pod)
         ...     await informers.wait_synced()
         ...     print(pods.synced, len(pods.lister))
         {'west': True} 0
@@ -235,8 +239,8 @@ class MulticlusterRegistration(Generic[R]):
     """The registrations of one handler with the informers of all clusters. ``MulticlusterInformer.on_event`` returns it.
 
     Example:
-        >>> async with MulticlusterInformers({"west": client}) as informers:
-        ...     registration = informers.of(Pod).on_event(added=lambda event: print(event.key.cluster, event.key.name))
+        >>> async with MulticlusterInformerFactory({"west": client}) as informers:
+        ...     registration = informers.for_kind(Pod).on_event(added=lambda event: print(event.key.cluster, event.key.name))
         ...     await registration.wait_synced()
         ...     print(registration.synced)
         True
@@ -277,8 +281,8 @@ class MulticlusterLister(Generic[R]):
         UnknownCluster: there is no cluster of this name.
 
     Example:
-        >>> async with MulticlusterInformers({"west": client}) as informers:
-        ...     pods = informers.of(Pod).lister
+        >>> async with MulticlusterInformerFactory({"west": client}) as informers:
+        ...     pods = informers.for_kind(Pod).lister
         ...     await informers.wait_synced()
         ...     print(pods.get("west", "web-0"))
         None
@@ -312,7 +316,7 @@ class MulticlusterLister(Generic[R]):
         return [(cluster, obj) for cluster, lister in self.clusters.items() for obj in lister.by_index(name, value)]
 
     def heads(self, namespace: str | None = None, label_selector: Labels | None = None) -> builtins.list[tuple[str, Head]]:
-        """Return heads as ``list`` returns objects, without decoding."""
+        """Return the heads of all objects that match, with the names of their clusters, without decoding."""
         return [(cluster, head) for cluster, lister in self.clusters.items() for head in lister.heads(namespace, label_selector)]
 
     def __len__(self) -> int:
@@ -326,7 +330,7 @@ class MulticlusterLister(Generic[R]):
 
 
 class _Named:
-    """The wait for one cluster. Its errors name the cluster."""
+    """Wraps the ``wait_synced`` of one cluster, so that its errors name the cluster."""
 
     def __init__(self, name: str, part: Syncing) -> None:
         self._name = name

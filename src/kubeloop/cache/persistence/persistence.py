@@ -33,14 +33,14 @@ GRACE = 0.25
 
 
 class ResumingStore:
-    """The ``ReflectorStore`` of a list and watch that begins with ``resume_from``: installs a saved state, then forwards all calls.
+    """A ``ReflectorStore`` that installs a saved state once the server has accepted a watch from it, and forwards all calls.
 
     Guarantees
         The saved state is installed once, before the first event of the watch. It is never installed if a list begins or the watch is
         rejected first.
 
     Args:
-        feed: The store that receives the calls.
+        feed: The store that receives the saved state and the forwarded calls.
         heads: The saved objects.
         version: The resourceVersion of the saved state.
         clock: Clock of the log.
@@ -82,9 +82,9 @@ class ResumingStore:
             self._install()
         self._feed.bookmark(version)
 
-    def listing(self) -> None:
+    def begin_list(self) -> None:
         self._discard()
-        self._feed.listing()
+        self._feed.begin_list()
 
     def failed(self, error: Exception) -> None:
         # The saved state stays: if the server did not respond, the same watch is retried.
@@ -127,13 +127,13 @@ class ResumingStore:
 EVERY = 300.0
 
 _SECRETS = ("", "Secret")
-#: Created once with the cluster, so its uid identifies the cluster.
-_NAMESPACE = Unstructured.of("v1", "Namespace", plural="namespaces", namespaced=False)
-_log = logger_with_context("kubeloop.cache")
+#: The namespace kube-system is created once with the cluster, so its uid identifies the cluster.
+_NAMESPACE = Unstructured.for_kind("v1", "Namespace", plural="namespaces", namespaced=False)
+_LOG = logger_with_context("kubeloop.cache")
 
 
 class Saved(Protocol):
-    """The part of an informer that saving uses."""
+    """The part of an informer that ``Persistence`` uses."""
 
     @property
     def scope(self) -> InformerScope[Any]:
@@ -141,18 +141,18 @@ class Saved(Protocol):
 
     @property
     def reader(self) -> HeadReader:
-        """The maker of its heads."""
+        """The reader that makes the heads of the informer."""
 
     @property
     def feeds(self) -> tuple[ReflectorTarget, ...]:
-        """Its lists and watches."""
+        """The lists and watches of the informer, one for each namespace."""
 
     def snapshot(self, namespace: str | None) -> Snapshot:
-        """Return its objects at this moment."""
+        """Return the present objects of a namespace; None for all."""
 
 
 class Persistence:
-    """The state files of one ``Informers``.
+    """The state files of one ``InformerFactory``.
 
     Guarantees
         A state is used only after the server has accepted a watch from its version, so that later changes arrive as events.
@@ -227,14 +227,14 @@ class Persistence:
                 if not stale:
                     heads = await self._load(state, informer.reader)
                     self._saved[name] = (state.header.version, state.header.stamp.paths)
-                    _log.info(
+                    _LOG.info(
                         "%s: resuming with %s at version %s", feed.description, counted(len(heads), "saved object"), state.header.version
                     )
                     return heads, state.header.version
                 reason = f"it was written for {stale}"
         except (CorruptStateFile, OSError) as error:
             reason = str(error)
-        _log.warning("%s: the saved state is discarded, everything is listed: %s", feed.description, reason)
+        _LOG.warning("%s: discarding the saved state and listing all objects: %s", feed.description, reason)
         self._folder.remove(name)
         return None
 
@@ -288,9 +288,9 @@ class Persistence:
             with self._folder.writing(name) as file:
                 for part in write_state(header, snapshot, informer.reader):
                     await asyncio.to_thread(file.write, part)
-                await asyncio.to_thread(self._folder.settle, file)
+                await asyncio.to_thread(self._folder.end_list, file)
         except OSError as error:
-            _log.warning("%s: the state cannot be saved: %s", feed.description, error)
+            _LOG.warning("%s: cannot save the state: %s", feed.description, error)
         else:
             self._saved[name] = state
 

@@ -1,4 +1,4 @@
-"""State: the objects of one feed as records of heads and compressed documents. Nothing is decoded or compressed for a save."""
+"""State: the objects of one list and watch as records of heads and compressed documents. A save decodes and compresses nothing."""
 
 from __future__ import annotations
 

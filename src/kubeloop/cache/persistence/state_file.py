@@ -23,7 +23,7 @@ _HALF = ".half"
 
 
 class FolderInUse(ConfigError):
-    """Another process, or another ``Informers`` of this process, uses the folder for its state files."""
+    """Another process, or another ``InformerFactory`` of this process, uses the folder for its state files."""
 
 
 class Folder:
@@ -33,7 +33,8 @@ class Folder:
         Readers see the last completely written file, even after a crash during a write.
 
     Raises
-        FolderInUse, from ``open``: the folder is locked. ConfigError, from ``open``: it cannot be created, or has another owner.
+        FolderInUse, from ``open``: the folder is locked.
+        ConfigError, from ``open``: the folder cannot be created, or another user owns it or may access it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,13 +82,13 @@ class Folder:
             raise
 
     @staticmethod
-    def settle(file: BinaryIO) -> None:
-        """Flush the written file to the disk, so that it survives a power failure. May take long."""
+    def end_list(file: BinaryIO) -> None:
+        """Flush the written file to the disk, so that it survives a power failure. This may take long."""
         file.flush()
         os.fsync(file.fileno())
 
     def reading(self, name: str) -> BinaryIO | None:
-        """Return the open file; None if it does not exist."""
+        """Open a file for reading and return it; None if it does not exist."""
         try:
             return (self.path / name).open("rb")
         except FileNotFoundError:

@@ -22,12 +22,12 @@ class ReflectorStore(Protocol):
 
     @property
     def reader(self) -> HeadReader:
-        """The maker of heads. It may change between two calls, because indexes can be added while events arrive."""
+        """The reader that makes heads. It may change between two calls, because indexes can be added while events arrive."""
 
     def before(self, namespace: str, name: str) -> Head | None:
         """Return the cached state of an object, or None."""
 
-    def listing(self) -> None:
+    def begin_list(self) -> None:
         """Called when a list begins."""
 
     def replace(self, heads: list[Head], version: str) -> None:
@@ -43,7 +43,7 @@ class ReflectorStore(Protocol):
         """Record that there are no further changes up to this version."""
 
     def flush(self) -> None:
-        """Apply the batch, which is complete."""
+        """Apply the changes since the last flush: the batch is complete."""
 
     def watching(self) -> None:
         """Called when the server has accepted a watch. (Its first event may still be an error.)"""
@@ -55,12 +55,12 @@ class ReflectorStore(Protocol):
         """Called when a request has failed. It will be retried."""
 
 
-_log = logger_with_context("kubeloop.cache")
+_LOG = logger_with_context("kubeloop.cache")
 _read_bookmark = msgspec.json.Decoder(BookmarkObject).decode
 _is_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 Item = tuple[Projected | None, memoryview | bytes]
-"""An item of a list and its bytes; None: it is no object."""
+"""A list item and its bytes. The item is None if it is not an object."""
 
 
 class ErrorEvent(Exception):
@@ -102,7 +102,7 @@ class EventDecoder:
                 if isinstance(error, UnicodeDecodeError):
                     repaired = self._repaired(document)
                     return projection.object(repaired), repaired
-                _log.error("%s: skipped a list item that is no object: %s", self._description, error)
+                _LOG.error("%s: skipped a list item that is not an object: %s", self._description, error)
                 return None, document
 
         return read
@@ -144,21 +144,22 @@ class EventDecoder:
         """Return a readable version of a frame that raised this error; None if the frame must be skipped."""
         if isinstance(error, UnicodeDecodeError):
             return memoryview(self._repaired(frame))
-        _log.error("%s: skipped an event whose object is nested too deeply (%d bytes)", self._description, len(frame))
+        _LOG.error("%s: skipped an event whose object is nested too deeply (%d bytes)", self._description, len(frame))
         return None
 
     def _repaired(self, document: memoryview | bytes) -> bytes:
-        _log.error("%s: the server sent invalid UTF-8, replaced by U+FFFD, in an object of %d bytes", self._description, len(document))
+        _LOG.error("%s: the server sent invalid UTF-8, replaced by U+FFFD, in an object of %d bytes", self._description, len(document))
         return bytes(document).decode("utf-8", "replace").encode()
 
     def skip(self, projected: Projected) -> None:
         name = projected.metadata.name or "without a name"
         api_version, kind = projected.api_version or "no apiVersion", projected.kind or "none"
-        _log.error("%s: skipped an object of %s, Kind=%s (%s)", self._description, api_version, kind, name)
+        _LOG.error("%s: skipped an object of %s, Kind=%s (%s)", self._description, api_version, kind, name)
 
 
 def ends_initial_events(document: memoryview) -> bool:
-    """Return whether a bookmark ends the initial events: it has the annotation with exactly this value. KEP-3157, behaviour C33."""
+    """Return whether a bookmark ends the initial events: its annotation ``k8s.io/initial-events-end`` is "true" (KEP-3157)."""
+    # Behaviour C33.
     try:
         return _read_bookmark(document).ends_initial_events
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -166,8 +167,8 @@ def ends_initial_events(document: memoryview) -> bool:
 
 
 def error_event(document: memoryview) -> ErrorEvent | DecodeError:
-    """Return the error in an ERROR event."""
+    """Return the exception for the Status in an ERROR event, or ``DecodeError`` if the event has no Status."""
     try:
-        return ErrorEvent(ApiError.of(msgspec.json.decode(document, type=Status), "watch"))
+        return ErrorEvent(ApiError.from_status(msgspec.json.decode(document, type=Status), "watch"))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return DecodeError(f"an ERROR event without a Status: {error}")

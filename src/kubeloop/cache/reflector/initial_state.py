@@ -94,7 +94,7 @@ _SHOWN = 5
 
 
 class InconsistentState(KubeloopError):
-    """The streamed state differs from a list at the same version."""
+    """The streamed initial state differs from a list at the same version. Only ``WatchPolicy.check_consistency`` compares them."""
 
 
 class InitialStateComparison:

@@ -17,12 +17,13 @@ from kubeloop.cache.blobs.head import Head
 from kubeloop.cache.reflector.event_decoder import ErrorEvent, EventDecoder, ReflectorStore, error_event
 from kubeloop.cache.reflector.initial_state import TRIES, InitialState, InitialStateComparison
 from kubeloop.cache.reflector.reflector import begin, next_step
-from kubeloop.cache.reflector.reporter import ReflectorReporter, trouble_of, wait_of
+from kubeloop.cache.reflector.reporter import ReflectorReporter, failure_class_of, retry_after_of
 from kubeloop.cache.reflector.requests import SILENCE, ReflectorRequests, ReflectorStream, read_page
 from kubeloop.cache.reflector.stall_detection import WatchStalled
 from kubeloop.cache.reflector.steps import (
     ContinueWatch,
     FailureClass,
+    InitialStateStreamed,
     ListFailed,
     ListPage,
     OpenWatch,
@@ -31,7 +32,6 @@ from kubeloop.cache.reflector.steps import (
     ReplaceStore,
     Step,
     StoreReplaced,
-    Streamed,
     StreamEnd,
     StreamEnded,
     StreamFailed,
@@ -50,7 +50,7 @@ from kubeloop.meta.repr import counted
 from kubeloop.timing import Backoff, Clock, Timer
 from kubeloop.transport import logger_with_context
 
-_log = logger_with_context("kubeloop.cache")
+_LOG = logger_with_context("kubeloop.cache")
 
 #: Seconds after which an unfinished list or stream request is logged first; the interval doubles each time.
 FIRST_WARNING = 10.0
@@ -114,10 +114,8 @@ class ListWatch:
     async def run(self, store: ReflectorStore, resume_from: str = "") -> None:
         """Run until cancelled.
 
-        ``resume_from`` is the version of a state that the store already holds: only changes since then are requested, if the server has
-        them.
-
-        If the server no longer has them, which it may report only in the first event of the watch, everything is listed.
+        ``resume_from`` is the version of a state that the store already holds: only the changes since that version are requested. If the
+        server no longer has these changes, which it may report only in the first event of the watch, everything is listed.
         """
         policy, clock = self._policy, self._clock
         state, step = begin(
@@ -157,7 +155,7 @@ class ListWatch:
     async def _list(self, step: ListPage, store: ReflectorStore, heads: list[Head]) -> Outcome:
         if step.fresh:
             heads.clear()
-            store.listing()
+            store.begin_list()
         reader, listed, keep = store.reader, self._decoder.listed, heads.append
 
         def take(projected: Projected, document: memoryview | bytes) -> None:
@@ -171,7 +169,7 @@ class ListWatch:
                 page = await read_page(request, self._decoder, reader.projection, take, self._clock)
         except KubeloopError as error:
             self._reporter.failed(error, "cannot list", store, "list")
-            return ListFailed(trouble_of(error), wait_of(error))
+            return ListFailed(failure_class_of(error), retry_after_of(error))
         return PageListed(page.resource_version, page.continue_)
 
     # -------------------------------------------------------------------------------------------------------------- stream
@@ -179,7 +177,7 @@ class ListWatch:
     async def _show(self, step: WatchList, store: ReflectorStore, heads: list[Head]) -> Outcome:
         """Request the initial state as a stream. After the complete state the stream stays open for the watch."""
         heads.clear()
-        store.listing()
+        store.begin_list()
         initial: InitialState | None = None
         complete = False
         try:
@@ -208,14 +206,14 @@ class ListWatch:
         heads[:] = initial.heads()
         if self._policy.check_consistency:
             await self._compare(heads, initial.version, store)
-        return Streamed(initial.version)
+        return InitialStateStreamed(initial.version)
 
     def _not_shown(self, error: KubeloopError, store: ReflectorStore) -> Outcome:
-        failure_class = trouble_of(error)
+        failure_class = failure_class_of(error)
         # Otherwise the store is not notified: a list follows immediately, and may be allowed where the stream is not.
         final = failure_class in (FailureClass.REFUSED, FailureClass.BUSY)
         self._reporter.failed(error, "the state cannot be streamed", store if final else None)
-        return StreamFailed(failure_class, wait_of(error))
+        return StreamFailed(failure_class, retry_after_of(error))
 
     @contextmanager
     def _warning(self, text: str, store: ReflectorStore) -> Iterator[None]:
@@ -229,7 +227,7 @@ class ListWatch:
             nonlocal passed, pause, timer
             passed += pause
             warning = f"{text} after {passed:.0f} s ({progress})"
-            _log.warning("%s: %s", self._description, warning)
+            _LOG.warning("%s: %s", self._description, warning)
             store.waiting(warning)
             pause = passed
             timer = self._clock.call_later(pause, warn)
@@ -249,7 +247,7 @@ class ListWatch:
             nonlocal timer
             objects = counted(len(initial), "object")
             warning = f"after {stream.lasted:.0f} s and {objects} the server has not said that it has shown everything"
-            _log.warning("%s: %s", self._description, warning)
+            _LOG.warning("%s: %s", self._description, warning)
             store.waiting(warning)
             timer = self._clock.call_later(REMIND, remind)
 
@@ -266,14 +264,14 @@ class ListWatch:
                 request = await self._requests.page(version, 0, match="Exact")
                 await read_page(request, self._decoder, store.reader.projection, comparison.take, self._clock)
             except KubeloopError as error:
-                _log.warning("%s: no list to compare the streamed state with, try %d of %d: %s", self._description, attempt, TRIES, error)
-                if trouble_of(error) is FailureClass.EXPIRED:
+                _LOG.warning("%s: no list to compare the streamed state with, try %d of %d: %s", self._description, attempt, TRIES, error)
+                if failure_class_of(error) is FailureClass.EXPIRED:
                     break
-                await self._clock.sleep(max(1.0, wait_of(error)))
+                await self._clock.sleep(max(1.0, retry_after_of(error)))
             else:
                 comparison.check(heads, version, self._description)
                 return
-        _log.warning("%s: the state streamed at version %s was not compared", self._description, version)
+        _LOG.warning("%s: the state streamed at version %s was not compared", self._description, version)
 
     # --------------------------------------------------------------------------------------------------------------- watch
 
@@ -285,12 +283,12 @@ class ListWatch:
         except KubeloopError as error:
             await self._close()
             self._reporter.failed(error, "cannot watch", store)
-            return WatchFailed(trouble_of(error), wait_of(error))
+            return WatchFailed(failure_class_of(error), retry_after_of(error))
         store.watching()
         return await self._follow(store)
 
     async def _check(self, version: str, store: ReflectorStore) -> None:
-        """Raise the server's error if it has not reached ``version``."""
+        """Ask the server for a page not older than ``version``. Raises the server's error if the server has not reached that version."""
         request = await self._requests.page(version, 1, match="NotOlderThan")
         await read_page(request, self._decoder, store.reader.projection, lambda *_: None, self._clock)
 
@@ -301,14 +299,14 @@ class ListWatch:
         try:
             await stream.read(functools.partial(self._frames, store, stream))
         except ErrorEvent as event:
-            failure_class = trouble_of(event.error)
+            failure_class = failure_class_of(event.error)
             if failure_class is FailureClass.EXPIRED:
                 # The server's history is shorter than the watch was; that is not a failure. Behaviour B18.
                 self._reporter.note(f"the watch ended with an error: {event.error}", logging.INFO)
                 store.waiting(f"the watch ended with an error: {event.error}")
             else:
                 self._reporter.failed(event.error, "the watch ended with an error", store)
-            return WatchError(stream.version, failure_class, wait_of(event.error))
+            return WatchError(stream.version, failure_class, retry_after_of(event.error))
         except WatchStalled as error:
             ending = StreamEnd.SILENT
             self._reporter.failed(error, "the watch went silent")
@@ -320,7 +318,7 @@ class ListWatch:
             self._reporter.failed(error, "the watch broke")
         finally:
             await self._close()
-        _log.debug(
+        _LOG.debug(
             "%s: the watch ended after %.0f s and %d events, at version %s",
             self._description,
             stream.lasted,

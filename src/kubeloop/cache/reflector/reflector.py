@@ -1,8 +1,10 @@
 """Reflector: decides what to request next so that a store stays equal to the server. Pure: no I/O, no clock, no logging.
 
 ``listwatch.py`` executes its steps, ``steps.py`` defines them, and ``next_step`` shows the state machine.
-Rules and numbers: client-go's reflector (behaviours A1-A13, B14-B29, C30-C43); Kubernetes API concepts, "Efficient detection of changes".
+Rules and numbers: client-go's reflector; Kubernetes API concepts, "Efficient detection of changes".
 """
+
+# Behaviours A1-A13, B14-B29, C30-C43.
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from typing import Final, assert_never
 from kubeloop.cache.reflector.steps import (
     ContinueWatch,
     FailureClass,
+    InitialStateStreamed,
     ListFailed,
     ListPage,
     OpenWatch,
@@ -21,7 +24,6 @@ from kubeloop.cache.reflector.steps import (
     ReplaceStore,
     Step,
     StoreReplaced,
-    Streamed,
     StreamEnd,
     StreamEnded,
     StreamFailed,
@@ -71,7 +73,7 @@ class State:
     doubtful: bool = False
     #: Seconds during which a watch that ends with internal errors is only reopened, without a list.
     internal_retry: float = 0.0
-    #: When the first of these errors occurred; None if there was none since a watch ended without error.
+    #: When the first of the latest watches ended with an internal error; None after a watch that ended without error.
     internal_since: float | None = None
 
 
@@ -96,53 +98,53 @@ def next_step(state: State, outcome: Outcome, now: float = 0.0) -> tuple[State, 
 
         begin
           |
-          v      not streamed
-        Stream -----------------> List <--+ next page; once more, whole or at the newest
-          |                        |  +---+
-          | everything shown       | last page
-          +-------> Install <------+
+          v     no streams
+        WatchList ------------> ListPage <--+ next page; again as one page, or at the newest version
+          |                        |  +-----+
+          | state complete         | last page
+          +----> ReplaceStore <----+
                      |   |
             streamed |   | listed                     begin with resume_from
                      v   v                                      |
-                Follow   Watch <--------------------------------+
+         ContinueWatch   OpenWatch <----------------------------+
                      |   |  ^ again: closed, broken, silent, refused, 429, internal error
                      |   +--+
                      +---+
                          | any other failure, after a pause
                          v
-                   Stream, or List where nothing is streamed
+                   WatchList, or ListPage if streams are not used
 
-    ========= ========================================= ==========================================================================
-    step      outcome                                   next
-    ========= ========================================= ==========================================================================
-    Stream    everything shown (``Streamed``)           Install, Follow: the same stream goes on as the watch
-    Stream    nothing listens, 429                      Stream, after a pause
-    Stream    410, too large (first time)               Stream at the newest, at once
-    Stream    ended early                               Stream, after a pause; from the third in a row on: List, always
-    Stream    silent, or closed at once without events  List in the same round
-    Stream    not understood (400, 405, 422 ...)        List, always
-    Stream    any other failure                         List in the same round
-    List      page with a token                         List, the next page
-    List      last page                                 Install, Watch
-    List      410 between two pages (first time)        List whole, at the version of page one, at once
-    List      410, too large (first time)               List at the newest, at once
-    List      any other failure                         Stream or List, after a pause
-    Watch *   closed, broken or abandoned               Watch, at once (after a pause if it brought nothing new within 1 s)
-    Watch *   closed within 1 s without any event       Stream or List, after a pause
-    Watch     version unknown to a server out of sight  Stream or List at the newest, at once
-    Watch *   nothing listens, 429 (also as an event)   Watch, after a pause
-    Watch *   internal error event, inside the window   Watch, after a pause
-    Watch *   any other failure, 410 too                Stream or List at the last version, after a pause
-    ========= ========================================= ==========================================================================
+    =========== ========================================= ========================================================================
+    step        outcome                                   next step
+    =========== ========================================= ========================================================================
+    WatchList   state complete (``InitialStateStreamed``)             ReplaceStore, then ContinueWatch on the same stream
+    WatchList   connection refused, 429                   WatchList, after a pause
+    WatchList   410, too large (first time)               WatchList at the newest version, at once
+    WatchList   ended early                               WatchList, after a pause; after three in a row: ListPage, always
+    WatchList   silent, or closed at once without events  ListPage, at once, for this time
+    WatchList   not understood (400, 405, 422 ...)        ListPage, at once and always
+    WatchList   any other failure                         ListPage, at once, for this time
+    ListPage    page with a token                         ListPage, the next page
+    ListPage    last page                                 ReplaceStore, then OpenWatch
+    ListPage    410 between two pages (first time)        ListPage without pages, at the requested version, at once
+    ListPage    410, too large (first time)               ListPage at the newest version, at once
+    ListPage    any other failure                         WatchList or ListPage, after a pause
+    OpenWatch * closed, broken or abandoned               OpenWatch, at once (after a pause if nothing new came within 1 s)
+    OpenWatch * closed within 1 s without any event       WatchList or ListPage, after a pause
+    OpenWatch   the server has not reached the version    WatchList or ListPage at the newest version, at once
+    OpenWatch * connection refused, 429 (also as event)   OpenWatch, after a pause
+    OpenWatch * internal error, within internal_retry     OpenWatch, after a pause
+    OpenWatch * any other failure, including 410          WatchList or ListPage at the last version, after a pause
+    =========== ========================================= ========================================================================
 
-    (* and Follow)
+    (* The row also applies to ContinueWatch.)
     """
     match outcome:
         case PageListed():
             return _after_page(state, outcome)
         case ListFailed():
             return _after_failed_list(state, outcome)
-        case Streamed():
+        case InitialStateStreamed():
             version = _real(outcome.version) or state.version
             return replace(state, version=version, unavailable=False, unfinished=0, doubtful=False, open=True), ReplaceStore(version)
         case StreamFailed():

@@ -42,7 +42,7 @@ HOPELESS = (Unauthorized, Forbidden, UntrustedCertificate)
 _NOT_UNDERSTOOD = (BadRequest, Invalid, MethodNotAllowed, NotAcceptable, UnsupportedMediaType)
 
 
-def trouble_of(error: Exception) -> FailureClass:
+def failure_class_of(error: Exception) -> FailureClass:
     """Return the class of a failure."""
     if isinstance(error, Gone):  # Expired is one
         return FailureClass.EXPIRED
@@ -57,18 +57,19 @@ def trouble_of(error: Exception) -> FailureClass:
     return FailureClass.INVALID if isinstance(error, _NOT_UNDERSTOOD) else FailureClass.OTHER
 
 
-def wait_of(error: Exception) -> float:
-    """Return the seconds that the server asked to wait (Retry-After); 0 if it did not."""
+def retry_after_of(error: Exception) -> float:
+    """Return the seconds of the server's Retry-After, at most ``LONGEST_WAIT``; 0 if the error has none."""
     seconds = error.retry_after if isinstance(error, ApiError) else None
     return min(float(max(seconds or 0, 0)), LONGEST_WAIT)
 
 
 def is_too_large(error: ApiError) -> bool:
-    """Return whether the server has not reached the requested resourceVersion yet, in all forms in which servers report it.
+    """Return whether the error says that the server has not reached the requested resourceVersion yet.
 
-    Since 1.17 a cause with its own reason; before that a Timeout whose cause, and earlier still whose message, has the text.
-    Source: k8s.io/client-go tools/cache reflector, behaviour A5.
+    Servers since 1.17 send a cause with a reason for it. Older servers send a Timeout with a text in its cause or its message.
+    Source: k8s.io/client-go tools/cache reflector.
     """
+    # Behaviour A5.
     if error.has_cause(_TOO_LARGE_CAUSE):
         return True
     if not isinstance(error, Timeout):
@@ -77,7 +78,7 @@ def is_too_large(error: ApiError) -> bool:
 
 
 def install_advice(kind: type[Resource]) -> str:
-    """Return advice for a kind that the server does not serve; "" for a class without a definition."""
+    """Return advice with the command that installs the definition of a custom kind; "" if no such command exists for the class."""
     module = kind.__module__
     if module == "__main__":
         main = sys.modules["__main__"]
@@ -102,7 +103,7 @@ def diagnosis(error: Exception, verb: str) -> str:
     return ""
 
 
-_log = logger_with_context("kubeloop.cache")
+_LOG = logger_with_context("kubeloop.cache")
 #: Regular actions of servers, which are logged as INFO only. Behaviour B29.
 _USUAL = (FailureClass.EXPIRED, FailureClass.TOO_LARGE, FailureClass.INVALID)
 #: Number of remembered messages: a server may put a time or a number into each.
@@ -137,13 +138,13 @@ class ReflectorReporter:
 
         Args:
             error: The failure.
-            description: The requested objects.
+            description: The action that failed, such as ``cannot list``.
             store: The store to notify of the failure. None: the failure does not concern the cache yet.
             verb: ``list`` or ``watch``.
         """
         if store is not None:
             store.failed(error)
-        level = logging.INFO if trouble_of(error) in _USUAL else logging.WARNING
+        level = logging.INFO if failure_class_of(error) in _USUAL else logging.WARNING
         # Without the request: a list that fails for the same reason as the previous watch is not logged again.
         reason = f"{type(error).__name__}: {error.status.message if isinstance(error, ApiError) else error}"
         if isinstance(error, NotFound) and store is None:
@@ -163,10 +164,10 @@ class ReflectorReporter:
             try:
                 self._on_error(error)
             except Exception:  # noqa: BLE001 - the caller's own code may raise anything
-                _log.exception("%s: on_error failed; it was told: %s", self._description, error)
+                _LOG.exception("%s: on_error raised; it was called with: %s", self._description, error)
 
     def note(self, text: str, level: int = logging.WARNING) -> None:
-        """Record a failure that is logged together with the next step."""
+        """Record a text that is logged together with the next step. As after a success, the next failure is logged in full."""
         self.worked()
         self._failure = (level, text)
 
@@ -175,13 +176,13 @@ class ReflectorReporter:
         self._reported.clear()
         if self._missing:
             self._missing = 0
-            _log.info("%s: served now", self._description)
+            _LOG.info("%s: served now", self._description)
 
     def next(self, step: Step, delay: float) -> None:
-        """Log the next step, which follows after ``delay`` seconds."""
+        """Count the next step, and log it together with the last failure, if any. The step follows after ``delay`` seconds."""
         match step:
             case WatchList():
-                then = "asking for everything again"
+                then = "requesting all objects again"
                 self.lists[step.why] += 1
             case ListPage():
                 then = "listing" if step.why is Reason.FALLBACK else "listing again"
@@ -200,4 +201,4 @@ class ReflectorReporter:
         else:
             level, text = self._failure
             self._failure = None
-            _log.log(level, "%s: %s; %s %s", self._description, text, then, f"in {delay:.1f} s" if step.pause else "at once")
+            _LOG.log(level, "%s: %s; %s %s", self._description, text, then, f"in {delay:.1f} s" if step.pause else "at once")

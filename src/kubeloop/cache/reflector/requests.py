@@ -22,7 +22,7 @@ from kubeloop.timing import Clock
 from kubeloop.transport import Stream
 
 TakeFrames = Callable[[list[memoryview]], int | None]
-"""Uses frames; answers how many if it wants no more for now, None to go on."""
+"""Processes frames. Returns None to get more, or the number of processed frames to get no more for now."""
 
 
 class ReflectorStream:
@@ -59,20 +59,20 @@ class ReflectorStream:
 
     async def open(self, limit: float | None = None) -> None:
         """Send the request and return when the server responds, within ``limit`` seconds if that is set."""
-        async with Watchdog(self._clock, lambda: limit, self._silence, self._end).attend():
+        async with Watchdog(self._clock, lambda: limit, self._silence, self._end).limit():
             stream = await self._stack.enter_async_context(self._request)
         chunks = cast("AsyncGenerator[bytes]", stream.chunks())
         self._chunks = await self._stack.enter_async_context(aclosing(chunks))
 
     async def read(self, take: TakeFrames, limit: float | None = None) -> bool:
-        """Pass frames to ``take`` in batches. Return True when ``take`` returns true, or False when the server ends the stream.
+        """Pass frames to ``take`` in batches. Return True when ``take`` returns a number, or False when the server ends the stream.
 
         ``limit``: maximum seconds without bytes. If it is None, the limit is derived from the interval of the bookmarks.
         """
         assert self._chunks is not None
         allowed = (lambda: self._bookmarks.limit) if limit is None else (lambda: limit)
         watchdog = self._watchdog = Watchdog(self._clock, allowed, self._silence, self._end)
-        async with watchdog.attend():
+        async with watchdog.limit():
             if self._waiting and self._used(take, self._waiting):
                 return True
             feed = self._cutter.feed
@@ -93,7 +93,7 @@ class ReflectorStream:
         before = self._bookmarks.limit
         self._bookmarks.bookmark(self._clock.now())
         if self._watchdog is not None and self._bookmarks.limit != before:
-            self._watchdog.look()
+            self._watchdog.check()
 
     async def close(self) -> None:
         """Close the connection. Calling it again does nothing."""
@@ -112,7 +112,7 @@ SILENCE = 60.0
 
 
 TakeItem = Callable[[Projected, memoryview | bytes], None]
-"""Uses an item; the bytes are the page's own, copy what stays."""
+"""Processes a list item and its bytes. The bytes belong to the page's buffer: copy them to store them."""
 
 
 async def read_page(
@@ -121,7 +121,7 @@ async def read_page(
     """Pass the items of a page to ``take`` as they arrive, and return the list's metadata.
 
     Args:
-        request: The opened request.
+        request: The request; it is sent here.
         decoder: Reports malformed items.
         projection: The parts of the items to decode.
         take: Called with each item.
@@ -133,9 +133,9 @@ async def read_page(
         DecodeError: the response is not a list.
     """
     splitter = ListSplitter(decoder.item_reader(projection))
-    watchdog = Watchdog(clock, lambda: SILENCE, lambda: f"nothing came from the server for {SILENCE:g} s; the request was given up")
+    watchdog = Watchdog(clock, lambda: SILENCE, lambda: f"nothing came from the server for {SILENCE:g} s; the request was abandoned")
     try:
-        async with watchdog.attend(), request as stream, aclosing(cast("AsyncGenerator[bytes]", stream.chunks())) as chunks:
+        async with watchdog.limit(), request as stream, aclosing(cast("AsyncGenerator[bytes]", stream.chunks())) as chunks:
             async for chunk in chunks:
                 watchdog.heard()
                 for (projected, document), _ in splitter.feed(chunk):
@@ -146,7 +146,7 @@ async def read_page(
         raise DecodeError(f"a list answer cannot be read: {error}") from None
     # A Table, the server's format for people, holds no objects. Behaviour A11.
     if kind and not kind.endswith("List"):
-        raise DecodeError(f"asked for a list, the server answered with a {kind}")
+        raise DecodeError(f"requested a list, but the server answered with a {kind}")
     for (projected, document), _ in items:
         if projected is not None:
             take(projected, document)
@@ -157,10 +157,11 @@ Request = AbstractAsyncContextManager[Stream]
 
 
 class ReflectorRequests:
-    """Makes the requests of a list and watch. Discovers the path of the kind first if it is unknown.
+    """Makes the requests of a list and watch. It requests discovery first if the path of the kind is unknown.
 
     Raises
-        ApiError, TransportError, UnknownKind: the path cannot be discovered. ConfigError: a namespace for a cluster-scoped kind, or none.
+        ApiError, TransportError, UnknownKind: the path cannot be discovered.
+        ConfigError: the namespace is invalid, or the kind is cluster-scoped and a namespace is set.
     """
 
     def __init__(self, client: Client, scope: InformerScope[Any], namespace: str | None) -> None:

@@ -57,7 +57,7 @@ class WatchStalled(TransportError):
 
 
 class Watchdog:
-    """Ends a block when no bytes arrived for too long, or when its time is up.
+    """Ends an ``async with`` block when no bytes arrived for too long, or when its time is up.
 
     Args:
         clock: Clock of the limits.
@@ -81,7 +81,7 @@ class Watchdog:
         """Record that bytes arrived. It is cheap: no timer is changed."""
         self._last = self._clock.now()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check the limits now, and set the timer. Called again when the limit has changed."""
         self._rest()
         limit = self._limit()
@@ -90,12 +90,12 @@ class Watchdog:
             return
         left = min(deadlines) - self._clock.now()
         if left > 0:
-            self._timer = self._clock.call_later(left, self.look)
+            self._timer = self._clock.call_later(left, self.check)
         else:
             self._scope.end()
 
     @asynccontextmanager
-    async def attend(self) -> AsyncIterator[None]:
+    async def limit(self) -> AsyncIterator[None]:
         """Apply the limits to the block.
 
         Raises:
@@ -103,7 +103,7 @@ class Watchdog:
         """
         try:
             async with TimeLimit(self._clock, None) as self._scope:
-                self.look()
+                self.check()
                 try:
                     yield
                 finally:

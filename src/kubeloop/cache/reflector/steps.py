@@ -32,8 +32,8 @@ class WatchPolicy:
 
     Example:
         >>> policy = WatchPolicy(page_size=500, on_error=lambda error: print(error))
-        >>> async with Informers(client, policy=policy) as informers:
-        ...     await informers.of(Pod).wait_synced()
+        >>> async with InformerFactory(client, policy=policy) as informers:
+        ...     await informers.for_kind(Pod).wait_synced()
     """
 
     watch_list: bool = True
@@ -52,7 +52,8 @@ class WatchPolicy:
 
     @property
     def watch_seconds(self) -> tuple[int, int]:
-        """The range that a watch's ``timeoutSeconds`` is drawn from. Behaviour B14."""
+        """The range from which the random ``timeoutSeconds`` of a watch is chosen."""
+        # Behaviour B14.
         least = max(self.min_watch_timeout, MIN_WATCH_TIMEOUT)
         return least, 2 * least
 
@@ -73,15 +74,15 @@ class Reason(StrEnum):
     """The reason of a list or of a reopened watch. A small closed set, used as a label of metrics."""
 
     FIRST = "first"
-    """Nothing was asked for before; of a watch: it follows its list."""
+    """The first list, or the watch that follows a list."""
     ENDED = "ended"
-    """The server closed the watch, as it does at its time."""
+    """The server closed the watch, as it does after the requested timeout."""
     SHORT = "short"
     """The server closed the watch within a second, with nothing new."""
     BROKEN = "broken"
     """The connection broke."""
     SILENT = "silent"
-    """Nothing came for longer than can be: it was abandoned here."""
+    """The server sent nothing for too long, so the client ended the watch."""
     REFUSED = "refused"
     BUSY = "busy"
     EXPIRED = "expired"
@@ -90,9 +91,9 @@ class Reason(StrEnum):
     ERROR = "error"
     """Any other failure."""
     DOUBTFUL = "doubtful"
-    """The server was out of sight and does not know the version that was seen of it: it has lost its state."""
+    """After a lost connection, the server does not know the last seen version: it has lost its state."""
     FALLBACK = "fallback"
-    """The state could not be streamed: it is listed."""
+    """The state could not be streamed, so it is listed."""
 
 
 def why(trouble: FailureClass) -> Reason:
@@ -121,9 +122,7 @@ class StreamEnd(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pausing:
-    """A step that may begin with a delay. ``pause``: wait for the back-off first, and at least the ``wait`` seconds of the server's
-    Retry-After.
-    """
+    """A step that may begin with a delay. ``pause``: wait for the back-off, and at least ``wait`` seconds (Retry-After of the server)."""
 
     pause: bool = False
     wait: float = 0.0
@@ -189,14 +188,14 @@ class PageListed:
 
 @dataclass(frozen=True, slots=True)
 class ListFailed:
-    """A list failed. ``wait``: seconds of the server's Retry-After, here and in the following outcomes."""
+    """A list failed. ``wait``: seconds of the server's Retry-After; 0 if it sent none."""
 
     trouble: FailureClass
     wait: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Streamed:
+class InitialStateStreamed:
     """The stream has shown all objects up to ``version``, and is still open."""
 
     version: str
@@ -204,7 +203,7 @@ class Streamed:
 
 @dataclass(frozen=True, slots=True)
 class StreamFailed:
-    """The stream could not be opened, or failed before the initial state was complete. It is closed."""
+    """The stream could not be opened, or failed before the initial state was complete. It is closed. ``wait``: see ``ListFailed``."""
 
     trouble: FailureClass
     wait: float = 0.0
@@ -212,7 +211,7 @@ class StreamFailed:
 
 @dataclass(frozen=True, slots=True)
 class StreamEnded:
-    """The stream ended before the initial state was complete."""
+    """The stream ended before the initial state was complete, after ``events`` events and ``lasted`` seconds."""
 
     how: StreamEnd
     events: int
@@ -226,7 +225,7 @@ class StoreReplaced:
 
 @dataclass(frozen=True, slots=True)
 class WatchFailed:
-    """The watch could not be opened, or the server has not reached the version to check."""
+    """The watch could not be opened, or the server has not reached the version to check. ``wait``: see ``ListFailed``."""
 
     trouble: FailureClass
     wait: float = 0.0
@@ -234,7 +233,10 @@ class WatchFailed:
 
 @dataclass(frozen=True, slots=True)
 class WatchFinished:
-    """The watch ended. ``version`` is the last version seen on it ("" if none), ``events`` the number of events including bookmarks."""
+    """The watch ended after ``lasted`` seconds.
+
+    ``version`` is the last version seen on the watch ("" if none), ``events`` the number of events including bookmarks.
+    """
 
     version: str
     events: int
@@ -246,7 +248,7 @@ class WatchFinished:
 class WatchError:
     """The watch failed: the server sent an ERROR event, or a frame that is not a watch event. The stream is closed.
 
-    ``version``: see ``WatchFinished``.
+    ``version``: see ``WatchFinished``. ``wait``: see ``ListFailed``.
     """
 
     version: str
@@ -254,4 +256,6 @@ class WatchError:
     wait: float = 0.0
 
 
-Outcome = PageListed | ListFailed | Streamed | StreamFailed | StreamEnded | StoreReplaced | WatchFailed | WatchFinished | WatchError
+Outcome = (
+    PageListed | ListFailed | InitialStateStreamed | StreamFailed | StreamEnded | StoreReplaced | WatchFailed | WatchFinished | WatchError
+)

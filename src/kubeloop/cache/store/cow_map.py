@@ -13,6 +13,7 @@ PART = 682
 _NONE: frozenset[int] = frozenset()
 
 
+# Decision 101: reference counts.
 class CowMap(Generic[V]):
     """A map of strings to values with cheap snapshots.
 
@@ -21,7 +22,7 @@ class CowMap(Generic[V]):
         of each part copies that part (2 us; 30 us where the values are in no processor's cache), once for any number of snapshots taken
         before. Nothing is ever copied or rebuilt whole.
         The map records which parts it owns. It does not infer from reference counts whether a snapshot still exists: CPython 3.14 borrows
-        references, so a count proves nothing (decision 101).
+        references, so a count proves nothing.
         ``get`` may be called from any thread at any time; everything else needs one caller at a time.
 
     Not guaranteed

@@ -11,9 +11,8 @@ from kubeloop.cache.blobs.head import Head
 
 T = TypeVar("T")
 
-#: Up to so many items are stored in a tuple (8 bytes per item), more in a dict (40 bytes, constant lookup time).
-#: A search touches every item of a tuple, and those of a large cache are in no processor's cache: of a million objects, an event
-#: in sequences of 30 cost twice what it costs in dicts of 30.
+#: Up to so many items are stored in a tuple (8 bytes per item), more in a dict (40 bytes, constant lookup time). A search reads every item
+#: of a tuple, and in a large cache from main memory: with a million objects, an event took twice as long with tuples of 30 as with dicts.
 FEW = 8
 
 
@@ -90,7 +89,7 @@ class Postings(Generic[T]):
         return list(self._items)
 
 
-log = logging.getLogger("kubeloop.cache")
+_LOG = logging.getLogger("kubeloop.cache")
 
 #: Result of an index function: no value, one, or several.
 IndexValues = Iterable[str] | str | None
@@ -128,9 +127,10 @@ def by_path(attribute: str) -> Callable[[Head], tuple[str, ...]]:
 def by_function(name: str, function: Callable[[Head], IndexValues]) -> Callable[[Head], tuple[str, ...]]:
     """Return a function that computes the index values of a head with a user's function of the object.
 
-    When it raises, or returns an invalid value, the object is still in the store, but not in this index; the error is
-    logged with the object's key. (client-go takes the process down; behaviour X8.)
+    If the user's function raises or returns an invalid value, the object is still in the store, but not in this index; the error is logged
+    with the object's key. (client-go ends the process.)
     """
+    # Behaviour X8.
     failures = IndexFailureLog(name)
 
     def values(head: Head) -> tuple[str, ...]:
@@ -162,16 +162,14 @@ class IndexFailureLog:
         if self._count <= 10:
             trace = error if self._count == 1 else None
             text = 'index "%s" failed for %s: %s: %s; the object is not in this index'
-            log.error(text, self._name, key, type(error).__name__, error, exc_info=trace, extra={"key": key})
+            _LOG.error(text, self._name, key, type(error).__name__, error, exc_info=trace, extra={"key": key})
         elif str(self._count).strip("0") == "1":
             text = 'index "%s" has failed %d times, the last time for %s: %s: %s'
-            log.error(text, self._name, self._count, key, type(error).__name__, error, extra={"key": key})
+            _LOG.error(text, self._name, self._count, key, type(error).__name__, error, extra={"key": key})
 
 
 def by_label(label: str) -> Callable[[Head], tuple[str, ...]]:
-    """Return a function that reads the value of one label. An object without the label has no value: ``""`` finds objects whose label is
-    empty.
-    """
+    """Return a function that reads the index values at one label: none without the label, so ``""`` finds objects with an empty label."""
 
     def values(head: Head) -> tuple[str, ...]:
         value = head.labels.get(label)

@@ -24,8 +24,8 @@ class ByLabel:
     It costs nothing per event beyond the index itself, since heads carry labels.
 
     Example:
-        >>> async with Informers(client) as informers:
-        ...     pods = informers.of(Pod, indexes={"team": ByLabel("team")})
+        >>> async with InformerFactory(client) as informers:
+        ...     pods = informers.for_kind(Pod, indexes={"team": ByLabel("team")})
         ...     await pods.wait_synced()
         ...     print(pods.lister.by_index("team", "web"))
         []
@@ -45,8 +45,8 @@ class Sorted(Generic[R]):
         key: Returns the sort key of a path's value, for values whose text sorts otherwise: ``Sorted("spec.storage", key=to_bytes)``.
 
     Example:
-        >>> async with Informers(client) as informers:
-        ...     pods = informers.of(Pod, indexes={"created": Sorted("metadata.creationTimestamp")})
+        >>> async with InformerFactory(client) as informers:
+        ...     pods = informers.for_kind(Pod, indexes={"created": Sorted("metadata.creationTimestamp")})
         ...     await pods.wait_synced()
         ...     print(pods.lister.range("created", reverse=True, limit=10))
         []

@@ -22,7 +22,7 @@ Bound = SortValue | datetime
 #: A bucket with more heads is split in the middle.
 BUCKET = 512
 
-#: By rank.
+#: Types of values in words, in the order of ``_rank``.
 _SORTS = ("booleans", "numbers", "texts")
 
 _Place = tuple[Any, str, str]
@@ -33,8 +33,8 @@ class SortedIndex:
     """Index of heads in the order of (value, namespace, name).
 
     Guarantees
-        A change costs the logarithm of the number of objects and moves at most a bucket (4 KiB); nothing is ever rebuilt. An object and
-        value takes 16 bytes, 20 with the buckets' spare capacity. Equal values are ordered by namespace and name.
+        A change costs the logarithm of the number of objects and moves at most a bucket (4 KiB); nothing is ever rebuilt. Each value of an
+        object takes 16 bytes, 20 with the buckets' spare capacity. Equal values are ordered by namespace and name.
 
     Cost
         2 to 5 us for a change; with a million objects, 60 ms more for each full garbage collection, which scans the buckets.
@@ -117,7 +117,7 @@ class SortedIndex:
         return list(heads if limit is None else islice(heads, limit))
 
     def sorts(self) -> list[str]:
-        """Return the types of its values, in words."""
+        """Return the types of the values in this index: ``booleans``, ``numbers``, ``texts``."""
         return [sort for sort, run in zip(_SORTS, self._runs, strict=True) if next(run.all_keys(), None) is not None]
 
     def places(self, head: Head, low: Bound | None = None, high: Bound | None = None, *, reverse: bool = False) -> list[_Place]:
@@ -164,8 +164,9 @@ def sort_by_path(get: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue
 
 
 def sort_by_function(name: str, function: Callable[[Head], Any]) -> Callable[[Head], tuple[SortValue, ...]]:
-    """Return a function that computes sort values with a user's function: one value, a list or tuple of values, or None. Errors as of
-    ``by_function``.
+    """Return a function that computes the sort values of a head with a user's function, which returns a value, a list of values, or None.
+
+    Errors are handled as by ``by_function``.
     """
 
     failures = IndexFailureLog(name)
@@ -311,7 +312,7 @@ def _distinct(values: Iterator[SortValue]) -> tuple[SortValue, ...]:
 
 
 def _spelt(text: str) -> tuple[bool | None, float | None, str]:
-    """Return the values that ``index_key`` may have spelt so: a boolean, a number, a string."""
+    """Return the boolean, the number and the string for which ``index_key`` may return ``text``; None where there is none."""
     for read in (int, float):
         try:
             number = read(text)

@@ -40,7 +40,7 @@ class Snapshot:
         return sum(map(len, self._parts))
 
     def sample(self, count: int) -> list[Head]:
-        """Return about ``count`` objects, spread evenly over the namespaces; all if there are no more."""
+        """Return about ``count`` objects, spread evenly over the snapshot; all objects if there are fewer than twice as many."""
         step = max(1, len(self) // count)
         return list(chain.from_iterable(map(dict.values, self._parts[::step])))
 
@@ -58,7 +58,7 @@ class Store:
 
     Not guaranteed
         Order, other than: objects of a namespace, up to 682 of them, in the order in which they first came.
-        To other threads: that ``version`` matches the result of a separate query; ``snapshot`` has both from one moment.
+        To other threads: that ``version`` matches the result of a separate query. A ``Snapshot`` has objects and version of one moment.
 
     Cost
         35 bytes for an object besides its head; about 1 us for a change. A list of a million heads 15 to 40 ms, a snapshot of them 0.2 ms;
@@ -198,6 +198,6 @@ class Store:
         if index is None:
             known = ", ".join(sorted(self._indexes)) or "none"
             raise UnknownIndex(
-                f'no index "{name}" (there are: {known}); give it to informers.of(..., indexes={{"{name}": "path.to.field"}})'
+                f'no index "{name}" (there are: {known}); give it to informers.for_kind(..., indexes={{"{name}": "path.to.field"}})'
             )
         return index

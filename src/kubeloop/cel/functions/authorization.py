@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.overloads import member
-from kubeloop.cel.values import AccessQuestion, AuthorizerDecision, AuthorizerValue, GroupCheck, PathCheck, ResourceCheck
+from kubeloop.cel.values import AccessCheck, AuthorizerDecision, AuthorizerValue, GroupCheck, PathCheck, ResourceCheck
 from kubeloop.meta.names import dns1123_label, dns1123_subdomain
 
 
@@ -21,10 +21,10 @@ def _ask(check: PathCheck | ResourceCheck, verb: str) -> AuthorizerDecision:
 def _path(by: AuthorizerValue, path: str) -> PathCheck:
     if not path.strip():
         raise EvalError("path must not be empty")
-    return PathCheck(AccessQuestion(by, path=path))
+    return PathCheck(AccessCheck(by, path=path))
 
 
-member("group", "authorizer, string -> groupcheck", "authorizer_group")(lambda by, group: GroupCheck(AccessQuestion(by, group=group)))
+member("group", "authorizer, string -> groupcheck", "authorizer_group")(lambda by, group: GroupCheck(AccessCheck(by, group=group)))
 
 
 @member("serviceAccount", "authorizer, string, string -> authorizer", "authorizer_serviceaccount")

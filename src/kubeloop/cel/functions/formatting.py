@@ -20,7 +20,7 @@ _MOST_PRECISION = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Verb:
-    """The kinds of values that a verb accepts, and its error for others."""
+    """The kinds of values that a verb accepts, and its error message for other kinds."""
 
     takes: frozenset[str]
     fault: str
@@ -70,7 +70,7 @@ def clauses(text: str) -> Iterator[str]:
 
 
 def fits(verb: str, of: Type) -> str:
-    """Return the error for an argument of that type, empty if it fits."""
+    """Return the error message if a verb does not accept a value of type ``of``, else an empty string."""
     known = _VERBS[verb.lower()]
     if of.is_dyn or of.kind in known.takes:
         return ""
@@ -119,7 +119,7 @@ def _formatted(verb: str, value: Any, precision: int | None) -> str:
 
 
 def shown(value: Any, *, inside: bool = False) -> str:
-    """Return a value as ``%s`` prints it; inside lists and maps, texts are quoted."""
+    """Return a value as ``%s`` prints it; inside lists and maps, strings are quoted."""
     from kubeloop.cel.functions.timestamps import format_duration, format_timestamp
 
     match value:

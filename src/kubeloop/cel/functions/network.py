@@ -24,7 +24,7 @@ def _quoted(text: str) -> str:
 
 
 def _address_error(text: str) -> str:
-    """Return the words of Go's net/netip.ParseAddr for a text that is not an IP address."""
+    """Return the error message of Go's net/netip.ParseAddr for a text that is not an IP address."""
     kind = next((character for character in text if character in ".:%"), "")
     if kind == "%":
         return _parse_error(text, "missing IPv6 address")
@@ -58,7 +58,7 @@ def _ipv4_error(text: str, fields: str) -> str:
 
 
 def _ipv6_error(text: str) -> str:
-    """Follow Go's parser from field to field: ``rest`` is the text that it has not read."""
+    """Return ParseAddr's message for an invalid IPv6 address. Follows Go's parser field by field; ``rest`` is the text not yet read."""
     rest, percent, zone = text.partition("%")
     if percent and not zone:
         return _parse_error(text, "zone must be a non-empty string")
@@ -150,7 +150,7 @@ def _contains_ip_text(cidr: Cidr, text: str) -> bool:
     try:
         return _contains_ip(cidr, _ip(text))
     except EvalError:
-        raise EvalError("no such overload") from None  # as upstream: the parser's words are lost
+        raise EvalError("no such overload") from None  # as upstream: the parser's message is lost
 
 
 def _contains_cidr(cidr: Cidr, other: Cidr) -> bool:
@@ -158,7 +158,7 @@ def _contains_cidr(cidr: Cidr, other: Cidr) -> bool:
 
 
 def _is_global(address: Address) -> bool:
-    """Do the same as Go's IsGlobalUnicast: private addresses count."""
+    """Return whether an address is global unicast as Go's IsGlobalUnicast defines it; private addresses are included."""
     if address.version == 4 and str(address) == "255.255.255.255":
         return False
     return not (address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local)
@@ -192,7 +192,7 @@ member("masked", "cidr -> cidr", "cidr_masked")(lambda cidr: Cidr(cidr.network.n
 
 @function("url", "string -> url", "string_to_url")
 def _url(text: str) -> UrlValue:
-    """Parse as Go's url.ParseRequestURI: absolute, or a path."""
+    """Parse an absolute URL or an absolute path, as Go's url.ParseRequestURI does."""
     failure = f"URL parse error during conversion from string: parse {_quoted(text)}: "
     if not text:
         raise EvalError(f"{failure}empty url")

@@ -54,7 +54,7 @@ def timestamp(nanos: int, offset: int = 0) -> Timestamp:
 
 
 def _divided(left: int, other: int) -> int:
-    """Divide and round towards zero, as Go."""
+    """Divide and round towards zero, as Go does."""
     if other == 0:
         raise EvalError("division by zero")
     quotient = abs(left) // abs(other)
@@ -126,7 +126,10 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
 
 
 def _ordered_doubles(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    """Compare numbers of which one at least is a double: as doubles, so that 9223372036854775807 equals 9223372036854775808.0."""
+    """Return a function that compares two numbers as doubles, so that 9223372036854775807 equals 9223372036854775808.0.
+
+    It is used if at least one of the numbers is a double.
+    """
 
     def compared(left: float, other: float) -> bool:
         if left != left or other != other:
@@ -160,7 +163,7 @@ def list_index(index: Any) -> int:
     """Return an index of a list as an integer.
 
     Raises:
-        EvalError: It is a text or a bool, or a number that no 64-bit integer equals.
+        EvalError: The index is a string or a bool, or a number that equals no 64-bit integer.
     """
     if isinstance(index, str | bool):
         raise EvalError(f"unsupported index type '{'bool' if isinstance(index, bool) else 'string'}' in list")
@@ -197,7 +200,7 @@ function("@in", "A, map(A, B) -> bool", "in_map")(
     lambda key, mapping: is_key(key) and as_key(key) in mapping  # a value that cannot be a key is in no map
 )
 function("@not_strictly_false", "bool -> bool", "not_strictly_false")(lambda left: left is not False)
-# The program evaluates these itself, because it does not evaluate every operand; they are listed for the checker.
+# The program evaluates these operators itself, because they do not evaluate every operand; they are registered for the type checker.
 function("_?_:_", "bool, A, A -> A", "conditional")(lambda condition, left, other: left if condition else other)
 function("_&&_", "bool, bool -> bool", "logical_and")(lambda left, other: left and other)
 function("_||_", "bool, bool -> bool", "logical_or")(lambda left, other: left or other)

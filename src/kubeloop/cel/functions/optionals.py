@@ -27,10 +27,12 @@ def _value(of: Optional) -> Any:
 
 
 def select(of: Any, key: Any) -> Optional:
-    """Return the value of ``of``, or of the value in an optional, at a field, key or index; none if there is no such value.
+    """Return the value at a field, key or index of ``of`` as an optional; ``NONE`` if there is no such value.
+
+    ``of`` may itself be an optional, whose value is used.
 
     Raises:
-        EvalError: The key is no text, bool or number, or it is not an index of a list.
+        EvalError: The key is not a string, bool or number, or it cannot be an index of a list.
     """
     check_qualifier(key)
     if isinstance(of, Optional):

@@ -12,15 +12,15 @@ from typing import Any
 from kubeloop.cel.faults import EvalError
 from kubeloop.cel.functions.formatting import format_text
 from kubeloop.cel.overloads import function, member
+from kubeloop.schema.go_regex import PatternError
 from kubeloop.schema.patterns import GoPattern, go_pattern
-from kubeloop.schema.regular import PatternError
 
 
 def compiled(pattern: str) -> GoPattern:
     """Return a compiled regular expression in Go's syntax.
 
     Raises:
-        EvalError: The pattern is not in Go's syntax; the words are Go's.
+        EvalError: The pattern is not valid in Go's syntax; the message is Go's.
     """
     try:
         return go_pattern(pattern)

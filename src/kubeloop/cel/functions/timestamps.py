@@ -1,4 +1,4 @@
-"""Timestamps and durations: parsing, printing and accessing parts. Texts are RFC 3339 and Go's ("1h30m", "0.5s")."""
+"""Timestamps and durations: parsing, printing and accessing parts. They are written as in RFC 3339 and as in Go ("1h30m", "0.5s")."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def parse_timestamp(text: str) -> Timestamp:
 
 
 def parse_date(text: str) -> Timestamp:
-    """Parse ``2006-01-02`` as the beginning of the day in UTC.
+    """Parse a date such as ``2006-01-02`` and return the beginning of that day in UTC.
 
     Raises:
         ValueError: The text is not a date.

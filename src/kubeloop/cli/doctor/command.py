@@ -46,8 +46,8 @@ def doctor(
     """Look for what a program lacks in a cluster: connection, version, clock; for the controllers of MODULE:NAME also permissions, kinds
     and their schemas, webhooks.
 
-    MODULE:NAME is a list of controllers, one, its class, or a function that returns these. Nothing is changed. Ends with 1 if something
-    failed.
+    MODULE:NAME is a list of controllers, a controller, its class, or a function that returns one of these. Nothing is changed. The exit
+    status is 1 if a check failed.
     """
     from kubeloop.cli.doctor.findings import is_well
     from kubeloop.controller.permissions import lease_permissions
@@ -116,7 +116,7 @@ def _print_fix(missing: list[Missing], app: str | None, user: str) -> None:
         click.echo("# no permission is missing")
         return
     if not user:
-        raise click.ClickException(str(ConfigError("the server does not say who this user is, so that roles have no subject")))
+        raise click.ClickException(str(ConfigError("the server does not report the user's name, so the roles have no subject")))
     name = app.partition(":")[0].partition(".")[0].replace("_", "-").strip("-") or "program"
     # With other names: applied over the program's own role, they would remove all its rules.
     click.echo(write_yaml(*manifest(missing, f"{name}-missing", user)), nl=False)

@@ -106,7 +106,7 @@ _DANGEROUS = 60.0
 
 
 async def connection(client: Client) -> tuple[list[DoctorFinding], bool]:
-    """Return findings, and whether further checks make sense."""
+    """Check the connection, the server's version and clock, and the user. Return findings, and whether further checks make sense."""
     config = client.transport.config
     subject = config.server
     before = client.clock.wall()
@@ -118,7 +118,7 @@ async def connection(client: Client) -> tuple[list[DoctorFinding], bool]:
         return [DoctorFinding("connection", subject, "failed", str(error), fix)], False
     except msgspec.DecodeError as error:
         fix = "is this the address of a Kubernetes API server?"
-        return [DoctorFinding("connection", subject, "failed", f"/version is no Kubernetes version: {error}", fix)], False
+        return [DoctorFinding("connection", subject, "failed", f"/version is not a Kubernetes version: {error}", fix)], False
     after = client.clock.wall()
     took = (after - before).total_seconds()
     found = [DoctorFinding("connection", subject, "ok", f"answered in {took * 1000:.0f} ms ({config.name or 'no name'})")]
@@ -130,7 +130,7 @@ def _version(info: Info) -> DoctorFinding:
     minor = int(re.sub(r"\D.*", "", info.minor) or 0)
     if minor <= MODELS - _OLD:
         return DoctorFinding(
-            "version", "server", "warning", said, "it lacks kinds and fields that the models have: what it does not know it drops"
+            "version", "server", "warning", said, "it lacks kinds and fields that the models have, and drops fields that it does not know"
         )
     if minor > MODELS:
         return DoctorFinding("version", "server", "ok", f"{said}; fields that they do not know are kept")
@@ -138,7 +138,10 @@ def _version(info: Info) -> DoctorFinding:
 
 
 def skew(headers: Mapping[str, str], before: datetime, after: datetime) -> DoctorFinding:
-    """Return the difference between the server's clock and this machine's, by the Date of a response requested at ``before``."""
+    """Return a finding about the difference between the server's clock and this machine's, by the ``Date`` of a response.
+
+    The request was sent at ``before``, and the response arrived at ``after``.
+    """
     date = headers.get("Date")
     if not date:
         return DoctorFinding("clock", "skew", "unknown", "the server's answers have no Date")
@@ -159,13 +162,13 @@ def skew(headers: Mapping[str, str], before: datetime, after: datetime) -> Docto
 
 
 async def _user(client: Client) -> DoctorFinding:
-    """Return the server's name for this user."""
+    """Return a finding with the name and groups that the server has for the client's user."""
     from kubeloop.api.authentication.v1 import SelfSubjectReview
 
     try:
         review = await client.create(SelfSubjectReview())
     except ApiError as error:
-        return DoctorFinding("identity", "user", "unknown", f"the server does not say who this is: {error}")
+        return DoctorFinding("identity", "user", "unknown", f"the server does not report the user's name: {error}")
     info = review.status.user_info
     groups = f" ({', '.join(info.groups)})" if info.groups else ""
     return DoctorFinding("identity", "user", "ok", f"{info.username}{groups}")

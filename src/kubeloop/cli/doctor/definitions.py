@@ -1,6 +1,7 @@
 """Checks that the server serves the program's kinds, that their schemas match the classes, and that their webhooks have a backend.
 
-A webhook is not called: the server does that, from its own network. Checked are ready endpoints of its Service, and its CA bundle.
+A webhook is not called, because only the server calls webhooks, from its network. The checks concern the ready endpoints of the webhook's
+Service, and its CA bundle.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kubeloop.types import JSONObject
 
 
 async def webhooks(client: Client, kinds: Iterable[type[Resource]]) -> list[DoctorFinding]:
-    """Return a finding for each webhook that is called for one of ``kinds``, or converts it."""
+    """Return a finding for each webhook that is called for one of ``kinds``, or that converts between its versions."""
     kinds = list(kinds)
     wanted = {kind_info(kind).gvr for kind in kinds}
     found: list[DoctorFinding] = []
@@ -41,7 +42,7 @@ async def webhooks(client: Client, kinds: Iterable[type[Resource]]) -> list[Doct
 
 
 async def _conversion(client: Client, kind: type[Resource]) -> JSONObject | None:
-    """Return the webhook that converts between a kind's versions, in the form of a configuration."""
+    """Return the webhook that converts between a kind's versions, in the form of an item of ``webhooks``; None if there is none."""
     resource = kind_info(kind).gvr.group_resource
     try:
         definition = await client.get(CustomResourceDefinition, str(resource))
@@ -77,11 +78,11 @@ async def _finding(client: Client, hook: JSONObject) -> DoctorFinding:
     slices = await client.list(EndpointSlice, namespace=str(service.get("namespace")), label_selector=selector)
     ready = sum(1 for slice_ in slices for _ in _ready(to_dict(slice_)))
     if not ready:
-        fix = "start what serves it, or take its configuration away: until then each write of these kinds is refused"
-        fix = fix if state == "failed" else "start what serves it; its failures are ignored, so that nothing is checked now"
+        fix = "start what serves it, or delete its configuration: until then each write of these kinds is refused"
+        fix = fix if state == "failed" else "start what serves it; its failures are ignored, so nothing is checked now"
         return DoctorFinding("webhook", name, state, f"{place} has no ready endpoint", fix)
     if not where.get("caBundle"):
-        fix = "set caBundle, or have it injected: without it the server trusts no certificate but those of public authorities"
+        fix = "set caBundle, or have it injected: without it the server trusts only certificates of public authorities"
         return DoctorFinding("webhook", name, "warning", f"{place}: {ready} ready, but no caBundle", fix)
     return DoctorFinding("webhook", name, "ok", f"{place}: {ready} ready")
 
@@ -101,7 +102,7 @@ _APPLY = "apply the definition that belongs to this program: kubeloop generate c
 
 
 async def definitions(client: Client, kinds: Iterable[type[Resource]]) -> list[DoctorFinding]:
-    """Return a finding for each kind."""
+    """Return a finding for each kind: whether the server serves it, and whether its schema there matches the class."""
     served: dict[GroupVersion, tuple[ApiResource, ...] | Failure] = {}
     found: list[DoctorFinding] = []
     for kind in dict.fromkeys(kinds):
@@ -120,7 +121,7 @@ async def _kind(client: Client, kind: type[Resource], served: tuple[ApiResource,
     custom = not kind.__module__.startswith("kubeloop.api.")
     resource = None if isinstance(served, Failure) else next((one for one in served if one.gvr.resource == info.plural), None)
     if isinstance(served, Failure) and not served.absent:
-        return DoctorFinding("kind", subject, "unknown", f"the server does not say whether it serves it: {served.why}")
+        return DoctorFinding("kind", subject, "unknown", f"the server does not report whether it serves it: {served.why}")
     if resource is None:
         why = served.why if isinstance(served, Failure) else f"{info.gvk.api_version} has no {info.plural}"
         return DoctorFinding(
@@ -129,7 +130,7 @@ async def _kind(client: Client, kind: type[Resource], served: tuple[ApiResource,
     if resource.namespaced != info.namespaced:
         scopes = {True: "namespaced", False: "cluster-scoped"}
         said = f"{scopes[resource.namespaced]} at the server, {scopes[bool(info.namespaced)]} in the class"
-        return DoctorFinding("kind", subject, "failed", said, "say namespaced=... in @custom_resource as the server does")
+        return DoctorFinding("kind", subject, "failed", said, "set namespaced=... in @custom_resource as the server does")
     if not custom:
         return DoctorFinding("kind", subject, "ok", "served")
     try:
@@ -159,7 +160,7 @@ def _compared(kind: type[Resource], subject: str, there: JSONObject) -> DoctorFi
 def version_differences(mine: JSONObject, there: JSONObject) -> Iterator[tuple[str, bool]]:
     """Yield differences between a definition's version and the class, and whether the program cannot work with them.
 
-    It cannot where the server drops a field of the class, requires another type, or has no status to write.
+    The program cannot work with a server that drops a field of the class, requires another type, or has no status subresource.
     """
     for name in ("status", "scale"):
         if name in (mine.get("subresources") or {}) and name not in (there.get("subresources") or {}):
@@ -168,7 +169,10 @@ def version_differences(mine: JSONObject, there: JSONObject) -> Iterator[tuple[s
 
 
 def schema_differences(mine: JSONObject, there: JSONObject, path: str = "") -> Iterator[tuple[str, bool]]:
-    """Do the same as ``version_differences`` for two structural schemas."""
+    """Yield differences between two structural schemas, and whether the program cannot work with them (see ``version_differences``).
+
+    ``mine`` is the schema of the class, ``there`` the server's; ``path`` is their path for messages.
+    """
     shown = path or "it"
     open_there = bool(there.get("x-kubernetes-preserve-unknown-fields")) and not there.get("properties")
     if open_there:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from kubeloop.meta.columns import folded
 
-#: ``unknown``: it could not be checked, which is no fault of the cluster.
+#: The state of a finding. ``unknown``: the check could not be made, which is no fault of the cluster.
 State = Literal["ok", "warning", "failed", "unknown"]
 
 _STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "failed": "bold red", "unknown": "magenta"}
@@ -22,7 +22,9 @@ _HEADINGS = ("STATE", "CHECK", "WHAT")
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One result. ``check`` is the group (connection, permission ...), ``subject`` the item, ``said`` the result, ``fix`` the fix."""
+    """The result of one check. ``check`` is the group of checks (connection, permission ...), ``subject`` the checked item, ``said`` the
+    result in words, and ``fix`` an instruction that repairs it.
+    """
 
     check: str
     subject: str
@@ -32,7 +34,7 @@ class DoctorFinding:
 
 
 def is_well(findings: Iterable[DoctorFinding]) -> bool:
-    """Whether no check failed."""
+    """Return whether no check failed."""
     return all(finding.state != "failed" for finding in findings)
 
 
@@ -41,7 +43,10 @@ def as_json(findings: Sequence[DoctorFinding]) -> str:
 
 
 def show(findings: Sequence[DoctorFinding], console: Console) -> None:
-    """Print a line with the state of each finding, result and fix below; then the sum. Fits the width; names stay whole."""
+    """Print each finding: a line with its state and subject, the result and the fix below; then the number of findings by state.
+
+    Lines are folded at the console's width, but never inside a name.
+    """
     rows = [(one.state, one.check, one.subject) for one in findings]
     widths = [max(len(row[at]) for row in [_HEADINGS, *rows]) for at in range(2)]
     indent = " " * (widths[0] + 2)

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 import kubeloop
 from kubeloop.cli.new.layout import Project
-from kubeloop.cli.new.rendering import generate_commands, generated_paths
+from kubeloop.cli.new.templates import generate_commands, generated_paths
 from kubeloop.meta.errors import ConfigError
 
 
@@ -69,7 +69,7 @@ def _is_insertion(change: _Change) -> bool:
 
 
 def _contains(lines: list[str], part: list[str]) -> bool:
-    """Return whether ``part`` stands in ``lines``, one line after the other."""
+    """Return whether ``lines`` contain the lines of ``part``, one after the other."""
     return any(lines[at : at + len(part)] == part for at in range(len(lines) - len(part) + 1))
 
 
@@ -80,7 +80,8 @@ def _overlap(change: _Change, other: _Change) -> bool:
 
 Action = Literal["create", "change", "merge", "overwrite", "generate", "conflict"]
 Conflicts = Literal["show", "keep", "overwrite"]
-"""What becomes of a file that the user changed and that cannot be merged: nothing is written, it stays, or it is overwritten."""
+"""How a plan treats a file that the user changed and that cannot be merged: ``show`` makes it a conflict, so that nothing is written,
+``keep`` leaves the file as it is, ``overwrite`` overwrites it."""
 
 #: Folders that the check of a plan does not need.
 _LEFT_OUT = (".venv", ".git", "dist", "node_modules", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache")
@@ -98,7 +99,9 @@ for command in sys.argv[1:]:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A change of one file. ``before`` is None where there is no file; of a conflict ``after`` is what kubeloop would write."""
+    """A change of one file. ``before`` is None if the file does not exist; ``after`` is the text that kubeloop writes or, for a conflict,
+    would write.
+    """
 
     path: str
     action: Action
@@ -149,19 +152,19 @@ def plan_changes(
 ) -> Plan:
     """Plan the change of a project, and check it on a copy: its code is imported there, and the manifests are made from it.
 
-        Args:
-            folder: The project.
-            project: Its record after the change.
-            before: Path and text of each file as kubeloop renders it before the change.
-            after: The same after the change.
-            extra: Files to create that no template renders.
-            conflicts: What becomes of files that the user changed and that cannot be merged.
+    Args:
+        folder: The project.
+        project: The record of the project after the change.
+        before: Path and text of each file as kubeloop renders it before the change.
+        after: Path and text of each file as kubeloop renders it after the change.
+        extra: Files to create that no template renders.
+        conflicts: What becomes of files that the user changed and that cannot be merged.
 
     Returns:
         The planned changes.
 
-        Raises:
-            ConfigError: The code of the project cannot be imported, or does not fit to the change.
+    Raises:
+        ConfigError: The code of the project cannot be imported, or does not fit the change.
     """
     changes = [*_template_changes(folder, before, {**after, **extra}, conflicts=conflicts)]
     if any(change.action == "conflict" for change in changes):
@@ -221,7 +224,7 @@ def generate(folder: Path, project: Project, *, python: str = sys.executable) ->
 
 
 def _python_of(folder: Path) -> str:
-    """Return the Python of the project's environment, which has all that its code imports; else this one."""
+    """Return the Python of the project's environment, which has all packages that the code imports, or else the running Python."""
     found = folder / ".venv" / "bin" / "python"
     return str(found.absolute()) if found.exists() else sys.executable
 
@@ -236,7 +239,7 @@ def _read(path: Path) -> str | None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write the file as a whole: a reader sees the old text or the new one. Its permissions stay."""
+    """Write a file atomically: a reader sees the old text or the new one. The file's permissions stay."""
     unfinished = path.with_name(f".{path.name}.kubeloop")
     try:
         unfinished.write_text(text, encoding="utf-8")

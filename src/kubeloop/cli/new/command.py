@@ -30,9 +30,9 @@ def new() -> None:
 
 @new.command()
 @click.argument("name")
-@click.option("--kind", default="", help="Of the operator's objects. Default: from NAME, without -operator.")
-@click.option("--plural", default="", help="Of the kind. Default: as in English.")
-@click.option("--group", default="example.com", show_default=True, help="API group: a domain that is yours.")
+@click.option("--kind", default="", help="Kind of the operator's objects. Default: NAME in CamelCase, without -operator.")
+@click.option("--plural", default="", help="Plural of the kind. Default: the English plural.")
+@click.option("--group", default="example.com", show_default=True, help="API group: a domain that you own.")
 @click.option("--version", default="v1alpha1", show_default=True, help="API version of the kind.")
 @click.option("--image", default="", help="NAME:TAG of the operator's image. Default: NAME:0.1.0.")
 @click.option("--packaging", type=click.Choice(["helm", "kustomize", "both"]), default="kustomize", show_default=True)
@@ -42,7 +42,7 @@ def operator(name: str, kind: str, plural: str, group: str, version: str, image:
 
     It passes its own tests at once: they run it against an API server in the same process. No file is overwritten.
     """
-    from kubeloop.cli.new.creating import create_operator
+    from kubeloop.cli.new.create import create_operator
     from kubeloop.cli.new.layout import project_of
     from kubeloop.cli.new.naming import kind_names_of, kind_of, names_of
 
@@ -71,7 +71,7 @@ def add() -> None:
 
 @add.command("kind")
 @click.argument("kind")
-@click.option("--plural", default="", help="Of the kind. Default: as in English.")
+@click.option("--plural", default="", help="Plural of the kind. Default: the English plural.")
 @click.option("--group", default="", help="API group. Default: that of the project's first kind.")
 @click.option("--version", default="", help="API version of the kind. Default: that of the project's first kind.")
 @_PROJECT
@@ -81,7 +81,7 @@ def add() -> None:
 @_SHOW
 def add_kind(kind: str, plural: str, group: str, version: str, project: Path, dry_run: bool, conflicts: Conflicts) -> None:
     """Add a KIND: its classes and definition, a controller in the program, roles, a sample and tests."""
-    from kubeloop.cli.new.creating import plan_kind
+    from kubeloop.cli.new.create import plan_kind
 
     try:
         _finish(plan_kind(project, kind, plural=plural, group=group, version=version, conflicts=conflicts), f"kind {kind}", dry_run=dry_run)
@@ -93,7 +93,7 @@ def add_kind(kind: str, plural: str, group: str, version: str, project: Path, dr
 @click.argument("kind")
 @click.option("--defaulting", is_flag=True, help="A webhook that fills in what the user left out.")
 @click.option("--validating", is_flag=True, help="A webhook that refuses objects.")
-@click.option("--conversion", is_flag=True, help="Between versions: `kubeloop add version` adds it with each version.")
+@click.option("--conversion", is_flag=True, help="A webhook that converts between versions; `kubeloop add version` extends it.")
 @_PROJECT
 @_DRY_RUN
 @_FORCE
@@ -103,7 +103,7 @@ def add_webhook(
     kind: str, defaulting: bool, validating: bool, conversion: bool, project: Path, dry_run: bool, conflicts: Conflicts
 ) -> None:
     """Add webhooks of a KIND: handlers, configurations, certificates, tests. Default: defaulting and validating."""
-    from kubeloop.cli.new.creating import plan_webhooks
+    from kubeloop.cli.new.create import plan_webhooks
     from kubeloop.cli.new.layout import read_project
 
     everything = not (defaulting or validating or conversion)
@@ -133,7 +133,7 @@ def add_version(kind: str, version: str, project: Path, dry_run: bool, conflicts
 
     Objects stay stored in the version that they are stored in.
     """
-    from kubeloop.cli.new.creating import plan_version
+    from kubeloop.cli.new.create import plan_version
 
     try:
         _finish(plan_version(project, kind, version, conflicts=conflicts), f"version {version} of {kind}", dry_run=dry_run)
@@ -142,7 +142,7 @@ def add_version(kind: str, version: str, project: Path, dry_run: bool, conflicts
 
 
 def _finish(plan: Plan | None, description: str, *, dry_run: bool) -> None:
-    """Print the plan, and write it.
+    """Print the plan, and write its changes unless ``dry_run``.
 
     Raises:
         ConfigError: A file cannot be written.

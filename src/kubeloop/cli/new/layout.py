@@ -23,7 +23,7 @@ _HEADER = """\
 
 
 class KindRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A kind of the project. ``versions`` in the order in which they were added: controllers and the storage use the first."""
+    """A kind of the project. ``versions`` are in the order of their addition; the first is the storage version, which controllers use."""
 
     kind: str
     plural: str
@@ -82,7 +82,7 @@ class Project(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         raise ConfigError(f'the project has no kind "{kind}"; it has {known}. To add one: kubeloop add kind {kind}')
 
     def with_kind(self, changed: KindRecord) -> Project:
-        """Return the project with ``changed`` in the place of the kind of that name, or after the others."""
+        """Return the project with ``changed`` in place of the kind of the same name, or as the last kind if there is none."""
         if all(one.kind != changed.kind for one in self.kinds):
             return msgspec.structs.replace(self, kinds=(*self.kinds, changed))
         return msgspec.structs.replace(self, kinds=tuple(changed if one.kind == changed.kind else one for one in self.kinds))
@@ -94,7 +94,7 @@ def project_of(names: ProjectNames, first: KindNames, version: str, packaging: P
     Args:
         names: Names of the project.
         first: Names of its kind.
-        version: Version of kubeloop that makes it.
+        version: API version of the kind.
         packaging: The form of its manifests.
     """
     kind = KindRecord(kind=first.kind, plural=first.plural, group=first.group, versions=(version,))

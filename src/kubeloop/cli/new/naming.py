@@ -1,4 +1,4 @@
-"""The names of a project and of its kinds, wherever they have one. A name that is not allowed is refused by the option that gave it."""
+"""Derives and validates the names of a project and of its kinds. The error for a name names the option that provided it."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class ProjectNames:
 
 @dataclass(frozen=True, slots=True)
 class KindNames:
-    """Names of a kind."""
+    """The names of a kind: the kind itself, its plural, and its API group."""
 
     kind: str
     plural: str
@@ -167,7 +167,7 @@ def kind_names_of(kind: str, plural: str, group: str, versions: Iterable[str], *
         plural: Name of its resource. Empty: the English plural of the kind.
         group: API group, a domain.
         versions: API versions of the kind.
-        option: What messages call ``kind``.
+        option: Name of the option or argument that provides ``kind``, for messages.
 
     Raises:
         ConfigError: A name that is not allowed. The message names the option, the reason, and a name that is allowed.
@@ -177,16 +177,16 @@ def kind_names_of(kind: str, plural: str, group: str, versions: Iterable[str], *
         raise ConfigError(f'{option} "{kind}": must be in CamelCase, at most {_LONGEST_KIND} characters, such as {suggested}')
     lower = kind.lower()
     if kind in _TAKEN or lower in _TAKEN_LOWER or keyword.iskeyword(lower) or keyword.issoftkeyword(lower):
-        raise ConfigError(f'{option} "{kind}": the code of the project uses that name for something else; take another, such as My{kind}')
+        raise ConfigError(f'{option} "{kind}": the code of the project uses that name for something else; choose another, such as My{kind}')
     plural = plural or plural_of(lower)
     if not _LABEL.fullmatch(plural) or len(plural) > 63:
         raise ConfigError(f'--plural "{plural}": must be lower case letters and digits, such as {plural_of(lower)}')
     parts = group.split(".")
     if len(parts) < 2 or not all(_LABEL.fullmatch(part) for part in parts):
-        raise ConfigError(f'--group "{group}": must be a domain that is yours, such as example.com')
+        raise ConfigError(f'--group "{group}": must be a domain that you own, such as example.com')
     if f".{group}".endswith(_PROTECTED):
         raise ConfigError(
-            f'--group "{group}": belongs to Kubernetes, and its servers refuse kinds in it without an approval; take a domain of yours'
+            f'--group "{group}": belongs to Kubernetes, and its servers refuse kinds in it without approval; choose a domain that you own'
         )
     for version in versions:
         check_version(version)

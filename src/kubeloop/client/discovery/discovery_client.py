@@ -12,7 +12,7 @@ from kubeloop.meta.errors import ApiError, DeadlineError, DecodeError, NotFound,
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind, GroupVersionResource
 from kubeloop.transport import Response, Transport
 
-# What discovery documents say, aggregated (APIGroupDiscoveryList) and older (APIGroupList, APIResourceList).
+# The fields of discovery documents, aggregated (APIGroupDiscoveryList) and older (APIGroupList, APIResourceList).
 #
 # Source: KEP-3352; k8s.io/api/apidiscovery/v2, apimachinery pkg/apis/meta/v1; client-go discovery/aggregated_discovery.go.
 
@@ -100,7 +100,7 @@ def _read(response: Response, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(response.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(f"the answer is no discovery document: {error}; is the server's address that of a Kubernetes API?") from error
+        raise DecodeError(f"the answer is not a discovery document: {error}; is the server's address that of a Kubernetes API?") from error
 
 
 def kind_of(response: Response) -> str:
@@ -112,7 +112,7 @@ def read_aggregated(response: Response, resources: list[ApiResource], failed: li
         for version in group.versions or ():
             at = GroupVersion(group.metadata.name, version.version)
             if version.freshness == "Stale":
-                # What it says is what a server said that does not answer now; client-go counts it as failed, too.
+                # The entry is the last response of a server that does not respond now; client-go counts it as failed, too.
                 failed.append(Failure(at, "stale: the server behind it does not answer", again=True))
                 continue
             for one in version.resources or ():
@@ -180,7 +180,7 @@ _AGGREGATED = ",".join(
         "application/json",
     )
 )
-# client-go asks for many at once too; the server's priority and fairness keeps it in bounds.
+# Number of concurrent requests. client-go also sends many at once; the server's API priority and fairness limits them.
 _AT_ONCE = 20
 
 

@@ -24,7 +24,7 @@ from kubeloop.transport import Transport
 # Source: cli-runtime pkg/genericclioptions/config_flags.go (folders), client-go discovery/cached/disk (age, rewriting).
 
 
-_logger = logging.getLogger("kubeloop.client.discovery")
+_LOG = logging.getLogger("kubeloop.client.discovery")
 
 #: Seconds for which a file counts.
 TTL = 6 * 3600.0
@@ -75,7 +75,7 @@ class DiscoveryFile:
         except OSError:
             return None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            _logger.debug("%s is damaged and discarded: %s", self._path, error)
+            _LOG.debug("%s is damaged and discarded: %s", self._path, error)
             self.discard()
             return None
         return found.discovered if found.form == _FORM else None
@@ -85,7 +85,7 @@ class DiscoveryFile:
         try:
             replace_file(self._path, content)
         except OSError as error:
-            _logger.debug("discovery is not kept on disk: %s", error)
+            _LOG.debug("cannot cache discovery on disk: %s", error)
 
     def discard(self) -> None:
         with contextlib.suppress(OSError):
@@ -119,8 +119,8 @@ def _make_private(folder: Path) -> None:
         one.mkdir(mode=0o700, exist_ok=True)
 
 
-#: How often everything may be asked again in vain: ten times at once, then every ten seconds. A program that asks for a kind
-#: that does not exist in a loop must not cost its server a discovery each time.
+#: Limit of requests for all resources after which the lookup fails again: ten at once, then one every ten seconds. A program that looks up
+#: a missing kind in a loop must not cost its server a discovery each time.
 _RATE = 0.1
 _BURST = 10
 

@@ -19,7 +19,7 @@ from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
 from kubeloop.transport import Transport
 from kubeloop.types import JSONObject
 
-_logger = logging.getLogger("kubeloop.client.discovery")
+_LOG = logging.getLogger("kubeloop.client.discovery")
 
 _INDEX = "/openapi/v3"
 _KINDS = "x-kubernetes-group-version-kind"
@@ -33,7 +33,7 @@ class _Index(msgspec.Struct):
     paths: dict[str, _Entry]
 
 
-class _Kept(msgspec.Struct):
+class _StoredDocument(msgspec.Struct):
     """The content of a cached document's file."""
 
     url: str
@@ -62,7 +62,8 @@ class OpenApiDocuments:
     def keep_on_disk(self, folder: Path | None = None) -> None:
         """Cache documents on disk too. A cached document is used until the server reports another hash for it.
 
-        ``folder`` is the directory of the cache; None stands for KUBECACHEDIR or ``~/.kube/cache``."""
+        ``folder`` is the directory of the cache; None stands for KUBECACHEDIR or ``~/.kube/cache``.
+        """
         self._folder = (folder or cache_folder()) / "openapi" / folder_of(self._transport.config.server)
 
     def forget(self) -> None:
@@ -76,7 +77,7 @@ class OpenApiDocuments:
         return tuple(version for path in index if (version := _group_version(path)) is not None)
 
     async def document(self, version: GroupVersion) -> JSONObject:
-        """Return the whole document; each call decodes it again."""
+        """Return the OpenAPI document of a group version. Each call decodes the cached bytes again."""
         async with self._lock:
             asked = self._index is None
             index = await self._known_index()
@@ -111,7 +112,7 @@ class OpenApiDocuments:
             try:
                 index = msgspec.json.decode(answer.body, type=_Index)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise DecodeError(f"{_INDEX}: the answer is no index of OpenAPI documents: {error}") from error
+                raise DecodeError(f"{_INDEX}: the answer is not an index of OpenAPI documents: {error}") from error
             self._index = {path: entry.url or f"{_INDEX}/{path}" for path, entry in index.paths.items()}
         return self._index
 
@@ -121,9 +122,9 @@ class OpenApiDocuments:
             body = await asyncio.to_thread(self._read, path, url)
             if body is None:
                 url, body = await self._ask(path, url)
-                if not body:  # What kube-apiserver answers for a moment, with 200, when the last definition of a group version is gone.
+                if not body:  # kube-apiserver sends an empty 200 for a moment after the last definition of a group version is deleted.
                     self.forget()
-                    raise UnknownKind(f"{self._server} has no OpenAPI document of {path} any more; its definitions are being removed")
+                    raise UnknownKind(f"{self._server} no longer has an OpenAPI document of {path}; its definitions are being removed")
                 await asyncio.to_thread(self._write, path, url, body)
             kept = self._bodies[path] = url, body
         return kept[1]
@@ -131,11 +132,11 @@ class OpenApiDocuments:
     async def _ask(self, path: str, url: str) -> tuple[str, bytes]:
         """Request a document; return its final URL and its content."""
         if not url.startswith("/") or url.startswith("//"):
-            raise DecodeError(f"{_INDEX}: {url!r} is no path on the server itself")
+            raise DecodeError(f"{_INDEX}: {url!r} is not a path on the server itself")
         try:
             return url, (await self._get(url)).body
         except TransportError:
-            # Another document is there by now, and the server sends on to its hash: redirects are not followed, the index knows it.
+            # The document has changed, and the server redirects to its new hash. Redirects are not followed; the index has the new URL.
             self._index = None
             newer = (await self._known_index()).get(path, url)
             if newer == url:
@@ -155,7 +156,7 @@ class OpenApiDocuments:
         if file is None:
             return None
         try:
-            kept = msgspec.json.decode(file.read_bytes(), type=_Kept)
+            kept = msgspec.json.decode(file.read_bytes(), type=_StoredDocument)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return None  # missing or damaged: it is requested and written again
         # Without a hash in its URL, a change cannot be detected.
@@ -166,16 +167,16 @@ class OpenApiDocuments:
         if file is None or "hash=" not in url:
             return
         try:
-            replace_file(file, msgspec.json.encode(_Kept(url, msgspec.Raw(body))))
+            replace_file(file, msgspec.json.encode(_StoredDocument(url, msgspec.Raw(body))))
         except OSError as error:
-            _logger.debug("OpenAPI documents are not kept on disk: %s", error)
+            _LOG.debug("cannot cache OpenAPI documents on disk: %s", error)
 
 
 def _decoded(body: bytes, path: str) -> JSONObject:
     try:
         return msgspec.json.decode(body, type=JSONObject)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(f"{_INDEX}{path}: the answer is no OpenAPI document: {error}") from error
+        raise DecodeError(f"{_INDEX}{path}: the answer is not an OpenAPI document: {error}") from error
 
 
 def _schema_of(document: JSONObject, gvk: GroupVersionKind) -> JSONObject | None:

@@ -58,7 +58,7 @@ class Discovered(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> tuple[GroupVersion, ...]:
-        """The group versions whose server did not respond."""
+        """The group versions whose resources are unknown because discovery failed for them; see ``failures`` for the reasons."""
         return tuple(one.group_version for one in self.failures)
 
     @property
@@ -93,7 +93,7 @@ class Discovered(msgspec.Struct, frozen=True):
         return tuple(one for one in self.preferred() if name in one.categories)
 
 
-# Which resource a person means by a word, as kubectl reads it: ``po``, ``Pod``, ``pods.v1.``, ``deploy.apps``, ``Deployment.v1.apps``.
+# Finds a resource by a word as kubectl does: ``po``, ``Pod``, ``pods.v1.``, ``deploy.apps``, ``Deployment.v1.apps``.
 #
 # Source: apimachinery pkg/api/meta/restmapper.go, priority.go and pkg/runtime/schema (ParseResourceArg, ParseKindArg); client-go
 # restmapper/shortcut.go.

@@ -9,22 +9,22 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kubeloop.client.streams.copying import CopyProgress, CopyResult
     from kubeloop.client.streams.errors import CommandFailed, CopyError, ForwardingError, OutputTooLarge, StreamError
-    from kubeloop.client.streams.forwarding import ForwardedPort, PortForward
+    from kubeloop.client.streams.file_copy import CopyProgress, CopyResult
     from kubeloop.client.streams.logs import Log, LogCall
     from kubeloop.client.streams.merged_logs import LogLine, MergedLogs
-    from kubeloop.client.streams.proxying import ProxyCall
+    from kubeloop.client.streams.pod_proxy import ProxyCall
+    from kubeloop.client.streams.port_forward import ForwardedPort, PortForward
     from kubeloop.client.streams.session import ExecResult, ExecSession, Output
 
 _HOMES = {
     "CommandFailed": "errors",
     "CopyError": "errors",
-    "CopyProgress": "copying",
-    "CopyResult": "copying",
+    "CopyProgress": "file_copy",
+    "CopyResult": "file_copy",
     "ExecResult": "session",
     "ExecSession": "session",
-    "ForwardedPort": "forwarding",
+    "ForwardedPort": "port_forward",
     "ForwardingError": "errors",
     "Log": "logs",
     "LogCall": "logs",
@@ -32,8 +32,8 @@ _HOMES = {
     "MergedLogs": "merged_logs",
     "Output": "session",
     "OutputTooLarge": "errors",
-    "PortForward": "forwarding",
-    "ProxyCall": "proxying",
+    "PortForward": "port_forward",
+    "ProxyCall": "pod_proxy",
     "StreamError": "errors",
 }
 

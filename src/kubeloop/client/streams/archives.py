@@ -20,7 +20,7 @@ from kubeloop.tasks import result_of, wait_all
 
 _PIECE = 256 * 1024
 _BLOCK = tarfile.BLOCKSIZE
-#: Names of what was left out that are kept.
+#: Maximum number of skipped entries that are recorded by name.
 _NAMED = 1000
 
 
@@ -93,7 +93,7 @@ def _walk(source: Path, relative: str) -> Iterator[_Found]:
 
 
 def _describe(path: Path, name: str, status: os.stat_result) -> tarfile.TarInfo | None:
-    """Return the header; None for a file without content to copy, such as a device."""
+    """Return the tar header of a path; None for a file without content to copy, such as a device."""
     info = tarfile.TarInfo(name)
     mode = status.st_mode
     info.mode, info.uid, info.gid, info.mtime = stat.S_IMODE(mode), status.st_uid, status.st_gid, int(status.st_mtime)
@@ -132,21 +132,21 @@ async def _read(call: Callable[..., Any], *args: Any) -> Any:
 
 # Unpacks a tar archive from a container. Its content is not trusted: nothing is written outside the destination.
 #
-# Links are left out, as by kubectl: what one leads to could be written through by the next entry. Runs in a thread.
+# Links are left out, as kubectl does: a later entry could write through a link to any place. Unpacking runs in a thread.
 
 
-#: Bytes of headers before one entry: names and attributes may be long, but not without end.
+#: Maximum bytes of headers before one entry: names and attributes may be long, but not unlimited.
 _HEADERS = 4 << 20
 
 
 class Source:
-    """An archive as a file object for ``tarfile``, which reads it in a thread; ``more`` returns the bytes in the event loop."""
+    """A file object from which ``tarfile`` reads an archive in a thread. ``more`` runs in the event loop and returns the next bytes."""
 
     def __init__(self, more: Callable[[], Awaitable[bytes]], description: str) -> None:
         self.where = description
         self.ended = False
         self.in_headers = 0
-        """Bytes of headers that may still come; below 0 any number of bytes may."""
+        """Number of header bytes that may still arrive; a negative number means no limit."""
         self._more = more
         self._loop = asyncio.get_running_loop()
         self._waiting: concurrent.futures.Future[bytes] | None = None
@@ -189,7 +189,7 @@ class Unpacking:
         self.files = 0
         self.bytes = 0
         self.skipped: list[str] = []
-        self.told: tuple[str, int, int, int] | None = None
+        self.progress: tuple[str, int, int, int] | None = None
         self._feed = feed
         self._prefix = _normal(source)
         self._destination = destination
@@ -206,7 +206,7 @@ class Unpacking:
                 while (member := archive.next()) is not None:
                     self._feed.in_headers = -1
                     self._take(archive, member)
-                    archive.members = []  # else it remembers every one
+                    archive.members = []  # otherwise ``tarfile`` stores every member in memory
                     self._feed.in_headers = _HEADERS
         except tarfile.TarError as error:
             raise CopyError(f"{self._feed.where}: the archive cannot be read: {error}") from error
@@ -230,7 +230,7 @@ class Unpacking:
             self._skip(f"{member.name}: neither file, folder nor link")
 
     def _relative(self, name: str) -> str:
-        """Return a member's path below the requested one; empty for that one itself. Raises CopyError: it leads elsewhere."""
+        """Return a member's path relative to the requested path, empty for that path itself. Raises CopyError if it lies outside."""
         normal = _normal(name)
         if (
             ".." in name.split("/")
@@ -238,7 +238,7 @@ class Unpacking:
             or not (normal == self._prefix or not self._prefix or normal.startswith(f"{self._prefix}/"))
         ):
             raise CopyError(
-                f'{self._feed.where}: the archive holds "{name}", which is not under what was asked for; nothing more is unpacked'
+                f'{self._feed.where}: the archive holds "{name}", which is outside the requested path; nothing more is unpacked'
             )
         return normal[len(self._prefix) :].strip("/")
 
@@ -274,15 +274,15 @@ class Unpacking:
                 file.write(piece)
                 done += len(piece)
                 self.bytes += len(piece)
-                self.told = (name, done, size, self.bytes)
+                self.progress = (name, done, size, self.bytes)
         if done != size:
             raise CopyError(f"{self._feed.where}: the archive ends within {name}: {done} of {size} bytes")
-        self.told = (name, done, size, self.bytes)
+        self.progress = (name, done, size, self.bytes)
         self.files += 1
 
     @staticmethod
     def _create(path: Path, mode: int, *, follow: bool) -> IO[bytes]:
-        # Only a path that the caller named may be a link; set-user-ID and the like are not taken over.
+        # Only a path that the caller named may be a link; set-user-ID and similar bits are not copied.
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | (0 if follow else getattr(os, "O_NOFOLLOW", 0))  # missing outside POSIX
         return os.fdopen(os.open(path, flags, (mode & 0o777) | 0o200), "wb")
 

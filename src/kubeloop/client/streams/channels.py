@@ -22,13 +22,13 @@ from kubeloop.tasks import end_tasks
 from kubeloop.timing import Clock, TimeLimit
 from kubeloop.transport import NotUpgradedError, Query, Transport
 
-_logger = logging.getLogger("kubeloop.client.streams")
+_LOG = logging.getLogger("kubeloop.client.streams")
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 #: Bytes of a channel that one message carries.
 PIECE = 32 * 1024
 _CLOSE = 255
-#: Pieces of output that wait for the reader before the peer is held back.
+#: Maximum number of output pieces that wait for the reader; above it, nothing is read from the peer.
 _WAITING = 32
 
 
@@ -175,7 +175,9 @@ async def open_channels(
         A context manager whose value is the open channels.
 
     Raises:
-        ApiError: Both protocols were refused. StreamError, TransportError.
+        ApiError: The server refused the request; with another code than 401 and 404, over both protocols.
+        StreamError: The server chose a protocol that was not offered.
+        TransportError: The connection broke, or the channels were not opened in time.
     """
     # v4 cannot end the input of a command that is still writing. SPDY can, so callers that need this use SPDY.
     protocols = (V5,) if ends_input else (V5, V4)
@@ -216,7 +218,7 @@ async def _by_spdy(
             try:
                 yield channels
             finally:
-                await end_tasks(reading, logger=_logger)
+                await end_tasks(reading, logger=_LOG)
 
 
 async def _open_streams(
@@ -225,11 +227,11 @@ async def _open_streams(
     streams: dict[StreamChannel, SpdyStream] = {}
     try:
         async with TimeLimit(clock, OPEN_TIME):
-            # The outcome's stream is opened first: what fails from then on can be told.
+            # The error stream is opened first, so that the server can report later failures on it.
             for channel in (StreamChannel.ERROR, *stream_channels):
                 streams[channel] = await connection.open({"streamtype": _NAMES[channel]})
     except TimeoutError as error:
-        raise TransportError(f"{description}: the server did not take the streams within {OPEN_TIME:g} s") from error
+        raise TransportError(f"{description}: the server did not accept the streams within {OPEN_TIME:g} s") from error
     except (StreamReset, OSError) as error:
         raise TransportError(f"{description}: the connection ended while its streams were opened ({error})") from error
     return streams

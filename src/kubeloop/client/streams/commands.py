@@ -16,16 +16,17 @@ from kubeloop.client.streams.channels import PIECE, StreamChannel, open_channels
 from kubeloop.client.streams.errors import OutputTooLarge, StreamError
 from kubeloop.client.streams.session import ExecResult, ExecSession
 from kubeloop.client.streams.targets import ContainerLocation, Target, check_running, container_of, find_pod
+from kubeloop.client.waits.conditions import require_seconds
 from kubeloop.meta.errors import ApiError, DeadlineError, KubeloopError, TransportError
 from kubeloop.tasks import end_tasks
 from kubeloop.timing import TimeLimit
 
-_logger = logging.getLogger("kubeloop.client.streams")
+_LOG = logging.getLogger("kubeloop.client.streams")
 
 if TYPE_CHECKING:
     from kubeloop.client.client import Client
 
-#: Bytes of ``stdout`` and of ``stderr`` that ``exec`` keeps unless told otherwise.
+#: Default of the maximum bytes of ``stdout``, and of ``stderr``, that ``exec`` stores.
 MAX_OUTPUT = 16 << 20
 
 
@@ -55,8 +56,8 @@ async def attach_session(
     wanted = container_of(pod, container)
     place = ContainerLocation(pod.metadata.namespace, pod.metadata.name, wanted.name)
     if stdin and not wanted.stdin:
-        raise StreamError(f"{place} takes no input: its container was made without stdin: true")
-    # Whether there is a terminal was decided when the container was made: its output comes as one stream then, and cannot be told apart.
+        raise StreamError(f"{place} does not accept input: its container was created without stdin: true")
+    # The container's spec decides whether there is a terminal. With a terminal, stdout and stderr arrive as one stream.
     async with _session(client, place, "attach", [], stdin=stdin, tty=bool(wanted.tty)) as session:
         yield session
 
@@ -73,6 +74,8 @@ async def run(
     timeout: float | None,
 ) -> ExecResult:
     """Run a command and collect its output; the implementation of ``PodVerbs.exec``."""
+    if timeout is not None:
+        require_seconds(timeout)
     try:
         async with (
             TimeLimit(client.clock, timeout),
@@ -109,7 +112,7 @@ async def _session(
         try:
             opened = await stack.enter_async_context(channels)
         except ApiError as refusal:
-            raise ApiError.of(refusal.status, where) from refusal
+            raise ApiError.from_status(refusal.status, where) from refusal
         yield ExecSession(opened, where, frozenset(wanted))
 
 
@@ -119,13 +122,13 @@ async def _collect(session: ExecSession, stdin: bytes | None, max_output: int) -
     if stdin is not None:
         tasks.append(asyncio.ensure_future(_feed(session, stdin)))
     try:
-        # Whichever fails first ends both; a command may well end before it was fed everything.
+        # The first failure ends both tasks. A command may end before it has read its whole input.
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
         return await reading
     finally:
-        await end_tasks(*tasks, expected=(KubeloopError, OSError), logger=_logger)
+        await end_tasks(*tasks, expected=(KubeloopError, OSError), logger=_LOG)
 
 
 async def _read_all(session: ExecSession, max_output: int) -> ExecResult:
@@ -135,8 +138,8 @@ async def _read_all(session: ExecSession, max_output: int) -> ExecResult:
         kept += output.data
         if len(kept) > max_output:
             raise OutputTooLarge(
-                f"{session.where}: the command wrote more than {max_output} bytes to {output.name}; raise max_output=, or read it as "
-                "it comes with exec_stream"
+                f"{session.where}: the command wrote more than {max_output} bytes to {output.name}; raise max_output=, or stream it "
+                "with exec_stream"
             )
     return ExecResult(session.exit_code, bytes(outputs["stdout"]), bytes(outputs["stderr"]), session.where)
 

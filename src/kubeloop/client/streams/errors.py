@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubeloop.meta.errors import KubeloopError
 
-#: Characters of a command's complaint that an error shows.
+#: Maximum characters of a command's error output in a message.
 _SHOWN = 500
 
 
@@ -27,7 +27,7 @@ class CommandFailed(StreamError):
 
 
 class OutputTooLarge(StreamError):
-    """A command wrote more than the limit of output to store in memory."""
+    """A command wrote more output than ``max_output`` allows to store in memory."""
 
 
 class ForwardingError(StreamError):

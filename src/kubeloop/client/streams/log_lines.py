@@ -12,15 +12,15 @@ from functools import lru_cache
 
 from kubeloop.client.streams.errors import StreamError
 
-#: Bytes of one line that are kept together.
+#: Maximum bytes of one line.
 MAX_LINE = 16 << 20
-# As kubelets write them: RFC 3339 with nine digits, in the node's own zone; one blank; the line.
+# The time of a line as kubelets write it: RFC 3339 with nine digits, in the node's time zone, and one blank before the text.
 _STAMP = re.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2}) ")
 # Runtimes write stdout and stderr from two threads: a line may come after a slightly newer line.
 _DISORDER = 1
 
-Moment = tuple[int, bytes]
-"""Seconds since 1970, and the digits of its fraction, filled up to nine: in order as tuples."""
+LogTimestamp = tuple[int, bytes]
+"""Seconds since 1970, and the nine digits of the fraction. These tuples sort by time."""
 
 
 class LineSplitter:
@@ -66,7 +66,7 @@ class ReturnedLines:
 
     def __init__(self, *, from_start: bool) -> None:
         self._whole = from_start
-        self._first: Moment | None = None
+        self._first: LogTimestamp | None = None
         self._seconds: dict[int, Counter[int]] = {}
         self._newest = 0
         self._again: Counter[int] | None = None
@@ -81,9 +81,9 @@ class ReturnedLines:
         second, mark = moment[0], hash(line)
         if self._again is not None:
             if second > self._newest + _DISORDER:
-                self._again = None  # past all that can have come before the cut
+                self._again = None  # later than any line that may have arrived before the connection was lost
             else:
-                # A runtime may give many equal lines one time: it is their number that counts.
+                # A runtime may write several equal lines with the same time, so their number is compared.
                 self._again[mark] += 1
                 if (moment < self._first and not self._whole) or self._again[mark] <= self._seconds.get(second, _NONE)[mark]:
                     return False
@@ -95,7 +95,7 @@ class ReturnedLines:
             self._seconds.setdefault(second, Counter())[mark] += 1
         return True
 
-    def resume(self) -> datetime | None:
+    def begin_resume(self) -> datetime | None:
         """Return the time from which to request the log again, or None if no line with a time has arrived."""
         if self._first is None:
             return None
@@ -107,7 +107,7 @@ class ReturnedLines:
 _NONE: Counter[int] = Counter()
 
 
-def line_time(line: bytes) -> Moment | None:
+def line_time(line: bytes) -> LogTimestamp | None:
     """Return a line's time, which is its first word, or None if that is not a time."""
     match = _STAMP.match(line)
     if match is None:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Generator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kubeloop.client.streams.errors import OutputTooLarge
 from kubeloop.client.streams.log_lines import LineSplitter, ReturnedLines, without_time
 from kubeloop.client.streams.targets import ContainerLocation, Target, container_of, find_pod, status_of
+from kubeloop.client.verbs.base import described_target, limit
 from kubeloop.meta.errors import ApiError, NotFound, TransportError
 from kubeloop.meta.time import format_time
 from kubeloop.timing import Backoff
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
     from kubeloop.api.core.v1 import ContainerStatus, Pod
     from kubeloop.client.client import Client
 
-_logger = logging.getLogger("kubeloop.client.streams")
+T = TypeVar("T")
+
+_LOG = logging.getLogger("kubeloop.client.streams")
 
 Since: TypeAlias = float | timedelta | datetime
-"""From when on: seconds or a duration before now, or a moment."""
+"""The beginning of the requested part of a log: seconds or a duration before now, or a time."""
 
-#: Bytes of a log that are held in memory when it is awaited as one text.
+#: Maximum bytes of a log that is awaited as one text.
 MAX_TEXT = 64 << 20
 
 
@@ -49,7 +52,7 @@ class LogOptions:
 
     @property
     def resumable(self) -> bool:
-        # A limit counts the bytes of the times as well, which a resumed log needs; and what ended before is never followed.
+        # A byte limit also counts the times, which only a resumed log needs. A previous instance is never followed.
         return self.follow and self.resume and self.limit_bytes is None and not self.previous
 
     def query(self, container: str) -> dict[str, str | int | bool | list[str] | None]:
@@ -78,7 +81,7 @@ class _Fate(Enum):
 
 
 class Log:
-    """An open log: lines as text (``async for line in log``), or bytes (``log.chunks()``). Use one of them; each line comes once.
+    """An open log: lines as text (``async for line in log``), or bytes (``log.chunks()``). Use only one of the two ways.
 
     >>> from kubeloop.testing import ScriptedKubelet
     >>> async with ScriptedKubelet(client, namespace=client.namespace) as kubelet:
@@ -167,7 +170,7 @@ class Log:
     async def _follow(self) -> AsyncGenerator[bytes, None]:
         backoff = Backoff(clock=self._client.clock)
         tries = 0
-        cut: TransportError | None = None  # what came after it has not come yet
+        cut: TransportError | None = None  # the lost connection; None once the log was read to its end after it
         last = False  # the container has ended: no more lines follow
         while True:
             cutter = LineSplitter(str(self._place))
@@ -185,14 +188,14 @@ class Log:
                 if self._client.transport.closed:
                     raise
                 cut = error
-                cutter.rest()  # half a line: it comes again
+                cutter.rest()  # an incomplete line: it is requested again
             except ApiError as error:
                 refused = error
             self._stream = None
             await self._stack.aclose()
             fate = _Fate.OVER if last and cut is None else await self._fate(wants_more=cut is not None)
             if self._is_end(fate, cut, refused):
-                # The end of a line that never ended in a newline.
+                # The last line may lack a newline.
                 if (rest := cutter.rest()) and self._handed_out.is_new(rest):
                     yield self._shown(rest)
                 return
@@ -201,7 +204,7 @@ class Log:
                 backoff.reset()
             delay = backoff.next() if tries else 0.0
             tries += 1
-            _logger.debug("requesting the log of %s again in %.1f s: %s", self._place, delay, cut or refused or fate.value)
+            _LOG.debug("requesting the log of %s again in %.1f s: %s", self._place, delay, cut or refused or fate.value)
             await self._client.clock.sleep(delay)
 
     def _is_end(self, fate: _Fate, cut: TransportError | None, refused: ApiError | None) -> bool:
@@ -219,18 +222,18 @@ class Log:
 
     def _next_options(self, *, previous: bool) -> LogOptions:
         options = self._options
-        since = self._handed_out.resume()
+        since = self._handed_out.begin_resume()
         elapsed = self._client.clock.now() - self._opened
         if since is not None:
             options = replace(options, since=since, tail=None)
         elif options.tail == 0:
-            # Nothing of what was there is wanted, all that came since is.
+            # No line that existed when the log was opened is wanted, but every later line.
             options = replace(options, since=elapsed, tail=None)
         elif isinstance(options.since, timedelta):
             options = replace(options, since=options.since + timedelta(seconds=elapsed))
         elif options.since is not None and not isinstance(options.since, datetime):
             options = replace(options, since=options.since + elapsed)
-        # Of the instance before there is nothing to follow; times are needed all the same.
+        # A previous instance writes no more lines, so it is not followed; times are still needed.
         return replace(options, previous=True, follow=False, timestamps=True) if previous else options
 
     async def _fate(self, *, wants_more: bool) -> _Fate:
@@ -260,18 +263,18 @@ class Log:
         try:
             return await self._stack.enter_async_context(stream)
         except ApiError as error:
-            raise ApiError.of(error.status, f"log of {self._place}") from error
+            raise ApiError.from_status(error.status, f"log of {self._place}") from error
 
 
 def _may_pass(error: ApiError) -> bool:
-    """Return whether an error is temporary: while a server, node or container starts."""
+    """Return whether an error may be temporary, as while a server, node or container starts."""
     return error.status.code >= 500 or error.status.code in (400, 404, 429)
 
 
 def _has_ended(status: ContainerStatus) -> bool:
     if status.state.terminated is not None:
         return True
-    # Waiting to be started again, after a crash: its log is still that of the instance that ended.
+    # The container waits for a restart after a crash: its log is still that of the ended instance.
     ended = status.last_state.terminated
     return status.state.running is None and ended is not None and ended.container_id == status.container_id
 
@@ -292,7 +295,16 @@ class LogCall:
         Opens a ``Log`` of lines or bytes. Leaving the block closes the connection at once.
     """
 
-    def __init__(self, client: Client, target: Target, namespace: str | None, container: str | None, options: LogOptions) -> None:
+    def __init__(
+        self,
+        client: Client,
+        target: Target,
+        namespace: str | None,
+        container: str | None,
+        options: LogOptions,
+        *,
+        timeout: float | None = None,
+    ) -> None:
         """Create an instance. Programs call ``client.pods.logs`` instead.
 
         Args:
@@ -301,18 +313,26 @@ class LogCall:
             namespace: None: the client's.
             container: None: the default container.
             options: The requested part of the log.
+            timeout: Seconds for an awaited log, or until the log of a block is open. None: no limit.
         """
         self._client = client
         self._target = target
         self._namespace = namespace
         self._container = container
         self._options = options
+        self._timeout = timeout
         self._log: Log | None = None
 
     def __await__(self) -> Generator[Any, None, str]:
-        return self._whole().__await__()
+        return self._limited(self._whole()).__await__()
 
     async def __aenter__(self) -> Log:
+        return await self._limited(self._open())
+
+    async def _limited(self, work: Awaitable[T]) -> T:
+        return await limit(work, self._timeout, self._client.clock, f"logs {described_target(self._target)}")
+
+    async def _open(self) -> Log:
         pod = (await find_pod(self._client, self._target, self._namespace)).pod
         self._log = Log(self._client, pod, container_of(pod, self._container).name, self._options)
         await self._log.open()
@@ -326,13 +346,17 @@ class LogCall:
     async def _whole(self) -> str:
         parts: list[bytes] = []
         size = 0
-        async with self as log, aclosing(log.chunks()) as chunks:
-            async for chunk in chunks:
-                parts.append(chunk)
-                size += len(chunk)
-                if size > MAX_TEXT:
-                    raise OutputTooLarge(
-                        f'log of pod "{log.pod.metadata.name}" is larger than {MAX_TEXT} bytes; give tail=, since= or limit_bytes=, or '
-                        "read it line by line: async with client.pods.logs(...) as log"
-                    )
+        try:
+            log = await self._open()
+            async with aclosing(log.chunks()) as chunks:
+                async for chunk in chunks:
+                    parts.append(chunk)
+                    size += len(chunk)
+                    if size > MAX_TEXT:
+                        raise OutputTooLarge(
+                            f'log of pod "{log.pod.metadata.name}" is larger than {MAX_TEXT} bytes; give tail=, since= or limit_bytes=, '
+                            "or read it line by line: async with client.pods.logs(...) as log"
+                        )
+        finally:
+            await self.__aexit__()
         return b"".join(parts).decode("utf-8", "replace")

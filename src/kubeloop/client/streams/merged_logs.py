@@ -15,6 +15,7 @@ from kubeloop.client.selector_text import label_text
 from kubeloop.client.streams.errors import StreamError
 from kubeloop.client.streams.logs import LogCall, LogOptions
 from kubeloop.client.streams.targets import Target, all_containers, container_of, find_pods
+from kubeloop.client.verbs.base import limit
 from kubeloop.meta.errors import KubeloopError
 from kubeloop.tasks import end_tasks
 
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from kubeloop.client.client import Client
     from kubeloop.client.selector_text import Labels
 
-_logger = logging.getLogger("kubeloop.client.streams")
+_LOG = logging.getLogger("kubeloop.client.streams")
 
-#: Lines of all sources that wait for the reader before the sources are held back.
+#: Maximum number of lines of all sources that wait for the reader; above it, no more lines are read from the sources.
 _WAITING = 100
 
 
@@ -78,20 +79,23 @@ class MergedLogs:
         Logs of pods that are created later are not included.
     """
 
-    def __init__(self, client: Client, sources: LogSources, options: LogOptions) -> None:
+    def __init__(self, client: Client, sources: LogSources, options: LogOptions, *, timeout: float | None = None) -> None:
         self._client = client
+        self._timeout = timeout
         self._sources = sources
         self._options = options
         self._calls: list[tuple[str, str, LogCall]] = []
         self._lines: AsyncGenerator[LogLine, None] | None = None
 
     async def __aenter__(self) -> AsyncIterator[LogLine]:
-        """Find the containers.
+        """Find the pods and their containers. Their logs are requested when the lines are read.
 
         Raises:
             NotFound: A named object does not exist. StreamError: there are no pods, or more containers than ``max_sources``.
+            DeadlineError: The pods were not found in time.
         """
-        pods = await find_pods(self._client, self._sources.targets, self._sources.label_selector, self._sources.namespace)
+        finding = find_pods(self._client, self._sources.targets, self._sources.label_selector, self._sources.namespace)
+        pods = await limit(finding, self._timeout, self._client.clock, "merged_logs")
         if not pods:
             raise StreamError(
                 f"no pods are selected by label_selector={label_text(self._sources.label_selector)!r} there, so there are no logs"
@@ -152,10 +156,10 @@ class MergedLogs:
                 elif item is not None:
                     raise item
         finally:
-            await end_tasks(*running, logger=_logger)
+            await end_tasks(*running, logger=_LOG)
 
     def _ignore(self, error: KubeloopError) -> None:
         """Log the error, or raise it if errors are not ignored."""
         if not self._sources.ignore_errors:
             raise error
-        _logger.warning("one of several logs ends: %s", error)
+        _LOG.warning("one of several logs ends: %s", error)

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from kubeloop.client.options import DeleteOptions, WriteOptions
-from kubeloop.client.verbs.base import limited
+from kubeloop.client.verbs.base import described_target, limited, opened_within
 from kubeloop.meta import Resource
 
 if TYPE_CHECKING:
     from kubeloop.client.client import Client
     from kubeloop.client.selector_text import Labels
-    from kubeloop.client.streams.copying import CopyProgress, CopyResult
-    from kubeloop.client.streams.forwarding import PortForward
+    from kubeloop.client.streams.file_copy import CopyProgress, CopyResult
     from kubeloop.client.streams.logs import LogCall, Since
     from kubeloop.client.streams.merged_logs import MergedLogs
-    from kubeloop.client.streams.proxying import ProxyCall
+    from kubeloop.client.streams.pod_proxy import ProxyCall
+    from kubeloop.client.streams.port_forward import PortForward
     from kubeloop.client.streams.session import ExecResult, ExecSession
     from kubeloop.client.streams.targets import PortSpec
     from kubeloop.transport import Query
 
 Target: TypeAlias = str | Resource
-"""A pod by name, anything with pods as kubectl spells it (``svc/web``, ``deploy/web``), or the object itself."""
+"""The name of a pod, a service or workload in kubectl's form (``svc/web``, ``deploy/web``), or such an object."""
 
 
 class PodVerbs:
@@ -58,6 +58,7 @@ class PodVerbs:
         limit_bytes: int | None = None,
         timestamps: bool = False,
         resume: bool = True,
+        timeout: float | None = None,
     ) -> LogCall:
         """Return the log of one container: ``await`` it for the whole text, or use ``async with`` for a ``Log`` of lines or bytes.
 
@@ -72,12 +73,14 @@ class PodVerbs:
             limit_bytes: Maximum number of bytes. None: no limit.
             timestamps: Each line begins with its time.
             resume: Continue after a lost connection.
+            timeout: Seconds for an awaited log, or until the log of a block is open. None: only each request is limited.
 
         Returns:
             A log that is not requested yet.
 
         Raises:
             NotFound, BadRequest: The pod does not exist; its container has not started. OutputTooLarge: awaited, and larger than 64 MiB.
+            DeadlineError: ``timeout`` passed.
         """
         from kubeloop.client.streams.logs import LogCall, LogOptions
 
@@ -90,7 +93,7 @@ class PodVerbs:
             timestamps=timestamps,
             resume=resume,
         )
-        return LogCall(self._client, target, namespace, container, options)
+        return LogCall(self._client, target, namespace, container, options, timeout=timeout)
 
     def merged_logs(
         self,
@@ -106,6 +109,7 @@ class PodVerbs:
         since: Since | None = None,
         tail: int | None = None,
         timestamps: bool = False,
+        timeout: float | None = None,
     ) -> MergedLogs:
         """Return the logs of all pods of ``targets`` and of all pods with matching labels as one stream of lines.
 
@@ -123,9 +127,8 @@ class PodVerbs:
             previous: As for ``logs``.
             since: As for ``logs``.
             tail: As for ``logs``.
-            limit_bytes: As for ``logs``.
             timestamps: As for ``logs``.
-            resume: As for ``logs``.
+            timeout: Seconds until all pods are found; the logs are requested when lines are read. None: only each request is limited.
 
         Returns:
             Logs that are not requested yet.
@@ -143,7 +146,7 @@ class PodVerbs:
             ignore_errors=ignore_errors,
         )
         options = LogOptions(follow=follow, previous=previous, since=since, tail=tail, timestamps=timestamps)
-        return MergedLogs(self._client, sources, options)
+        return MergedLogs(self._client, sources, options, timeout=timeout)
 
     async def exec(
         self,
@@ -167,13 +170,14 @@ class PodVerbs:
             container: None: the default container.
             stdin: The whole input; text is encoded as UTF-8. None: no input.
             max_output: Maximum number of bytes of stdout and of stderr.
-            timeout: Seconds for the call; the command itself continues. None: no limit.
+            timeout: Seconds for the whole call; the command itself continues. None: only the request is limited.
 
         Returns:
             The exit code and the output.
 
         Raises:
-            OutputTooLarge, DeadlineError, and the errors of the class.
+            OutputTooLarge: The command wrote more than ``max_output`` bytes to stdout or to stderr.
+            DeadlineError: ``timeout`` passed. For other errors see ``PodVerbs``.
         """
         from kubeloop.client.streams.commands import run
 
@@ -197,6 +201,7 @@ class PodVerbs:
         container: str | None = None,
         stdin: bool = False,
         tty: bool = False,
+        timeout: float | None = None,
     ) -> AbstractAsyncContextManager[ExecSession]:
         """Run a command with open input and output: ``async with client.pods.exec_stream(...) as session``.
 
@@ -207,16 +212,24 @@ class PodVerbs:
             container: None: the default container.
             stdin: The command gets input (``session.write``).
             tty: The command gets a terminal, with a single output and a window size (``session.resize``).
+            timeout: Seconds until the session is open, not for its use. None: only each request is limited.
 
         Returns:
             A context manager whose value is the session.
         """
         from kubeloop.client.streams.commands import exec_session
 
-        return exec_session(self._client, target, command, namespace=namespace, container=container, stdin=stdin, tty=tty)
+        session = exec_session(self._client, target, command, namespace=namespace, container=container, stdin=stdin, tty=tty)
+        return opened_within(session, timeout, self._client.clock, f"exec_stream {described_target(target)}")
 
     def attach(
-        self, target: Target, *, namespace: str | None = None, container: str | None = None, stdin: bool = False
+        self,
+        target: Target,
+        *,
+        namespace: str | None = None,
+        container: str | None = None,
+        stdin: bool = False,
+        timeout: float | None = None,
     ) -> AbstractAsyncContextManager[ExecSession]:
         """Attach to the main process of a container: read its output from now on, and write its input. The session ends with the process.
 
@@ -226,7 +239,8 @@ class PodVerbs:
             target: A pod, or an object with pods (see ``PodVerbs``).
             namespace: None: the client's.
             container: None: the default container.
-            stdin: Write the process' input.
+            stdin: Open the input of the process for ``session.write``.
+            timeout: Seconds until the session is open, not for its use. None: only each request is limited.
 
         Returns:
             A context manager whose value is the session.
@@ -236,10 +250,16 @@ class PodVerbs:
         """
         from kubeloop.client.streams.commands import attach_session
 
-        return attach_session(self._client, target, namespace=namespace, container=container, stdin=stdin)
+        session = attach_session(self._client, target, namespace=namespace, container=container, stdin=stdin)
+        return opened_within(session, timeout, self._client.clock, f"attach {described_target(target)}")
 
     def port_forward(
-        self, target: Target, *ports: PortSpec, namespace: str | None = None, address: str = "127.0.0.1"
+        self,
+        target: Target,
+        *ports: PortSpec,
+        namespace: str | None = None,
+        address: str = "127.0.0.1",
+        timeout: float | None = None,
     ) -> AbstractAsyncContextManager[PortForward]:
         """Forward ports of a pod to local sockets, and to connections within this process: ``async with`` it for a ``PortForward``.
 
@@ -249,6 +269,7 @@ class PodVerbs:
                 for a service they are its ports. Without any, only ``forward.connect`` works.
             namespace: None: the client's.
             address: The local address of the sockets. Everyone with access to it can reach the pod.
+            timeout: Seconds until the forward is open, not for its use. None: only each request is limited.
 
         Returns:
             A context manager whose value is the forward.
@@ -256,10 +277,12 @@ class PodVerbs:
         Raises:
             ValueError: A port is malformed. StreamError: the pod does not run or has no such port, or a local port is in use.
         """
-        from kubeloop.client.streams.forwarding import forward_ports
+        from kubeloop.client.streams.port_forward import forward_ports
 
-        return forward_ports(self._client, target, ports, namespace=namespace, address=address)
+        forward = forward_ports(self._client, target, ports, namespace=namespace, address=address)
+        return opened_within(forward, timeout, self._client.clock, f"port_forward {described_target(target)}")
 
+    @limited
     async def copy_to(
         self,
         target: Target,
@@ -270,6 +293,7 @@ class PodVerbs:
         container: str | None = None,
         preserve: bool = True,
         progress: Callable[[CopyProgress], object] | None = None,
+        timeout: float | None = None,
     ) -> CopyResult:
         """Copy a local file or folder into a container, which needs ``tar``.
 
@@ -284,16 +308,18 @@ class PodVerbs:
             container: None: the default container.
             preserve: Keep owners and modes; False: those of the user that runs tar there.
             progress: Called as bytes are sent; its errors end the copy.
+            timeout: Seconds for the whole copy. None: only each request is limited.
 
         Returns:
             The numbers of files and bytes, and the skipped files.
 
         Raises:
             CopyError: A file cannot be read, or tar reports an incomplete copy.
+            DeadlineError: ``timeout`` passed; a part of the files may be in the container.
         """
         from pathlib import Path
 
-        from kubeloop.client.streams.copying import copy_to
+        from kubeloop.client.streams.file_copy import copy_to
 
         return await copy_to(
             self._client,
@@ -306,6 +332,7 @@ class PodVerbs:
             progress=progress,
         )
 
+    @limited
     async def copy_from(
         self,
         target: Target,
@@ -315,6 +342,7 @@ class PodVerbs:
         namespace: str | None = None,
         container: str | None = None,
         progress: Callable[[CopyProgress], object] | None = None,
+        timeout: float | None = None,
     ) -> CopyResult:
         """Copy a file or folder of a container, which needs ``tar``, to the local path ``destination``, as in kubectl.
 
@@ -328,16 +356,18 @@ class PodVerbs:
             namespace: None: the client's.
             container: None: the default container.
             progress: Called as bytes arrive; its errors end the copy.
+            timeout: Seconds for the whole copy. None: only each request is limited.
 
         Returns:
             The numbers of files and bytes, and the skipped files.
 
         Raises:
-            CopyError: The archive leads outside or is incomplete, tar failed, or a file cannot be written. Written files stay.
+            CopyError: The archive leads outside or is incomplete, tar failed, or a file cannot be written.
+            DeadlineError: ``timeout`` passed. In both cases written files stay.
         """
         from pathlib import Path
 
-        from kubeloop.client.streams.copying import copy_from
+        from kubeloop.client.streams.file_copy import copy_from
 
         return await copy_from(self._client, target, source, Path(destination), namespace=namespace, container=container, progress=progress)
 
@@ -354,6 +384,7 @@ class PodVerbs:
         content_type: str = "application/octet-stream",
         headers: Mapping[str, str] | None = None,
         namespace: str | None = None,
+        timeout: float | None = None,
     ) -> ProxyCall:
         """Send an HTTP request to a pod, or to ``svc/NAME``, through the API server: ``await`` it, or use ``async with`` for a stream.
 
@@ -370,7 +401,7 @@ class PodVerbs:
             content_type: The body's media type.
             headers: Further headers.
             namespace: None: the client's.
-            timeout: Seconds for the whole call. None: only the request is limited.
+            timeout: Seconds for an awaited response, or until the head of a stream arrives. None: only the request is limited.
 
         Returns:
             A request that is not sent yet.
@@ -378,7 +409,7 @@ class PodVerbs:
         Raises:
             ApiError: The API server refused, or the program answered with 400 or above; ``status.code`` and the message show which.
         """
-        from kubeloop.client.streams.proxying import ProxyCall, ProxyRequest
+        from kubeloop.client.streams.pod_proxy import ProxyCall, ProxyRequest
 
         request = ProxyRequest(
             target=target,
@@ -392,7 +423,7 @@ class PodVerbs:
             headers=headers,
             namespace=namespace,
         )
-        return ProxyCall(self._client, request)
+        return ProxyCall(self._client, request, timeout=timeout)
 
     @limited
     async def evict(

@@ -15,11 +15,11 @@ from kubeloop.serving.spdy import ConnectionOver, SpdyStream, StreamReset
 from kubeloop.tasks import end_tasks
 from kubeloop.timing import TimeLimit
 
-_logger = logging.getLogger("kubeloop.client.streams")
+_LOG = logging.getLogger("kubeloop.client.streams")
 
-#: Bytes of an error that are kept.
+#: Maximum bytes of a node's error message that are stored.
 _ERROR = 4096
-#: Seconds in which a node that has ended the data says whether that was an error.
+#: Seconds to wait for an error message after the node has ended the data stream.
 _LAST_WORDS = 1.0
 
 
@@ -56,7 +56,7 @@ class PortStream:
                 return b""
             raise self._fault() from error
         if not data:
-            await asyncio.sleep(0)  # what came on the other stream before this end may not have been read yet
+            await asyncio.sleep(0)  # an error that arrived on the other stream before this end may not have been read yet
             if self._said:
                 raise self._fault()
         return data
@@ -94,12 +94,12 @@ class PortStream:
         """Reset the streams at once."""
         self._listening.cancel()
         self.give_up()
-        await end_tasks(self._listening, logger=_logger)
+        await end_tasks(self._listening, logger=_LOG)
 
     def _fault(self) -> KubeloopError:
         if self._said:
             return ForwardingError(f"{self.where}: {' '.join(self._said.decode('utf-8', 'replace').split())}")
-        return self._running.fault or TransportError(f"{self.where}: the pod's node broke the connection off")
+        return self._running.fault or TransportError(f"{self.where}: the pod's node closed the connection")
 
     async def _listen(self) -> None:
         with contextlib.suppress(StreamReset):
@@ -134,9 +134,9 @@ async def open_port(running: SpdySession, numbers: itertools.count[int], port: i
         if errors is not None:
             running.connection.give_up(errors)
         if isinstance(error, TimeoutError):
-            raise TransportError(f"{description}: the pod's node did not take the connection within {OPEN_TIME:g} s") from error
+            raise TransportError(f"{description}: the pod's node did not accept the connection within {OPEN_TIME:g} s") from error
         if isinstance(error, StreamReset) and not isinstance(error, ConnectionOver) and running.fault is None:
-            raise ForwardingError(f"{description}: the pod's node does not take the connection; are too many open?") from error
+            raise ForwardingError(f"{description}: the pod's node does not accept the connection; are too many open?") from error
         if isinstance(error, OSError | KubeloopError):
             raise running.fault or TransportError(f"{description}: the connection ended while a stream was opened ({error})") from error
         raise
@@ -149,7 +149,7 @@ _HIGH, _LOW = 64 * 1024, 16 * 1024
 class PortTransport(asyncio.Transport):
     """A connection to a port of a pod as an asyncio transport, so that any protocol runs over it. Errors reach ``connection_lost``."""
 
-    #: ``loop.start_tls`` asks for it.
+    #: ``loop.start_tls`` requires this attribute.
     _start_tls_compatible = True
 
     def __init__(self, stream: PortStream, protocol: asyncio.BaseProtocol, extra: dict[str, Any]) -> None:
@@ -288,7 +288,7 @@ class PortTransport(asyncio.Transport):
 
     def _break(self, error: Exception) -> None:
         """End the connection after an error of the protocol's callbacks, as asyncio's own transports do."""
-        _logger.error("a connection to a pod's port failed (%s)", type(error).__name__, exc_info=error)
+        _LOG.error("a connection to a pod's port failed (%s)", type(error).__name__, exc_info=error)
         self._lose(error)
 
     def _lose(self, error: Exception | None) -> None:
@@ -301,7 +301,7 @@ class PortTransport(asyncio.Transport):
         self.closed = loop.create_task(self._end())
 
     async def _end(self) -> None:
-        await end_tasks(*self._tasks, logger=_logger)
+        await end_tasks(*self._tasks, logger=_LOG)
         await self._stream.close()
 
     def _call(self, name: str) -> Any:

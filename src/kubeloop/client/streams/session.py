@@ -29,22 +29,22 @@ def exit_code(message: bytes, request: str) -> int:
         status = msgspec.json.decode(message, type=Status)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         shown = message[:200].decode("utf-8", "replace")
-        raise StreamError(f"{request}: the outcome is no Status: {shown!r} ({error})") from error
+        raise StreamError(f"{request}: the outcome is not a Status: {shown!r} ({error})") from error
     if status.status == "Success":
         return 0
     if status.reason != _NON_ZERO:
-        raise ApiError.of(status, request)
+        raise ApiError.from_status(status, request)
     for cause in status.details.causes if status.details else ():
         if cause.reason == _EXIT_CODE and cause.message.isascii() and cause.message.isdecimal() and len(cause.message) < 4:
             return int(cause.message)
-    raise StreamError(f"{request}: the command failed, and its outcome tells no exit code: {status.message}")
+    raise StreamError(f"{request}: the command failed, and its outcome has no exit code: {status.message}")
 
 
 OutputName: TypeAlias = Literal["stdout", "stderr"]
 
-#: Bytes of an outcome that are read; a Status is a few hundred.
+#: Maximum bytes of a command's result; a Status has a few hundred.
 _OUTCOME = 1 << 20
-#: Seconds in which a peer that has told the outcome ends the connection, before this side does.
+#: Seconds to wait until the peer ends the connection after the command's result has arrived.
 _GOODBYE = 10.0
 
 
@@ -111,8 +111,7 @@ class ExecSession:
     [b'app.py'] 0
 
     Guarantees
-        Output comes in order within ``stdout`` and within ``stderr``. A slow reader delays the command; at most about 1 MiB is buffered
-        here.
+        Output comes in order within ``stdout`` and within ``stderr``. A slow reader delays the command; about 1 MiB at most is buffered.
         The iteration ends only after the command has ended with an exit code; otherwise it raises.
         Leaving the block, even by a cancellation, closes the connection at once.
 
@@ -161,7 +160,7 @@ class ExecSession:
         """End the input; output can still arrive.
 
         Raises:
-            StreamError: The server supports only v4, in which the input cannot end before the session.
+            StreamError: The session has no ``stdin``, or the server supports only v4, in which the input cannot end before the session.
         """
         self._check(StreamChannel.STDIN, "stdin=True")
         if not self._input_ended:
@@ -216,7 +215,7 @@ class ExecSession:
             async with asyncio.timeout(_GOODBYE):
                 return await self._channels.receive()
         except (TimeoutError, TransportError):
-            return None  # all that there was to say has been said
+            return None  # the result is complete
 
     def _check(self, channel: StreamChannel, argument: str) -> None:
         if channel not in self._wanted:

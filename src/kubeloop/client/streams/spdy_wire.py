@@ -15,11 +15,11 @@ from kubeloop.serving.spdy import SpdyConnection, SpdyError
 from kubeloop.tasks import end_tasks
 from kubeloop.timing import Clock
 
-_logger = logging.getLogger("kubeloop.client.streams")
+_LOG = logging.getLogger("kubeloop.client.streams")
 
-# kubectl pings port-forwards as often; it keeps what stands between from taking a silent connection for dead.
+# The period that kubectl uses for port-forward. Pings keep proxies in between from closing an idle connection.
 PING_PERIOD = 10.0
-#: Seconds in which a peer must have taken a stream (apimachinery pkg/util/remotecommand: DefaultStreamCreationTimeout).
+#: Maximum seconds until the peer accepts a stream (apimachinery pkg/util/remotecommand: DefaultStreamCreationTimeout).
 OPEN_TIME = 30.0
 
 
@@ -49,14 +49,14 @@ class SpdySession:
 
 @asynccontextmanager
 async def run_spdy(duplex: Duplex, clock: Clock, description: str) -> AsyncIterator[SpdyConnection]:
-    """Run a connection like ``watch_spdy``, for callers whose streams report the end."""
+    """Run a client's SPDY connection as ``watch_spdy`` does, for callers that learn from their streams that it has ended."""
     async with watch_spdy(duplex, clock, description) as running:
         yield running.connection
 
 
 @asynccontextmanager
 async def watch_spdy(duplex: Duplex, clock: Clock, description: str) -> AsyncIterator[SpdySession]:
-    """Run a client's connection over ``duplex``. The block's end notifies the peer and resets open streams."""
+    """Run a client's SPDY connection over ``duplex``. The block's end notifies the peer and resets open streams."""
     running = SpdySession(SpdyConnection(duplex, client=True), description, clock)
     tasks = [asyncio.ensure_future(running.run()), asyncio.ensure_future(_pings(running.connection, clock))]
     try:
@@ -65,7 +65,7 @@ async def watch_spdy(duplex: Duplex, clock: Clock, description: str) -> AsyncIte
         with contextlib.suppress(KubeloopError, OSError, TimeoutError):
             async with asyncio.timeout(0):  # a goodbye that the socket does not take at once is not worth waiting for
                 await running.connection.close()
-        await end_tasks(*tasks, logger=_logger)
+        await end_tasks(*tasks, logger=_LOG)
 
 
 async def _pings(connection: SpdyConnection, clock: Clock) -> None:

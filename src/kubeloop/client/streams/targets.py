@@ -38,13 +38,13 @@ class ContainerLocation:
         return f'{container}pod "{self.pod}" in namespace "{self.namespace}"'
 
 
-_logger = logging.getLogger("kubeloop.client.streams")
+_LOG = logging.getLogger("kubeloop.client.streams")
 
 Target: TypeAlias = str | Resource
-"""A pod by name, anything with pods as kubectl spells it (``svc/web``, ``deploy/web``), or the object itself."""
+"""The name of a pod, a service or workload in kubectl's form (``svc/web``, ``deploy/web``), or such an object."""
 
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-#: Seconds that are waited for a first pod of a workload, as by kubectl.
+#: Default seconds to wait for the first pod of a workload, as in kubectl.
 POD_TIMEOUT = 60.0
 _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 _PHASES = {"Running": 0, "Unknown": 1, "Pending": 2}
@@ -59,8 +59,9 @@ class TargetPod:
 
 
 async def find_pod(client: Client, target: Target, namespace: str | None, timeout: float = POD_TIMEOUT) -> TargetPod:
-    """Return the pod of a target. Of several pods it is the best by these criteria in order: assigned, running, ready, ready for longest,
-    fewest restarts, oldest.
+    """Return the pod of a target, the best if there are several.
+
+    The criteria are, in this order: assigned to a node, running, ready, not being deleted, ready for longest, fewest restarts, oldest.
 
     Args:
         client: The client to read with.
@@ -72,15 +73,15 @@ async def find_pod(client: Client, target: Target, namespace: str | None, timeou
         The pod and the service, if the target is one.
 
     Raises:
-        NotFound: The object does not exist. StreamError: it selects no pods.
-        DeadlineError: It had no pod within ``timeout`` seconds.
+        NotFound: The object does not exist. StreamError: the object has no selector for pods.
+        DeadlineError: The object had no pod within ``timeout`` seconds.
     """
     from kubeloop.api.core.v1 import Pod, Service
 
     found = target if isinstance(target, Resource) else await client.get(*named(target), namespace=namespace)
     if isinstance(found, Pod):
         if not found.metadata.namespace or not found.metadata.name:
-            raise ValueError(f"{_shown(found)} is no pod that was read from a server: it has no name, or no namespace")
+            raise ValueError(f"{_shown(found)} is not a pod that was read from a server: it has no name, or no namespace")
         return TargetPod(found)
     pods = await _pods_of(client, found, namespace) or [await _first_of(client, found, namespace, timeout)]
     return TargetPod(pods[0], found if isinstance(found, Service) else None)
@@ -99,7 +100,7 @@ async def find_pods(client: Client, targets: Sequence[Target], label_selector: L
         The pods.
 
     Raises:
-        NotFound: An object does not exist. StreamError: it selects no pods. ValueError: neither targets nor labels.
+        NotFound: An object does not exist. StreamError: an object has no selector for pods. ValueError: neither targets nor labels.
     """
     from kubeloop.api.core.v1 import Pod
 
@@ -139,7 +140,7 @@ def container_of(pod: Pod, name: str | None) -> Container | EphemeralContainer:
         if not spec.containers:
             raise StreamError(f"{_shown(pod)} has no containers")
         if len(containers) > 1:
-            _logger.info('%s: container "%s" is taken, the first of: %s', _shown(pod), spec.containers[0].name, _names(pod))
+            _LOG.info('%s: using container "%s", the first of: %s', _shown(pod), spec.containers[0].name, _names(pod))
         return spec.containers[0]
     for container in containers:
         if container.name == wanted:
@@ -168,7 +169,7 @@ def check_running(pod: Pod, operation: str) -> None:
 
 
 def named(target: str) -> tuple[type[Resource], str]:
-    """Return kind and name of ``deploy/web`` and the like; a name alone means a pod."""
+    """Return the kind and the name in a text such as ``deploy/web``; a name alone means a pod."""
     from kubeloop.api.apps.v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
     from kubeloop.api.batch.v1 import Job
     from kubeloop.api.core.v1 import Pod, ReplicationController, Service
@@ -205,7 +206,7 @@ async def _first_of(client: Client, obj: Resource, namespace: str | None, timeou
     except DeadlineError:
         raise
     except TimeoutError as error:
-        raise DeadlineError(f"{_shown(obj)}: no pod of its came into being within {timeout:g} s") from error
+        raise DeadlineError(f"{_shown(obj)}: no pod of it was created within {timeout:g} s") from error
     raise StreamError(f"{_shown(obj)} has no pods")
 
 
@@ -243,7 +244,7 @@ def _shown(obj: Resource) -> str:
     return f'{obj.kind} "{obj.metadata.name}"{namespace}'
 
 
-# Which port is meant: kubectl's ``local:remote``, names of ports, and ports of a service, which are not those of its pods.
+# Resolves ports: kubectl's ``local:remote``, names of ports, and ports of a service, which may differ from those of its pods.
 #
 # Source: kubectl pkg/cmd/portforward and pkg/util (service_port.go, pod_port.go).
 
@@ -258,7 +259,7 @@ _NAME = re.compile(r"(?=.*[a-z])[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class PortRequest:
-    """A port to forward. ``local`` 0 is any free port; ``remote`` is a number or a name, as the caller wrote it."""
+    """A port to forward. ``local`` 0 is any free port, -1 the number of ``remote``; ``remote`` is a number or name as in the argument."""
 
     local: int
     remote: str
@@ -267,12 +268,12 @@ class PortRequest:
 def parse_port(spec: PortSpec) -> PortRequest:
     """Parse a port in kubectl's syntax. Raises ValueError if it is malformed or out of range, TypeError if it is not text or a number."""
     if not isinstance(spec, str | int):
-        raise TypeError(f'{described(spec)} is no port to forward; write 8080, "8080:80", ":80" or "8080:http"')
+        raise TypeError(f'{described(spec)} is not a port to forward; write 8080, "8080:80", ":80" or "8080:http"')
     local, colon, remote = str(spec).partition(":")
     if not colon:
         remote = local
     if not remote or ":" in remote:
-        raise ValueError(f'{spec!r} is no port to forward; write 8080, "8080:80", ":80" or "8080:http"')
+        raise ValueError(f'{spec!r} is not a port to forward; write 8080, "8080:80", ":80" or "8080:http"')
     if remote.isascii() and remote.isdecimal() and not 1 <= _number(remote) <= _LARGEST:
         raise ValueError(f"{spec!r}: the remote port must be between 1 and {_LARGEST}")
     if not remote.isdecimal() and _NAME.fullmatch(remote) is None:
@@ -316,7 +317,7 @@ def _target(service: Service, port: ServicePort, pod: Pod) -> int:
 
 
 def _named(pod: Pod, name: str) -> int:
-    # Containers that go on beside the others may serve ports as well (restartPolicy Always of an init container).
+    # Sidecar containers (init containers with restartPolicy Always) may serve ports as well.
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         for port in container.ports:
             if port.name == name:

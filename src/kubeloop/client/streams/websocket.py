@@ -22,7 +22,7 @@ from kubeloop.tasks import end_tasks
 from kubeloop.timing import Clock
 from kubeloop.transport import Query, Transport, Upgraded
 
-_logger = logging.getLogger("kubeloop.client.streams")
+_LOG = logging.getLogger("kubeloop.client.streams")
 
 if TYPE_CHECKING:
     from websockets.frames import Frame
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 # client-go sends a ping as often, and gives up after twelve that were not answered, and one second (tools/remotecommand/websocket.go).
 PING_PERIOD = 5.0
 PONG_DEADLINE = 61.0
-#: Bytes of one message that are taken from a peer; Kubernetes' programs send 32 KiB at a time.
+#: Maximum bytes of a received message; Kubernetes' programs send 32 KiB at a time.
 MAX_MESSAGE = 4 << 20
 # RFC 6455, section 1.3.
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _NORMAL = 1000
-# The library would write what frames hold into debug logs, and that may be anybody's secret.
+# The library would write the content of frames, which may be secret, to debug logs.
 _SILENT = logging.getLogger("kubeloop.client.frames")
 _SILENT.disabled = True
 
@@ -105,7 +105,7 @@ class WebSocket:
         return self._messages.popleft()
 
     async def close(self) -> None:
-        """Send the closing message without waiting for an answer. The opener of the connection closes that."""
+        """Send the close frame without waiting for the peer's. It does not close the connection: ``open_socket`` does."""
         from websockets.protocol import State
 
         self._timer.cancel()
@@ -116,7 +116,7 @@ class WebSocket:
             with contextlib.suppress(TransportError, TimeoutError):
                 async with asyncio.timeout(0):  # what the socket does not take at once is not worth waiting for
                     await self._flush()
-        await end_tasks(self._writer, logger=_logger)
+        await end_tasks(self._writer, logger=_LOG)
 
     async def _read(self) -> None:
         from websockets.frames import Frame
@@ -181,7 +181,7 @@ class WebSocket:
                 async with self._writing:
                     await self._flush()
             except TransportError:
-                return  # the reader finds out too, and says it
+                return  # the reading task raises the error
 
     async def _flush(self) -> None:
         if data := b"".join(self._frames.data_to_send()):

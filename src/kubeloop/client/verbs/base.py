@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar, cast
 
 from kubeloop.client.mapper import ALL_NAMESPACES, Mapper, ResourceMapping, require_text
@@ -61,7 +62,7 @@ class Verbs:
         return mapping.path(self._namespace_of(mapping, namespace))
 
     def _namespace_of(self, mapping: ResourceMapping, namespace: str | None) -> str | None:
-        """Return the namespace of one object: ``namespace``, or else the client's namespace."""
+        """Return ``namespace``, or else the client's namespace; for a cluster-scoped kind, ``namespace`` or None."""
         if not mapping.namespaced:
             return namespace or None
         if namespace:
@@ -79,18 +80,18 @@ class Verbs:
         return self._options(options).query()
 
     async def _stored(self, verb: Verb, obj: R, options: WriteOptions | None, sent: float | None = None) -> R:
-        """Notify the write listeners. The response was decoded as ``kind``, so it is the object, not a kind of a subresource."""
+        """Notify the write listeners of an object that the server stored, unless the write is a dry run. Return the object."""
         if self._writes and not is_dry_run(self._options(options)):
             self._writes.stored(await self.mapping(type(obj)), verb, obj, sent)
         return obj
 
 
-async def limit(work: Awaitable[T], timeout: float, clock: Clock, verb: str) -> T:
+async def limit(work: Awaitable[T], timeout: float | None, clock: Clock, verb: str) -> T:
     """Await ``work`` and cancel it at a deadline.
 
     Args:
         work: A coroutine or another awaitable.
-        timeout: Seconds.
+        timeout: Seconds. None: no deadline.
         clock: The clock of the deadline.
         verb: The name of the call, for the error's message.
 
@@ -102,6 +103,8 @@ async def limit(work: Awaitable[T], timeout: float, clock: Clock, verb: str) -> 
     """
     from kubeloop.client.waits.conditions import require_seconds
 
+    if timeout is None:
+        return await work
     try:
         require_seconds(timeout)
         return await within(clock, timeout, work)
@@ -109,6 +112,21 @@ async def limit(work: Awaitable[T], timeout: float, clock: Clock, verb: str) -> 
         raise
     except TimeoutError as error:
         raise DeadlineError(f"{verb}: not done within {timeout:g} s; the server may still carry it out") from error
+    finally:
+        if isinstance(work, Coroutine):
+            work.close()  # if the timeout was refused, nothing has awaited it
+
+
+@asynccontextmanager
+async def opened_within(context: AbstractAsyncContextManager[T], timeout: float | None, clock: Clock, verb: str) -> AsyncIterator[T]:
+    """Enter ``context`` before a deadline, which does not limit the block. For the arguments and errors see ``limit``."""
+    async with AsyncExitStack() as stack:
+        yield await limit(stack.enter_async_context(context), timeout, clock, verb)
+
+
+def described_target(target: object) -> str:
+    """Return the name of a kind, the kind of an object, or the text itself, for the message of a ``DeadlineError``."""
+    return target if isinstance(target, str) else getattr(target, "__name__", "") or type(target).__name__
 
 
 def limited(method: M) -> M:
@@ -119,12 +137,8 @@ def limited(method: M) -> M:
         work = method(self, *args, **kwargs)
         if timeout is None:
             return await work
-        owner: Any = self if hasattr(self, "clock") else getattr(self, "_verbs", None) or self._client  # of a client, or of a group of it
-        about = args[0] if args else ""
-        named = getattr(about, "__name__", "") or (about if isinstance(about, str) else type(about).__name__)
-        try:
-            return await limit(work, timeout, owner.clock, f"{method.__name__} {named}".rstrip())
-        finally:
-            work.close()  # where the limit itself was refused, nothing awaits it
+        owner: Any = self if hasattr(self, "clock") else getattr(self, "_verbs", None) or self._client  # a client, or a group's client
+        named = described_target(args[0]) if args else ""
+        return await limit(work, timeout, owner.clock, f"{method.__name__} {named}".rstrip())
 
     return cast("M", call)

@@ -9,12 +9,12 @@ import msgspec
 
 from kubeloop.client.conflict import retry_on_conflict
 from kubeloop.client.options import WriteOptions
-from kubeloop.client.verbs.applying import applied
+from kubeloop.client.verbs.apply import apply_body
 from kubeloop.client.verbs.base import Verbs, limited
-from kubeloop.client.verbs.patching import PATCH_TYPES, Patch, PatchType, patch_body
+from kubeloop.client.verbs.patch import PATCH_TYPES, Patch, PatchType, patch_body
 from kubeloop.client.write_hooks import Verb
 from kubeloop.codec import decode, encode, require_document
-from kubeloop.codec.checking import checked
+from kubeloop.codec.encoding_checks import checked
 from kubeloop.meta import DecodeError, Resource, Status, kind_info
 from kubeloop.meta.type_checks import described_word
 from kubeloop.transport import Query, Response
@@ -59,9 +59,10 @@ class Subresource:
         self._namespace = namespace
 
     @limited
-    async def get(self, kind: type[S], *, timeout: float | None = None) -> S:
-        """Read the subresource as a ``kind``."""
-        return decode(kind, (await self._verbs.transport.request("GET", await self._path())).body)
+    async def get(self, kind: type[S], *, resource_version: str | None = None, timeout: float | None = None) -> S:
+        """Read the subresource as a ``kind``. For ``resource_version`` see ``client.get``."""
+        response = await self._verbs.transport.request("GET", await self._path(), query={"resourceVersion": resource_version})
+        return decode(kind, response.body)
 
     @limited
     async def create(self, obj: S, *, options: WriteOptions | None = None, timeout: float | None = None) -> S | Status:
@@ -130,7 +131,7 @@ class Subresource:
         if not manager:
             raise ValueError("apply needs a field manager: field_manager=..., the same for all that your program applies")
         asked = msgspec.structs.replace(asked, field_manager=manager, force=force or asked.force or None)
-        response = await self._send("PATCH", applied(obj), asked, PATCH_TYPES["apply"])
+        response = await self._send("PATCH", apply_body(obj), asked, PATCH_TYPES["apply"])
         return await self._read("patch", type(obj), response, asked)
 
     async def _path(self) -> str:
@@ -142,11 +143,11 @@ class Subresource:
 
     async def _read(self, verb: Verb, kind: type[S], response: Response, options: WriteOptions | None) -> S:
         obj = decode(kind, response.body)
-        # Only the object itself is worth telling: caches hold objects, not their scales.
+        # Listeners get only objects of the kind itself: caches store objects, not their Scales.
         return await self._verbs._stored(verb, obj, options) if kind is self._kind else obj
 
 
-# Scale, of whichever group version a resource answers with, read as ``autoscaling/v1``.
+# A Scale in any group version that a server may send, read as ``autoscaling/v1``.
 #
 # Source: client-go scale/scheme: extensions/v1beta1, apps/v1beta1 and apps/v1beta2 have the selector as a map and ``targetSelector`` as
 # text.
@@ -173,7 +174,7 @@ class _Older(msgspec.Struct):
 
 
 def read_scale(body: bytes) -> Scale:
-    """Decode a Scale.
+    """Decode a Scale of any known group version as ``autoscaling/v1``.
 
     Raises:
         DecodeError: It is not a Scale of a known version.
@@ -186,7 +187,7 @@ def read_scale(body: bytes) -> Scale:
             return decode(Scale, body)
         older = msgspec.json.decode(body, type=_Older)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(f"Scale: the answer is none: {error}") from None
+        raise DecodeError(f"the answer is not a Scale: {error}") from None
     selector = older.status.target_selector or ",".join(f"{key}={value}" for key, value in sorted((older.status.selector or {}).items()))
     status = {"replicas": older.status.replicas} | ({"selector": selector} if selector else {})
     tree = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": older.metadata, "spec": older.spec, "status": status}
@@ -211,13 +212,22 @@ class Subresources(Verbs):
         return Subresource(self, kind, name, subresource, namespace)
 
     @limited
-    async def get_scale(self, kind: type[Resource], name: str, *, namespace: str | None = None, timeout: float | None = None) -> Scale:
+    async def get_scale(
+        self,
+        kind: type[Resource],
+        name: str,
+        *,
+        namespace: str | None = None,
+        resource_version: str | None = None,
+        timeout: float | None = None,
+    ) -> Scale:
         """Read the numbers of desired and existing replicas.
 
         Args:
             kind: The class of the object.
             name: The object's name.
             namespace: None: the client's.
+            resource_version: As for ``get``.
             timeout: Seconds for the whole call. None: only the request is limited.
 
         Returns:
@@ -227,7 +237,7 @@ class Subresources(Verbs):
             NotFound: The object, or the kind's scale subresource, does not exist.
         """
         path = await self._path(kind, name, namespace, "scale")
-        return read_scale((await self.transport.request("GET", path)).body)
+        return read_scale((await self.transport.request("GET", path, query={"resourceVersion": resource_version})).body)
 
     @limited
     async def set_scale(
@@ -314,7 +324,7 @@ class ServiceAccountVerbs:
                 api_version=info.gvk.api_version, kind=info.gvk.kind, name=metadata.name, uid=metadata.uid
             )
         response = await self._verbs.subresource(ServiceAccount, service_account, "token", namespace=namespace).create(
-            TokenRequest(spec=spec)
+            TokenRequest(spec=spec), options=options
         )
         assert isinstance(response, TokenRequest)
         return response

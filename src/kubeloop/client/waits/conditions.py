@@ -62,14 +62,14 @@ def condition_for(want: Callable[[R], object] | str | WaitCondition[R]) -> WaitC
     if form == "jsonpath" and rest:
         path, brace, value = rest.rpartition("}=")
         return jsonpath(f"{path}}}" if brace else rest, value if brace else None)
-    # Not the value: it may be one of a Secret.
+    # The value is not shown: it may belong to a Secret.
     shown = f"{form}=..." if rest else form
     ways = "condition=NAME[=STATUS], jsonpath={PATH}[=VALUE] or create"
-    raise ValueError(f'"{shown}" cannot be waited for; say {ways}, or give a function')
+    raise ValueError(f'"{shown}" cannot be waited for; use {ways}, or give a function')
 
 
 def condition(name: str, status: str = "True") -> WaitCondition[Resource]:
-    """Return the wait for a status condition: ``name`` has ``status``, and the object's controller has observed the newest spec."""
+    """Return a ``WaitCondition``: the status condition ``name`` has ``status``, and is not older than the newest spec."""
     return WaitCondition(
         f"{name}={status}",
         lambda obj: status_of(tree_of(obj), name).lower() == status.lower(),
@@ -78,7 +78,7 @@ def condition(name: str, status: str = "True") -> WaitCondition[Resource]:
 
 
 def jsonpath(path: str, value: str | None = None) -> WaitCondition[Resource]:
-    """Return the wait for a single value at ``path``, such as ``{.status.phase}`` in kubectl's dialect; ``value`` None accepts any value.
+    """Return a ``WaitCondition``: a single value at ``path`` (``{.status.phase}``, kubectl's JSONPath) equals ``value``; None: any value.
 
     Raises:
         ValueError: The path is malformed.
@@ -116,7 +116,7 @@ def jsonpath(path: str, value: str | None = None) -> WaitCondition[Resource]:
 
 
 def ready() -> WaitCondition[Resource]:
-    """Return the wait until an object is ready, as its kind defines it (see ``readiness``)."""
+    """Return a ``WaitCondition``: the object is ready, as its kind defines it (see ``readiness``)."""
     return WaitCondition("ready", lambda obj: is_ready(tree_of(obj)), lambda obj: missing_for_readiness(tree_of(obj)))
 
 
@@ -125,10 +125,10 @@ def _version(obj: Resource) -> str:
 
 
 def require_seconds(seconds: object) -> None:
-    """Check that a time is a number.
+    """Check that a timeout is a finite number of seconds.
 
     Raises:
-        TypeError: It is not.
+        TypeError: ``seconds`` is not a finite number.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
         raise TypeError(f"timeout={described_word(seconds)}: must be a number of seconds; each wait has an end")

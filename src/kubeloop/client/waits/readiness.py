@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kubeloop.client.waits.trees import Tree, below, condition_of, describe_condition, is_outdated, number, status_of
+from kubeloop.client.waits.trees import below, condition_of, describe_condition, is_outdated, number, status_of
 from kubeloop.meta import WaitFailed
+from kubeloop.types import JSONObject
 
-# How far a rollout is, in kubectl's words: of Deployments, StatefulSets and DaemonSets.
+# The progress of rollouts of Deployments, StatefulSets and DaemonSets, in kubectl's words.
 #
 # Source: kubectl rollout status (pkg/polymorphichelpers/rollout_status.go).
 
@@ -20,7 +21,7 @@ class Rollout(NamedTuple):
     done: bool
 
 
-def rollout_of(tree: Tree) -> Rollout:
+def rollout_of(tree: JSONObject) -> Rollout:
     """Return the progress of an object's rollout.
 
     Raises:
@@ -33,21 +34,21 @@ def rollout_of(tree: Tree) -> Rollout:
     return read(tree, str(below(tree, "metadata").get("name", "")))
 
 
-def has_rollout(tree: Tree) -> bool:
+def has_rollout(tree: JSONObject) -> bool:
     """Return whether ``rollout_of`` supports the object: its kind has rollouts, and they do not wait for a user who deletes pods."""
     kind = tree.get("kind")
     return kind in _ROLLOUT_KINDS and (kind == "Deployment" or _strategy(tree) == "RollingUpdate")
 
 
-def _observed(tree: Tree) -> bool:
+def _observed(tree: JSONObject) -> bool:
     return number(below(tree, "metadata"), "generation") <= number(below(tree, "status"), "observedGeneration")
 
 
-def _strategy(tree: Tree) -> str:
+def _strategy(tree: JSONObject) -> str:
     return str(below(tree, "spec", "updateStrategy").get("type") or "RollingUpdate")
 
 
-def _deployment(tree: Tree, name: str) -> Rollout:
+def _deployment(tree: JSONObject, name: str) -> Rollout:
     if not _observed(tree):
         return Rollout("Waiting for deployment spec update to be observed...", False)
     status = below(tree, "status")
@@ -66,7 +67,7 @@ def _deployment(tree: Tree, name: str) -> Rollout:
     return Rollout(f'deployment "{name}" successfully rolled out', True)
 
 
-def _daemon_set(tree: Tree, name: str) -> Rollout:
+def _daemon_set(tree: JSONObject, name: str) -> Rollout:
     _only_rolling(tree)
     if not _observed(tree):
         return Rollout("Waiting for daemon set spec update to be observed...", False)
@@ -82,7 +83,7 @@ def _daemon_set(tree: Tree, name: str) -> Rollout:
     return Rollout(f'daemon set "{name}" successfully rolled out', True)
 
 
-def _stateful_set(tree: Tree, _: str) -> Rollout:
+def _stateful_set(tree: JSONObject, _: str) -> Rollout:
     _only_rolling(tree)
     spec, status = below(tree, "spec"), below(tree, "status")
     if not number(status, "observedGeneration") or not _observed(tree):
@@ -104,28 +105,28 @@ def _stateful_set(tree: Tree, _: str) -> Rollout:
     return Rollout(f"statefulset rolling update complete {current} pods at revision {status.get('currentRevision') or ''}...", True)
 
 
-def _only_rolling(tree: Tree) -> None:
+def _only_rolling(tree: JSONObject) -> None:
     if _strategy(tree) != "RollingUpdate":
         raise ValueError("rollout status is only available for RollingUpdate strategy type")
 
 
-_ROLLOUT_KINDS: dict[str, Callable[[Tree, str], Rollout]] = {
+_ROLLOUT_KINDS: dict[str, Callable[[JSONObject, str], Rollout]] = {
     "Deployment": _deployment,
     "DaemonSet": _daemon_set,
     "StatefulSet": _stateful_set,
 }
 
 
-def is_ready(tree: Tree) -> bool:
+def is_ready(tree: JSONObject) -> bool:
     """Return whether the object is ready.
 
     Raises:
-        WaitFailed: It has failed and cannot become ready without a change.
+        WaitFailed: The object has failed and cannot become ready without a change.
     """
     return not missing_for_readiness(tree)
 
 
-def missing_for_readiness(tree: Tree) -> str:
+def missing_for_readiness(tree: JSONObject) -> str:
     """Return the reason why an object is not ready, as text, or an empty text if it is ready.
 
     Raises:
@@ -139,7 +140,7 @@ def missing_for_readiness(tree: Tree) -> str:
     return _READINESS_KINDS.get(str(tree.get("kind", "")), _by_conditions)(tree)
 
 
-def _by_conditions(tree: Tree) -> str:
+def _by_conditions(tree: JSONObject) -> str:
     if is_outdated(tree):
         return "its controller has not seen the newest spec"
     for name in ("Ready", "Available"):
@@ -148,12 +149,12 @@ def _by_conditions(tree: Tree) -> str:
     return ""
 
 
-def _condition(name: str) -> Callable[[Tree], str]:
+def _condition(name: str) -> Callable[[JSONObject], str]:
     return lambda tree: "" if status_of(tree, name) == "True" else describe_condition(tree, name)
 
 
-def _phase(*good: str, failed: str = "") -> Callable[[Tree], str]:
-    def missing(tree: Tree) -> str:
+def _phase(*good: str, failed: str = "") -> Callable[[JSONObject], str]:
+    def missing(tree: JSONObject) -> str:
         phase = below(tree, "status").get("phase")
         if failed and phase == failed:
             raise WaitFailed(f"{_named(tree)} is {failed}: {below(tree, 'status').get('message') or 'it gave no reason'}")
@@ -162,27 +163,27 @@ def _phase(*good: str, failed: str = "") -> Callable[[Tree], str]:
     return missing
 
 
-def _pod(tree: Tree) -> str:
+def _pod(tree: JSONObject) -> str:
     status = below(tree, "status")
     if status.get("phase") == "Failed":
         raise WaitFailed(f"{_named(tree)} failed: {status.get('message') or status.get('reason') or 'see the states of its containers'}")
     return "" if status.get("phase") == "Succeeded" else _condition("Ready")(tree)
 
 
-def _job(tree: Tree) -> str:
+def _job(tree: JSONObject) -> str:
     if status_of(tree, "Failed") == "True":
         raise WaitFailed(f"{_named(tree)} failed: {describe_condition(tree, 'Failed')}")
     return _condition("Complete")(tree)
 
 
-def _replicas(tree: Tree) -> str:
+def _replicas(tree: JSONObject) -> str:
     if is_outdated(tree):
         return "its controller has not seen the newest spec"
     wanted, ready = number(below(tree, "spec"), "replicas", 1), number(below(tree, "status"), "readyReplicas")
     return "" if ready >= wanted else f"{ready} of {wanted} replicas are ready"
 
 
-def _daemons(tree: Tree) -> str:
+def _daemons(tree: JSONObject) -> str:
     if is_outdated(tree):
         return "its controller has not seen the newest spec"
     status = below(tree, "status")
@@ -190,18 +191,18 @@ def _daemons(tree: Tree) -> str:
     return "" if ready >= wanted else f"{ready} of {wanted} pods are ready"
 
 
-def _service(tree: Tree) -> str:
+def _service(tree: JSONObject) -> str:
     waits = below(tree, "spec").get("type") == "LoadBalancer" and not below(tree, "status", "loadBalancer").get("ingress")
     return "its load balancer has no address yet" if waits else ""
 
 
-def _definition(tree: Tree) -> str:
+def _definition(tree: JSONObject) -> str:
     if status_of(tree, "NamesAccepted") == "False":
         raise WaitFailed(f"{_named(tree)}: {describe_condition(tree, 'NamesAccepted')}")
     return _condition("Established")(tree)
 
 
-def _signing_request(tree: Tree) -> str:
+def _signing_request(tree: JSONObject) -> str:
     for name in ("Denied", "Failed"):
         if status_of(tree, name) == "True":
             raise WaitFailed(f"{_named(tree)}: {describe_condition(tree, name)}")
@@ -210,11 +211,11 @@ def _signing_request(tree: Tree) -> str:
     return "its signer has issued no certificate yet" if status_of(tree, "Approved") == "True" else "it is not approved yet"
 
 
-def _named(tree: Tree) -> str:
+def _named(tree: JSONObject) -> str:
     return f'{tree.get("kind")} "{below(tree, "metadata").get("name")}"'
 
 
-_READINESS_KINDS: dict[str, Callable[[Tree], str]] = {
+_READINESS_KINDS: dict[str, Callable[[JSONObject], str]] = {
     "Pod": _pod,
     "Job": _job,
     "StatefulSet": _replicas,

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kubeloop.codec.protobuf.reading import read_message
+from kubeloop.codec.protobuf.decoder import read_message
+from kubeloop.codec.protobuf.encoder import write_message
 from kubeloop.codec.protobuf.table import table
 from kubeloop.codec.protobuf.wire import EncodeError, FlatFields, varint
-from kubeloop.codec.protobuf.writing import write_message
 from kubeloop.meta.errors import DecodeError
 from kubeloop.meta.kinds import GroupVersion, GroupVersionKind
 from kubeloop.types import JSONObject
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 
-#: Before every whole object.
+#: The first four bytes of every encoded object.
 MAGIC = b"k8s\0"
 
 
@@ -68,7 +68,7 @@ def kind_of(envelope: Envelope, default: GroupVersionKind | None = None) -> Grou
     """
     kind = envelope.kind or (default.kind if default else "")
     if not kind:
-        raise DecodeError("the object does not say its kind")
+        raise DecodeError("the object has no kind")
     try:
         group_version = GroupVersion.parse(envelope.api_version)
     except ValueError:
@@ -77,7 +77,7 @@ def kind_of(envelope: Envelope, default: GroupVersionKind | None = None) -> Grou
 
 
 def decode_message(gvk: GroupVersionKind, raw: bytes) -> JSONObject:
-    """Decode the message of an object without its envelope. Without a version (as APIVersions of discovery) the kind is sought in v1.
+    """Decode the message of an object without its envelope. A kind without a version (APIVersions of discovery) is looked up in v1.
 
     Raises:
         DecodeError: The bytes are malformed.
@@ -99,7 +99,7 @@ def encode(obj: JSONObject) -> bytes:
     """
     api_version, kind = obj.get("apiVersion", ""), obj.get("kind")
     if not isinstance(api_version, str) or not isinstance(kind, str):
-        raise EncodeError("an object that does not say its kind has no protobuf form")
+        raise EncodeError("an object without a kind has no protobuf form")
     return wrapped(api_version, kind, encode_message(kind_of(Envelope(api_version, kind, b"")), obj))
 
 

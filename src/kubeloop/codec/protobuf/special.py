@@ -26,13 +26,13 @@ _INT32 = 1 << 31
 
 
 def _moment(name: str, data: bytes) -> datetime | None:
-    """Decode a time; no bytes are Go's zero time."""
+    """Decode a time; None for Go's zero time, which has no bytes or is the first moment of the year 1."""
     if not data:
         return None
     fields = FlatFields(name, data)
     seconds, nanos = fields.number(1, 64), fields.number(2, 32)
     if not _FIRST <= seconds <= _LAST or not 0 <= nanos < 10**9:
-        raise DecodeError(f"{name}: {seconds} s and {nanos} ns after 1970 is no time of the years 1 to 9999")
+        raise DecodeError(f"{name}: {seconds} s and {nanos} ns after 1970 is not a time in the years 1 to 9999")
     moment = _EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
     return None if moment == datetime(1, 1, 1, tzinfo=UTC) else moment
 
@@ -77,7 +77,7 @@ SPECIAL_READERS: dict[MessageForm, Callable[[str, bytes], Any]] = {
 
 
 def schema_choice(form: MessageForm, fields: dict[str, Any]) -> Any:
-    """Return the JSON of an either-or part of a CRD schema, from its fields."""
+    """Return the JSON of a CRD schema's JSONSchemaPropsOrArray, OrBool or OrStringArray, from its protobuf fields."""
     schema = fields.get("schema")
     if form == MessageForm.SCHEMA_OR_ARRAY:
         return fields.get("jSONSchemas") or schema
@@ -94,10 +94,10 @@ _EITHER_OR = {
 
 
 def schema_fields(form: MessageForm, value: Any) -> dict[str, Any]:
-    """Return the fields of an either-or part of a CRD schema, from its JSON.
+    """Return the protobuf fields of a CRD schema's JSONSchemaPropsOrArray, OrBool or OrStringArray, from its JSON.
 
     Raises:
-        EncodeError: The value is neither of the two.
+        EncodeError: The value has neither of the two forms.
     """
     if isinstance(value, dict):
         return {"schema": value, "allows": True} if form == MessageForm.SCHEMA_OR_BOOL else {"schema": value}

@@ -39,7 +39,7 @@ class MessageForm(enum.StrEnum):
 
 
 class Scalar(enum.IntEnum):
-    """Types of fields; a type from 0 up is the index of a message in the table."""
+    """The scalar types of fields. A field type of 0 or more is not a scalar, but the index of a message in the table."""
 
     STRING = -1
     INT32 = -2
@@ -59,7 +59,7 @@ class Count(enum.IntEnum):
 
 
 class Zero(enum.IntEnum):
-    """The JSON of a field without a value or with the zero value of its type."""
+    """How JSON shows a field that is absent or has the zero value of its type."""
 
     #: Unchanged: a pointer, or a list or map that is left out when empty.
     AS_IS = 0
@@ -135,7 +135,7 @@ EMPTY: dict[Scalar, Any] = {
 
 
 class MessageDefinition:
-    """One message; its fields are prepared at the first use, because messages refer to one another."""
+    """The definition of one protobuf message. Its fields are prepared at the first use, because messages refer to one another."""
 
     def __init__(self, row: MessageRow, table: MessageTable) -> None:
         self.name = row.name.rpartition(".")[2]
@@ -151,7 +151,7 @@ class MessageDefinition:
 
     @cached_property
     def by_key(self) -> dict[int, MessageField]:
-        """The fields by number and wire type, as the wire announces them."""
+        """The fields by protobuf key, which combines the field number and the wire type."""
         return {field.key: field for field in self.fields}
 
     @cached_property
@@ -204,7 +204,7 @@ class MessageTable:
     """All messages, by index and by kind.
 
     Raises
-        UnknownKind: ``kind`` knows no protobuf message for the kind, as for every custom resource.
+        UnknownKind: ``kind`` finds no protobuf message for the kind, such as for a custom resource.
     """
 
     def __init__(self, document: TableDocument) -> None:

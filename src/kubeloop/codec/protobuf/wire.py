@@ -18,7 +18,7 @@ _BITS = (1 << 64) - 1
 
 
 def varint(value: int) -> bytes:
-    """Encode a number; negative numbers in two's complement of 64 bits."""
+    """Encode a number as a varint; negative numbers in two's complement of 64 bits."""
     if 0 <= value < 128:
         return bytes((value,))
     value &= _BITS
@@ -31,7 +31,7 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Decode an unsigned number of 64 bits; return it and the index after it.
+    """Decode a varint at the index ``at``; return the unsigned number of 64 bits and the index after it.
 
     Raises:
         DecodeError: The number has more than ten bytes.
@@ -42,7 +42,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def rest_of_varint(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """Decode a number whose first byte, 128 or above, was read already. Raises as ``read_varint``."""
+    """Decode a varint whose first byte, 128 or above, was read already. It returns and raises the same as ``read_varint``."""
     value = first & 127
     for shift in range(7, 70, 7):
         byte = data[at]
@@ -54,13 +54,16 @@ def rest_of_varint(data: bytes, at: int, first: int) -> tuple[int, int]:
 
 
 def signed(number: int, bits: int) -> int:
-    """Convert from two's complement."""
+    """Return the signed value of a number in two's complement of ``bits`` bits."""
     number &= (1 << bits) - 1
     return number - (1 << bits) if number >> (bits - 1) else number
 
 
 def kind_of(value: Any) -> str:
-    """Return the kind of a JSON value for messages. Messages never show the value itself, because it may be secret."""
+    """Return the JSON type of a value in words (``a string``, ``an object``), for error texts.
+
+    Error texts never contain the value itself, because it may be secret.
+    """
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -25,7 +25,7 @@ _VERSION = re.compile(r"^v(\d+)(?:(alpha|beta)(\d+))?$")
 
 
 class Definition(NamedTuple):
-    """A rendered definition. ``classes`` are in the order of the document's versions."""
+    """A CustomResourceDefinition as a tree, and its classes in the order of its versions."""
 
     document: JSONObject
     classes: tuple[type[Resource], ...]
@@ -40,8 +40,8 @@ def definitions_of(classes: Iterable[type[Resource]], *, descriptions: bool = Tr
     """Return a definition for each kind among ``classes``, by name; versions newest and most stable first, as discovery ranks them.
 
     Raises:
-        ConfigError: classes of one kind contradict each other, none or several of them is stored, or a type has no schema; the text names
-        the class.
+        ConfigError: Classes of one kind contradict each other, none or several of them are storage versions, or a type has no schema;
+            the text names the class.
     """
     kinds: dict[GroupResource, list[type[Resource]]] = {}
     for cls in classes:
@@ -50,7 +50,7 @@ def definitions_of(classes: Iterable[type[Resource]], *, descriptions: bool = Tr
 
 
 def to_yaml(definitions: Iterable[Definition]) -> str:
-    """Return all documents, ready for ``kubectl apply``."""
+    """Return the definitions as YAML documents, ready for ``kubectl apply``."""
     return write_yaml(*(definition.document for definition in definitions))
 
 
@@ -63,7 +63,7 @@ def _definition(resource: GroupResource, members: list[type[Resource]], descript
             if getattr(info, what) != getattr(first, what):
                 raise ConfigError(
                     f"{_name(cls)}: {what} is {getattr(info, what)!r}, but {_name(classes[0])} of the same kind "
-                    f"says {getattr(first, what)!r}; they belong to all versions alike"
+                    f"says {getattr(first, what)!r}; they apply to all versions"
                 )
         if info.gvk.kind != first.gvk.kind:
             raise ConfigError(f"{_name(cls)}: kind {info.gvk.kind} for {resource}, which {_name(classes[0])} calls {first.gvk.kind}")
@@ -98,7 +98,7 @@ def _stored(resource: GroupResource, declarations: dict[type[Resource], CrdVersi
         found = " and ".join(_name(cls) for cls in stored) or "none"
         raise ConfigError(
             f"{resource}: exactly one of its versions is stored, here: {found}; "
-            f"say @crd(storage=True) on one of {', '.join(map(_name, declarations))}"
+            f"set @crd(storage=True) on one of {', '.join(map(_name, declarations))}"
         )
     return stored[0]
 

@@ -1,6 +1,4 @@
-"""Renders the schema rules that a type lacks as ``Annotated`` metadata: ``msgspec.Meta`` where it fits exactly, else markers of
-``declare``.
-"""
+"""Renders schema rules that a type does not imply, for ``Annotated``: ``msgspec.Meta`` if it fits exactly, else ``declare`` markers."""
 
 from __future__ import annotations
 
@@ -47,8 +45,9 @@ _INT64: Final = 2**63
 
 
 def markers(node: JSONObject, derived: JSONObject, type_text: str) -> list[str]:
-    """Return the source of the markers that turn ``derived`` (derived from the type) into ``node``. ``type_text`` decides whether ``Meta``
-    fits.
+    """Return the source of the markers that add the rules of the schema ``node`` to a type, which alone has the schema ``derived``.
+
+    ``type_text`` is the source of the type; it decides whether ``msgspec.Meta`` fits.
 
     Guarantees
         Applied to ``derived`` in order they give exactly ``node``, descriptions aside.
@@ -144,7 +143,7 @@ def _holds(bound: Any, type_text: str) -> bool:
 
 
 def _is_limit(wire: str, value: Any) -> bool:
-    """Return whether ``Limits`` takes the value: zero, false and empty are no limits, apart from bounds of 0 and lengths of 0."""
+    """Return whether ``Limits`` can express the value of a keyword. A bound or length of 0 is a limit; false or an empty text is none."""
     if wire == "pattern":
         return isinstance(value, str) and bool(value)
     if wire.startswith("exclusive"):
@@ -153,7 +152,7 @@ def _is_limit(wire: str, value: Any) -> bool:
 
 
 def _is_common(pattern: Any) -> bool:
-    """Return whether Python and Go read a pattern alike, judged by its syntax."""
+    """Return whether a pattern means the same in Python and in Go, judged by its syntax."""
     if not isinstance(pattern, str) or not pattern or "[:" in pattern or "(?" in pattern or r"\C" in pattern or r"\Q" in pattern:
         return False
     try:

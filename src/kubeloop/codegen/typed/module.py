@@ -25,7 +25,10 @@ _NOT_OURS: Final = ("kubectl.kubernetes.io/last-applied-configuration",)
 
 
 def crd_version(version: JSONObject) -> str:
-    """Return source, or an empty text if all values are defaults. ``version["crd"]`` is the whole definition."""
+    """Return the source of the ``declare.CrdVersion`` of a version, or an empty text if all its values are defaults.
+
+    ``version`` is an item of ``spec.versions``, with the whole CustomResourceDefinition under the key ``crd``.
+    """
     crd: JSONObject = version["crd"]
     spec = crd["spec"]
     said: list[str] = []
@@ -87,7 +90,7 @@ def _scale(scale: JSONObject) -> str:
 
 
 HEADER: Final = f'"""Typed models of {{what}}. {MARK}"""\n'
-#: The view of a struct without its fields.
+#: Keywords of a struct's schema that the class and its fields express without markers.
 _STRUCT: Final = ("type", "properties", "required", "x-kubernetes-group-version-kind", "x-kubernetes-selectable-fields")
 _WIDTH: Final = 100
 
@@ -137,7 +140,7 @@ class ModuleWriter:
         return "\n".join(block for block in blocks if block)
 
     def _spelt(self, module: str, name: str) -> str:
-        """Return an alias for a name of another module that no class or import of this module has."""
+        """Return the local spelling of a name of another module: an alias if a class or an import of this module has the same name."""
         local = f"_{name}" if name in self._own else name
         if self._taken.setdefault(local, module) != module:
             local = "".join(part.title().replace("_", "") for part in module.split(".") if part) + name
@@ -195,7 +198,7 @@ class ModuleWriter:
         return "Resource" if gvk is not None and metadata.get("$ref") == OBJECT_META else "Model"
 
     def _head(self, definition: str, node: JSONObject, gvk: GroupVersionKind | None) -> list[str]:
-        """Return the lines with the class's facts about its kind."""
+        """Return the lines of a class before its fields, such as ``__kind_info__``, ``__crd__`` and ``__constraints__``."""
         lines: list[str] = []
         if gvk is not None:
             lines += _assign("__kind_info__", self._kind_info(gvk))
@@ -222,7 +225,7 @@ class ModuleWriter:
         return markers({"type": "object", **rest}, {"type": "object"}, "struct")
 
     def _metadata(self, node: JSONObject) -> list[str]:
-        """Return the metadata field if its schema has rules."""
+        """Return the line of the ``metadata`` field, or no line if its schema has no rules."""
         said = (node.get("properties") or {}).get("metadata") or {}
         extra = markers(
             {key: value for key, value in said.items() if key != "$ref"}, {"type": "object"} if "type" in said else {}, "struct"
@@ -280,7 +283,7 @@ _MODULES: dict[tuple[str, str], str] = {{
 
 
 def find(gvk: GroupVersionKind) -> type[Resource] | None:
-    """The class of a kind, from a module that is imported now if it was not before; None for a kind that has none here."""
+    """Return the class of a kind, and import its module if necessary; None if there is no class for the kind here."""
     module = _MODULES.get((gvk.group, gvk.version))
     if module is None:
         return None
@@ -292,7 +295,7 @@ def find(gvk: GroupVersionKind) -> type[Resource] | None:
 
 
 def render_package(source: ModelSource, *, docs: Docs = "short") -> dict[str, str]:
-    """Return source text by path below the package; sorted and deterministic.
+    """Return the source text of each module by its path below the package; sorted and deterministic.
 
     Raises:
         ConfigError: There is no kind to write, or two group versions refer to each other.
@@ -337,7 +340,7 @@ def _ours(source: ModelSource) -> list[str]:
 
 
 def _refuse_circles(source: ModelSource, modules: Mapping[str, ModuleName]) -> None:
-    """Refuse modules that import each other. Go's packages never do; those of other generators may."""
+    """Raise ConfigError if modules would import each other. Go's packages never do, but definitions of other generators may."""
     graph: dict[ModuleName, set[ModuleName]] = {}
     for name, module in modules.items():
         others = {modules[ref] for ref in references(source.definitions[name]) if ref in modules}

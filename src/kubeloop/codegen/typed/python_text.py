@@ -12,9 +12,10 @@ import tempfile
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from kubeloop.schema.classes.docs import paragraphs
+from kubeloop.types import JSONValue
 
 Docs = Literal["none", "short", "full"]
 
@@ -23,8 +24,9 @@ _WIDTH = 100
 
 
 def docstring(description: str, docs: Docs, indent: int) -> list[str]:
-    """Return the lines of a docstring, indented; none for an empty description. ``short`` is the first paragraph, cut at a word after 300
-    characters.
+    """Return the indented lines of a docstring; none for an empty description.
+
+    With the form ``short``, the text is the first paragraph, cut at a word after 300 characters.
     """
     said = paragraphs(description) if docs != "none" else ""
     if docs == "short":
@@ -48,7 +50,7 @@ _LENGTH = 120
 
 
 def formatted(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the same files, formatted in one run. Never fails without a formatter."""
+    """Return the files formatted by ruff, in one run; unchanged if ruff is not installed or fails."""
     beside = Path(sys.executable).with_name("ruff")
     ruff = str(beside) if beside.exists() else shutil.which("ruff")
     if ruff is None:
@@ -75,10 +77,7 @@ def same(left: str, right: str) -> bool:
         return False
 
 
-JSON = Any
-
-
-def literal(value: JSON) -> str:
+def literal(value: JSONValue) -> str:
     """Return source that evaluates to ``value``; texts in double quotes."""
     if isinstance(value, str):
         return text(value)
@@ -106,7 +105,7 @@ def _printable(inner: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in inner)
 
 
-def call(name: str, *positional: str, **named: JSON) -> str:
+def call(name: str, *positional: str, **named: JSONValue) -> str:
     """Return ``name(positional..., key=literal...)``; arguments that are None are left out."""
     said = [*positional, *(f"{key}={literal(value)}" for key, value in named.items() if value is not None)]
     return f"{name}({', '.join(said)})"

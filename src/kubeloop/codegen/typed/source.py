@@ -66,7 +66,7 @@ def lift(definitions: dict[str, JSONObject], stays: Callable[[JSONObject], bool]
 
 
 def _name(way: Way) -> str:
-    """Return the class name of the kind and its whole path, or only of the last steps of a long path."""
+    """Return the class name of a struct: the definition's name and all steps of the path, or the last steps of a long path."""
     whole = "".join(way)
     if len(whole.rpartition(".")[2]) <= _LONGEST:
         return whole
@@ -86,7 +86,7 @@ def _title(wire: str) -> str:
 
 
 def _item(name: str) -> str:
-    """Return the singular: ``...Ports`` gives ``...Port``. A name that is not a plural gets ``Item``."""
+    """Return the class name of a list's items: the singular (``...Port`` for ``...Ports``), or the name and ``Item`` if it is no plural."""
     if name.endswith("ies") and len(name) > 4:
         return f"{name[:-3]}y"
     if _PLURAL_ES.search(name):
@@ -105,10 +105,11 @@ _NOT_NESTED: Final = (OBJECT_META,)
 
 @dataclass(slots=True)
 class ModelSource:
-    """Input for models. ``definitions``: by name, references bare, structs lifted. ``strict``: definitions whose required fields have no
-    default.
+    """The input for rendering models.
 
-    ``crds``: definition name -> its version in the CRD, and under ``"crd"`` the whole CRD.
+    ``definitions``: schemas by name, with references by bare name and without inline structs (see ``lift``).
+    ``strict``: names of the definitions whose required fields have no default.
+    ``crds``: definition name -> the version in the CRD, which has the whole CRD under the key ``crd``.
     """
 
     definitions: dict[str, JSONObject] = field(default_factory=dict)
@@ -152,7 +153,7 @@ class ModelSource:
         )
 
     def ours(self) -> list[str]:
-        """Return the definitions that need a class here, because kubeloop has none."""
+        """Return the names of the definitions that need a generated class, because kubeloop has no class for them."""
         known = builtin()
         return [name for name in self.definitions if name not in HAND_WRITTEN and name not in INLINE and name not in known]
 
@@ -169,10 +170,10 @@ def references(node: JSONObject) -> set[str]:
 
 
 def source_of_crd(crd: JSONObject, source: str) -> ModelSource:
-    """Return the versions of a CustomResourceDefinition (apiextensions.k8s.io/v1), served or not.
+    """Return the input for models of all versions of a CustomResourceDefinition (apiextensions.k8s.io/v1), served or not.
 
     Raises:
-        ConfigError: It is no such definition, or of a version that Kubernetes no longer serves; ``source`` names its file.
+        ConfigError: A required field is missing, or no version has a schema; the message begins with ``source``.
     """
     try:
         spec, name = crd["spec"], crd["metadata"]["name"]
@@ -210,7 +211,7 @@ def _add_version(source: ModelSource, crd: JSONObject, group: str, names: JSONOb
 
 
 def source_of_definitions(definitions: dict[str, JSONObject], resources: Iterable[ResourceInfo]) -> ModelSource:
-    """Return normal definitions of OpenAPI documents (``openapi.normal``), but with descriptions.
+    """Return the input for models of OpenAPI definitions, in the form that ``openapi.normal`` returns with descriptions.
 
     Kinds whose structs are all inline came from a CustomResourceDefinition: their required fields must be given.
     Other required fields are Go's by-value fields: empty by default. Lists of kinds get no class: ``client.list`` is typed.
@@ -272,7 +273,10 @@ def _of_definition(name: str) -> JSONObject | None:
 
 
 def without(tree: Any, *, named: bool = False) -> Any:
-    """Remove the descriptions of a schema; ``named`` for properties, which may include that name."""
+    """Return a schema without descriptions, and with lists of texts sorted, for comparisons.
+
+    ``named`` is True for a map of properties, one of which may be named ``description``.
+    """
     if isinstance(tree, dict):
         return {
             key: without(value, named=key == "properties" and not named) for key, value in tree.items() if named or key != "description"

@@ -51,7 +51,7 @@ class TypeReader:
         self._annotated = annotated
 
     def read(self, node: JSONObject) -> PyType:
-        """Return the type of a present value."""
+        """Return the Python type of a value with the schema ``node``, without ``| None``."""
         ref = node.get("$ref")
         if ref:
             return self._reference(ref)

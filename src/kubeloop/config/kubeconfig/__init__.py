@@ -1,4 +1,4 @@
-"""Kubeconfig files: reading, merging, viewing and changing them. ``config.resolve`` chooses the context."""
+"""Kubeconfig files: reading, merging, viewing and changing them. ``config.load`` chooses the context."""
 
 from kubeloop.config.kubeconfig.entries import (
     Cluster,

@@ -156,7 +156,7 @@ class NamedContext(_Entry):
 
 
 class KubeconfigDocument(_Entry):
-    """The content of one file."""
+    """The typed content of one kubeconfig file."""
 
     kind: str = "Config"
     api_version: str = msgspec.field(default="v1", name="apiVersion")

@@ -37,7 +37,7 @@ class _NotPlainError(Exception):
 
 
 def read_plain(text: bytes) -> tuple[Any] | None:
-    """Return the tree in a tuple, or None if a YAML parser is needed."""
+    """Return the tree of a plain YAML text in a tuple, or None if only a YAML parser can read the text."""
     if not text.isascii() or b"\t" in text or b"\r" in text or b"\x00" in text:
         return None
     lines: list[tuple[int, str]] = []
@@ -176,8 +176,8 @@ def read_file(path: Path) -> KubeconfigFile:
     return KubeconfigFile(path, tree, exists=True)
 
 
-# msgspec completes what it knows of these structs at their first use, which two threads must not do at once (see ``codec.decoding``): it is
-# here, where the import lock holds.
+# msgspec completes its data about these structs at their first use, which two threads must not do at once (see ``codec.decoding``).
+# Therefore they are used first here, under the import lock.
 msgspec.convert({}, KubeconfigDocument)
 
 
@@ -188,12 +188,12 @@ def _document(tree: JSONObject, path: Path) -> KubeconfigDocument:
         what, _, field = str(error).partition(" - at `$.")
         where = _with_names(field.rstrip("`"), tree) or "document"
         # YAML reads 123 as a number and y as true; kubectl refuses them too where it expects text.
-        way_out = (
+        hint = (
             "put the value in quotes"
             if what.startswith("Expected `str`") and "array" not in what and "object" not in what
             else "correct the field"
         )
-        raise ConfigError(f"{path}: {where}: {what[:1].lower()}{what[1:]}; {way_out}") from error
+        raise ConfigError(f"{path}: {where}: {what[:1].lower()}{what[1:]}; {hint}") from error
     if document.kind not in ("Config", ""):
         raise ConfigError(f'{path}: kind: "{document.kind}" is not a kubeconfig, whose kind is Config')
     if document.api_version not in ("v1", ""):
@@ -216,7 +216,7 @@ def _check_names(entries: list[N], field: str, path: Path) -> None:
     seen: set[str] = set()
     for at, entry in enumerate(entries):
         if entry.name in seen:
-            raise ConfigError(f'{path}: {field}[{at}].name: "{entry.name}" stands twice in this file; rename or remove one')
+            raise ConfigError(f'{path}: {field}[{at}].name: "{entry.name}" occurs twice in this file; rename or remove one')
         seen.add(entry.name)
 
 

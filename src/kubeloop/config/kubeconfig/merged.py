@@ -139,8 +139,8 @@ class Kubeconfig:
             flatten: Embed certificate and key files.
             raw: Include tokens, passwords, certificates and keys, which are redacted otherwise.
 
-                Raises:
-                    ConfigError: There is no such context, or a file to embed cannot be read.
+        Raises:
+            ConfigError: There is no such context, or a file to embed cannot be read.
         """
         from kubeloop.config.kubeconfig.view import view
 

@@ -65,7 +65,7 @@ def flattened(item: JSONObject, key: str, path: Path) -> JSONObject:
 
 
 def make_absolute(item: JSONObject, key: str, path: Path) -> None:
-    """Make the paths of an entry, which are relative to ``path``, absolute."""
+    """Make the paths in an entry of the kubeconfig ``path`` absolute, in place. They are relative to the folder of the kubeconfig."""
     entry, base = _entry(item, key), path.absolute().parent
     for field in (*_FILES[key], "tokenFile") if key == "user" else _FILES[key]:
         if named := entry.get(field):
@@ -76,7 +76,7 @@ def make_absolute(item: JSONObject, key: str, path: Path) -> None:
 
 
 def _extras(config: Kubeconfig) -> JSONObject:
-    """Return unknown fields beside the entries; the first file with a field takes precedence."""
+    """Return the other top-level fields, such as ``preferences``; the first file with a field takes precedence."""
     known = {"apiVersion", "kind", "clusters", "users", "contexts", "current-context"}
     result: JSONObject = {}
     for file in config.documents:
@@ -87,7 +87,7 @@ def _extras(config: Kubeconfig) -> JSONObject:
 
 
 def _items(config: Kubeconfig, section: str) -> Iterator[tuple[JSONObject, KubeconfigFile]]:
-    """Return the entries by name; the first file with a name takes precedence."""
+    """Return the entries of a section, sorted by name, each with its file; the first file with a name takes precedence."""
     result: dict[str, tuple[JSONObject, KubeconfigFile]] = {}
     for file in config.documents:
         for item in file.tree.get(section) or ():

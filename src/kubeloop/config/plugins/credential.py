@@ -78,7 +78,7 @@ def read_credential(output: bytes, plugin: ExecPlugin, at: str) -> ExecCredentia
 
 
 def exec_info(plugin: ExecPlugin, config: ClusterConfig, *, interactive: bool) -> bytes:
-    """Return the text of ``KUBERNETES_EXEC_INFO``."""
+    """Return the value of ``KUBERNETES_EXEC_INFO`` for a plugin, as JSON."""
     spec: dict[str, Any] = {"interactive": interactive}
     if plugin.provide_cluster_info:
         spec["cluster"] = cluster_info(plugin, config)

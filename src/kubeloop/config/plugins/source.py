@@ -19,7 +19,7 @@ import msgspec
 from kubeloop.config.cluster import ClusterConfig
 from kubeloop.config.credentials import ExecPlugin
 from kubeloop.config.plugins.credential import ExecCredential, cluster_info, exec_info, read_credential
-from kubeloop.config.plugins.figures import NO_STATUS, figures
+from kubeloop.config.plugins.metrics import NO_STATUS, figures
 from kubeloop.meta.errors import ConfigError
 from kubeloop.timing import Clock
 
@@ -42,7 +42,9 @@ class TooMuchOutputError(Exception):
 
 
 async def run(command: str, args: Sequence[str], environment: Mapping[str, str], *, interactive: bool, timeout: float) -> Ended:
-    """Run the program to its end. Its stderr is shown at once; its stdin is ours if ``interactive``, else empty.
+    """Run a program until it exits. Its stderr is shown as it arrives.
+
+    It inherits this process's stdin and stderr if ``interactive``; otherwise its stdin is empty.
 
     Args:
         command: The program.
@@ -52,11 +54,11 @@ async def run(command: str, args: Sequence[str], environment: Mapping[str, str],
         timeout: Maximum seconds of its run.
 
     Returns:
-        Output and exit status.
+        The exit status, the stdout, and the end of stderr (empty if ``interactive``).
 
-        Raises:
-            OSError: The program cannot be started.
-            TimeoutError, TooMuchOutputError: The program was killed.
+    Raises:
+        OSError: The program cannot be started.
+        TimeoutError, TooMuchOutputError: The program was killed.
     """
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.subprocess_exec(
@@ -73,7 +75,7 @@ async def run(command: str, args: Sequence[str], environment: Mapping[str, str],
         async with asyncio.timeout(timeout):
             await protocol.ended
         if transport.get_returncode():
-            # Its last output is on its way; a child that inherited its stderr may never close it.
+            # The last output of the program is on its way; a child that inherited the program's stderr may never close it.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORDS):
                     await protocol.silent
@@ -154,7 +156,7 @@ INTERACTIVE_TIMEOUT = 900.0
 #: Source: client-go plugin/pkg/client/auth/exec/exec.go: an install hint at most 10 times an hour.
 _HINTS, _HINT_WINDOW = 10, 3600.0
 _MOST_SOURCES = 64
-#: Seconds.
+#: Seconds for which a new credential is used even if it has expired already.
 _SHORTEST_LIFE = 1.0
 
 
@@ -260,7 +262,7 @@ _sources: OrderedDict[bytes, PluginSource] = OrderedDict()
 
 
 def source_of(plugin: ExecPlugin, config: ClusterConfig) -> PluginSource:
-    """Return the source shared by all users of this command with these arguments, environment and cluster information."""
+    """Return the ``PluginSource`` of a plugin: the same for the same command, arguments, environment and cluster information."""
     told = cluster_info(plugin, config) if plugin.provide_cluster_info else None
     key = msgspec.msgpack.encode(
         (plugin.command, plugin.args, plugin.env, plugin.api_version, plugin.interactive, plugin.provide_cluster_info, told)
@@ -275,7 +277,9 @@ def source_of(plugin: ExecPlugin, config: ClusterConfig) -> PluginSource:
 
 
 def printable(text: str) -> str:
-    """Remove control characters: a hint from a file must not drive the terminal. Tabs and line breaks stay, others are named.
+    """Replace control characters by text such as ``U+001B``, because a hint from a file must not control the terminal.
+
+    Tabs and line breaks stay.
 
     Source: client-go tools/clientcmd/client_config.go, cleanANSIEscapeCodes.
     """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from kubeloop.cache import Informers
+from kubeloop.cache import InformerFactory
 from kubeloop.client import Client
 from kubeloop.controller.reader.reader import CacheScope
 from kubeloop.meta import ObjectKey
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 
 class ReconcileObserver(Protocol):
-    """Called after every reconcile."""
+    """A callback that records the duration and the result of each reconcile."""
 
     def __call__(self, controller: str, seconds: float, result: str) -> None:
         """Record a reconcile.
 
-        ``seconds`` is wall-clock time. ``result`` is success, error, requeue or requeue_after, as in controller-runtime.
+        ``controller`` is the name of the controller, ``seconds`` the elapsed time, and ``result`` is success, error, requeue or
+        requeue_after, as in controller-runtime.
         """
 
 
@@ -42,12 +43,12 @@ class RunnableContext:
         grace: grace period in seconds for runnables to end; None: no limit.
         sync_timeout: seconds in which informers must sync.
         scope: the objects that informers cache, ``namespace`` included:
-            ``informers.of(kind, **context.scope.select(kind, namespaced=...))``.
-        observe: called with each reconcile; None: not observed.
-        workers: name of a controller -> number of workers that overrides the class's.
-        queue_metrics: makes the metrics of a queue; None: queues are not measured.
+            ``informers.for_kind(kind, **context.scope.select(kind, namespaced=...))``.
+        observe: called after each reconcile; None: reconciles are not observed.
+        workers: name of a controller -> number of workers, which overrides the number that the class declares.
+        queue_metrics: returns the metrics of a new queue; None: queues are not measured.
         rate_cap: the rate limit of all queues of the process together; None: no limit.
-        ownership: returns the ownership of a controller's keys if several replicas share them; None: this replica owns all keys.
+        ownership: takes the name of a controller and returns which of its keys this replica owns; None: this replica owns all keys.
         elected: whether leader election is used, so that runnables that need the leader run in one replica only.
         advised: explained permissions (see ``FailureLog``), shared so that a permission that several controllers lack is explained once.
 
@@ -59,7 +60,7 @@ class RunnableContext:
     """
 
     client: Client
-    informers: Informers
+    informers: InformerFactory
     clock: Clock
     namespace: str | None = None
     grace: float | None = None
@@ -78,17 +79,17 @@ class RunnableContext:
 class ControllerContext:
     """The context of one connected controller: its client, caches, queue and events."""
 
-    surroundings: RunnableContext
+    context: RunnableContext
     events: EventRecorder
     cache: CacheReader
     enqueue: Callable[[ObjectKey, float, int], None]
 
 
 class Gate:
-    """Pauses reconciles. While it is closed no reconcile starts, and running ones end. Caches and queue stay current, so no change is
-    missed.
+    """Pauses the reconciles of a controller.
 
-    Use it in the event loop's thread only. Each worker may hold one key while it waits.
+    While the gate is closed, no reconcile starts, and running reconciles end normally. Caches and queue stay current, so no change is
+    missed. Each waiting worker may have taken one key from the queue. Use the gate in the event loop's thread only.
     """
 
     def __init__(self) -> None:
@@ -109,7 +110,7 @@ class Gate:
         if opened is not None:
             opened.set()
 
-    async def passed(self) -> None:
+    async def wait_until_fresh(self) -> None:
         """Wait until the gate is open."""
         while self._opened is not None:
             await self._opened.wait()

@@ -28,7 +28,7 @@ from kubeloop.controller.builder.declaration import (
 )
 from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.handler.predicates import Predicate
-from kubeloop.controller.handler.watch import Channel, Owns, Watch
+from kubeloop.controller.handler.watch import Channel, Owns, WatchedKind
 from kubeloop.controller.ownership import is_controlled_by
 from kubeloop.controller.reader.reader import CacheReader
 from kubeloop.controller.result import Result
@@ -46,13 +46,13 @@ def check_reconcile(cls: type[Any], *, by_key: bool, kind: type[Resource] | None
     """Check that ``cls.reconcile`` is a method, sync or async, with one argument: the object, or its key if ``by_key``.
 
     Raises:
-        DeclarationError: it is not.
+        DeclarationError: ``cls.reconcile`` is not such a method.
     """
     method = inspect.getattr_static(cls, "reconcile", None)
     signature = f"def reconcile(self, {'key: ObjectKey' if by_key else 'obj: ' + (kind.__name__ if kind else 'Foo')}) -> Result | None"
     hint = f"write `async {signature}`, or a plain def, which then runs in a thread"
     if isinstance(method, staticmethod | classmethod) or not callable(method):
-        raise DeclarationError(f"{cls.__name__}.reconcile is no method; {hint}")
+        raise DeclarationError(f"{cls.__name__}.reconcile is not a method; {hint}")
     if inspect.isasyncgenfunction(method) or inspect.isgeneratorfunction(method):
         raise DeclarationError(f"{cls.__name__}.reconcile yields, so that calling it does nothing; return a Result or None: {hint}")
     parameters = list(inspect.signature(method).parameters.values())
@@ -106,15 +106,16 @@ class ControllerBase(Generic[R]):
     ``watches``: other kinds, each with a mapping to the keys to reconcile.
     ``sources``: other triggers than changes in the cluster (``Channel``); may also be set on the instance.
     ``reads``: further kinds to cache, for reading through ``cached`` and ``lister``.
-    ``gets``: kinds of which it reads single objects through ``client``: they are not cached, and RBAC permissions allow no list of them.
-    ``writes``: other kinds that it writes through ``client``, from which RBAC permissions are derived (``permissions_of``). After a write
-    without an answer, a reconcile waits until caches of these kinds are current, as for owned ones.
+    ``gets``: kinds of which ``reconcile`` reads single objects through ``client``. They are not cached, and the RBAC permissions that
+    ``permissions_of`` derives allow get but not list.
+    ``writes``: other kinds that ``reconcile`` writes through ``client``; ``permissions_of`` derives RBAC permissions from them. After a
+    write whose response was lost, the next reconcile waits until the caches of these kinds are current, as for owned kinds.
     ``predicates``: the changes of the main kind that lead to a reconcile; all predicates must agree.
     ``workers``: number of concurrent reconciles. ``timeout``: seconds after which a reconcile is cancelled.
-    ``debounce``: seconds without a further change after which a changed key is reconciled; 0: immediately (behaviour T233).
+    ``debounce``: seconds without a further change after which a changed key is reconciled; 0: immediately.
     ``name``: name in logs, events and statistics; default: the kind in lower case.
     ``indexes``: indexes of any kind used here, as ``{Pod: {"node": "spec.nodeName"}}``.
-    ``warm_up``: fill caches and queue before this replica leads, so that it can start quickly (behaviour R211).
+    ``warm_up``: fill caches and queue before this replica leads, so that it can start quickly.
     ``needs_leader``: False to run the controller in every replica.
     ``pause_annotation``: objects that have this annotation with the value "true" are not reconciled until it is removed.
     ``metadata_only``: request only metadata of the main kind (``KeyController`` only).
@@ -125,8 +126,10 @@ class ControllerBase(Generic[R]):
         ...         pods = self.owned(Pod, deployment)
     """
 
+    # Behaviours T233, R211: debounce and warm_up.
+
     owns: ClassVar[Sequence[type[Resource] | Owns[Any]]] = ()
-    watches: ClassVar[Sequence[Watch[Any]]] = ()
+    watches: ClassVar[Sequence[WatchedKind[Any]]] = ()
     sources: Sequence[Channel[Any]] = ()
     reads: ClassVar[Sequence[type[Resource]]] = ()
     gets: ClassVar[Sequence[type[Resource]]] = ()
@@ -151,7 +154,7 @@ class ControllerBase(Generic[R]):
         cls,
         *,
         owns: Sequence[type[Resource] | Owns[Any]] | None = None,
-        watches: Sequence[Watch[Any]] | None = None,
+        watches: Sequence[WatchedKind[Any]] | None = None,
         sources: Sequence[Channel[Any]] | None = None,
         reads: Sequence[type[Resource]] | None = None,
         gets: Sequence[type[Resource]] | None = None,
@@ -192,7 +195,7 @@ class ControllerBase(Generic[R]):
             if not kwargs:
                 raise
             known, unknown = ", ".join(positional), ", ".join(kwargs)
-            raise DeclarationError(f"{cls.__name__}: a controller declares no {unknown} (it may declare {known})") from error
+            raise DeclarationError(f"{cls.__name__}: a controller cannot declare {unknown} (it can declare {known})") from error
         for attribute, value in positional.items():
             if value is not None:
                 setattr(cls, attribute, value)
@@ -204,7 +207,7 @@ class ControllerBase(Generic[R]):
         cls.reads = checked(cls, "reads", Resource)
         cls.gets = checked(cls, "gets", Resource)
         cls.writes = checked(cls, "writes", Resource)
-        cls.watches = checked(cls, "watches", Watch)
+        cls.watches = checked(cls, "watches", WatchedKind)
         check_watches(cls, cls.watches)
         cls.predicates = checked(cls, "predicates", Predicate)
         check_numbers(cls)
@@ -214,9 +217,9 @@ class ControllerBase(Generic[R]):
 
     @classmethod
     def _check_class(cls) -> None:
-        """Run the additional checks of a kind of controller; overridden by such base classes.
+        """Check a subclass further. Base classes such as ``Controller`` and ``KeyController`` override this method.
 
-        An ``__init_subclass__`` in each of them would repeat the keywords, or hide their types from type checkers.
+        An ``__init_subclass__`` in each base class would repeat the keywords, or hide their types from type checkers.
         """
 
     @classmethod
@@ -254,14 +257,14 @@ class ControllerBase(Generic[R]):
         cached_kinds = {method.kind, *(one.kind for one in method.owns), *(one.kind for one in method.watches), *method.reads}
         for kind in method.indexes:
             if kind not in cached_kinds:
-                way_out = f"name it in owns=[...], watches=[...] or reads=[{kind.__name__}]"
-                raise DeclarationError(f"{cls.__name__}: indexes names {kind.__name__}, of which it keeps nothing; {way_out}")
+                hint = f"name it in owns=[...], watches=[...] or reads=[{kind.__name__}]"
+                raise DeclarationError(f"{cls.__name__}: indexes names {kind.__name__}, which it does not cache; {hint}")
         return method
 
     @property
     def client(self) -> Client:
         """The client, for writes and for reads of the newest state."""
-        return self._connected.surroundings.client
+        return self._connected.context.client
 
     @property
     def events(self) -> EventRecorder:
@@ -270,7 +273,7 @@ class ControllerBase(Generic[R]):
 
     @property
     def clock(self) -> Clock:
-        return self._connected.surroundings.clock
+        return self._connected.context.clock
 
     @property
     def cluster(self) -> str:
@@ -303,7 +306,7 @@ class ControllerBase(Generic[R]):
         return self._connected.cache.metadata_lister(kind)
 
     def informer(self, kind: type[S]) -> Informer[S]:
-        """Return the informer of ``lister``.
+        """Return the informer of a kind that is cached as a whole.
 
         Raises:
             DeclarationError: see ``lister``.
@@ -311,13 +314,16 @@ class ControllerBase(Generic[R]):
         return self._connected.cache.informer(kind)
 
     def owned(self, kind: type[S], owner: Resource) -> list[S]:
-        """Return the cached objects of an owned kind whose controller is ``owner`` (by uid), including own writes that the watch has not
-        shown yet.
+        """Return the cached objects of an owned kind whose controller reference has the uid of ``owner``.
+
+        Writes of this process that the watch has not delivered yet are included.
         """
         return [obj for obj in self.lister(kind).by_index(OWNER_INDEX, owner.metadata.uid) if is_controlled_by(obj, owner)]
 
     def enqueue(self, key: ObjectKey, after: float = 0.0, *, priority: int = 0) -> None:
-        """Add ``key`` to the queue ``after`` seconds from now. May be called from any thread.
+        """Add ``key`` to the queue ``after`` seconds from now. Keys with a higher ``priority`` are reconciled first.
+
+        This method may be called from any thread.
 
         Raises:
             TypeError: ``key`` is not an ObjectKey, or another argument is not a number.
@@ -332,7 +338,10 @@ class ControllerBase(Generic[R]):
         self._connected.enqueue(key, after, priority)
 
     def pause(self) -> None:
-        """Start no reconcile until ``resume``; running ones end. Caches and queue stay current, so no change is missed."""
+        """Start no reconcile until ``resume`` is called.
+
+        Running reconciles end normally. Caches and queue stay current, so no change is missed.
+        """
         self._own_gate.pause()
 
     def resume(self) -> None:
@@ -349,11 +358,12 @@ class ControllerBase(Generic[R]):
             self._gate = Gate()
         return self._gate
 
-    def retry_limiter(self, clock: Clock) -> Limiter[ObjectKey]:  # noqa: ARG002  # the default needs none, a bucket does
+    def retry_limiter(self, clock: Clock) -> Limiter[ObjectKey]:  # noqa: ARG002  # the default needs no clock, a token bucket does
         """Return the limiter that delays failed keys. Override it for another policy.
 
-        Default: exponential back-off for each key, 5 ms doubling to 1000 s (behaviour X12).
+        Default: exponential back-off for each key, 5 ms doubling to 1000 s.
         """
+        # Behaviour X12.
         return ExponentialLimiter()
 
     def tenants(self) -> Callable[[ObjectKey], Hashable] | None:
@@ -388,7 +398,7 @@ class ControllerBase(Generic[R]):
         """Connect the controller to its context. Called by the runner. A controller object serves one manager at a time.
 
         Raises:
-            DeclarationError: it is connected already.
+            DeclarationError: the controller is connected already.
         """
         if self._connection is not None:
             raise DeclarationError(f"this {type(self).__name__} is run by another manager already; make a second one")
@@ -442,7 +452,9 @@ class Controller(ControllerBase[R], ABC):
 
 
 class KeyController(ControllerBase[R], ABC):
-    """``Controller`` whose ``reconcile`` gets a key, also that of a deleted object, and reads objects from ``cached``.
+    """Reconciles the key of each object of kind ``R``, even after the object was deleted; ``reconcile`` reads objects from ``cached``.
+
+    Apart from the argument of ``reconcile``, it works like ``Controller``.
 
     Example:
         >>> class Cleaner(KeyController[ConfigMap]):

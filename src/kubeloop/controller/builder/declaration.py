@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, get_args, get_origin
 
 from kubeloop.controller.errors import DeclarationError
-from kubeloop.controller.handler.mapping import MapFunc
+from kubeloop.controller.handler.map_funcs import MapFunc
 from kubeloop.controller.handler.predicates import Predicate
-from kubeloop.controller.handler.watch import Channel, Owns, Watch
+from kubeloop.controller.handler.watch import Channel, Owns, WatchedKind
 from kubeloop.meta import ObjectKey, Resource, UnknownKind, Unstructured, kind_info
 from kubeloop.meta.type_checks import described, described_word
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import ExponentialLimiter, Limiter
 
-log = logger_with_context("kubeloop.controller.runner")
+_LOG = logger_with_context("kubeloop.controller.runner")
 
 
 class ContainedLimiter:
@@ -37,9 +37,9 @@ class ContainedLimiter:
         try:
             answer: object = self._limiter.delay(item)
             if not isinstance(answer, int | float) or isinstance(answer, bool) or math.isnan(answer):
-                raise TypeError(f"it gave {described_word(answer)}, which is no number of seconds")
+                raise TypeError(f"it returned {described_word(answer)}, which is not a number of seconds")
         except Exception as error:  # noqa: BLE001  # whatever it is, the key must be tried again
-            self._report("delay", item, error, f"it is tried again in {pause:g} s, as with the default limiter")
+            self._report("delay", item, error, f"retrying in {pause:g} s, as with the default limiter")
             return pause
         return answer
 
@@ -47,21 +47,21 @@ class ContainedLimiter:
         self._default.forget(item)
         try:
             self._limiter.forget(item)
-        except Exception as error:  # noqa: BLE001  # as above
+        except Exception as error:  # noqa: BLE001  # a failing limiter must not end the worker
             self._report("forget", item, error, "its next failure may wait too long")
 
     def retries(self, item: ObjectKey) -> int:
         try:
             return int(self._limiter.retries(item))
-        except Exception as error:  # noqa: BLE001  # as above
-            self._report("retries", item, error, "the default's count is taken")
+        except Exception as error:  # noqa: BLE001  # a failing limiter must not end the worker
+            self._report("retries", item, error, "using the count of the default limiter")
             return self._default.retries(item)
 
     def _report(self, method: str, key: ObjectKey, error: Exception, consequence: str) -> None:
         shown = None if method in self._reported else error
         self._reported.add(method)
-        log.error(
-            "%s: %s of what retry_limiter gave failed for %s: %s: %s; %s",
+        _LOG.error(
+            "%s: %s of the limiter that retry_limiter returned failed for %s: %s: %s; %s",
             self._owner,
             method,
             key,
@@ -73,8 +73,9 @@ class ContainedLimiter:
 
 
 def contained_limiter(limiter: Limiter[ObjectKey], owner: str) -> Limiter[ObjectKey]:
-    """Wrap a controller's limiter so that its errors are logged and the default delay applies. ``owner``: the controller's class, for
-    messages.
+    """Wrap a controller's limiter so that its errors are logged and the default delay applies; an ``ExponentialLimiter`` stays as it is.
+
+    ``owner`` is the name of the controller's class, for messages.
     """
     kind: type[object] = type(limiter)
     return limiter if kind is ExponentialLimiter else ContainedLimiter(limiter, owner)
@@ -93,9 +94,9 @@ def contained_tenants(tenant: Callable[[ObjectKey], Hashable] | None, owner: str
             hash(answer)
         except Exception as error:  # whatever it raises, the key must not be lost
             shown = None if reported else error
-            log.log(
+            _LOG.log(
                 logging.ERROR,
-                "%s: what tenants() gave failed for %s: %s: %s; such keys take turns as one tenant",
+                "%s: the function that tenants() returned failed for %s: %s: %s; such keys take turns as one tenant",
                 owner,
                 key,
                 type(error).__name__,
@@ -116,7 +117,7 @@ class Declaration:
     kind: type[Resource]
     name: str
     owns: tuple[Owns[Any], ...] = ()
-    watches: tuple[Watch[Any], ...] = ()
+    watches: tuple[WatchedKind[Any], ...] = ()
     reads: tuple[type[Resource], ...] = ()
     gets: tuple[type[Resource], ...] = ()
     writes: tuple[type[Resource], ...] = ()
@@ -139,7 +140,11 @@ class Declaration:
 
 
 def kind_argument(cls: type[Any], base: type[Any]) -> type[Resource] | None:
-    """Return ``Foo`` of ``class FooController(Controller[Foo])``, of this class or a base class; None if it is a type variable."""
+    """Return the kind ``Foo`` that ``class FooController(Controller[Foo])`` or one of its base classes names; None if none does.
+
+    Raises:
+        DeclarationError: the argument in square brackets is neither a kind nor a type variable.
+    """
     for candidate in cls.__mro__:
         for parent in candidate.__dict__.get("__orig_bases__", ()):
             origin = get_origin(parent)
@@ -156,10 +161,10 @@ def kind_argument(cls: type[Any], base: type[Any]) -> type[Resource] | None:
 
 
 def checked(cls: type[Any], attribute: str, of: type[Any]) -> tuple[Any, ...]:
-    """Return an attribute that holds a sequence as a tuple, after a check of its items.
+    """Return the items of a class attribute as a tuple, after a check that each is an instance of ``of`` (a subclass, for ``Resource``).
 
     Raises:
-        DeclarationError: it is not a sequence of such items, for example a single class instead of a list.
+        DeclarationError: the attribute is not a sequence of such items, for example a single class instead of a list.
     """
     value = getattr(cls, attribute)
     if not isinstance(value, Sequence) or isinstance(value, str):
@@ -168,7 +173,7 @@ def checked(cls: type[Any], attribute: str, of: type[Any]) -> tuple[Any, ...]:
         matches = isinstance(item, type) and issubclass(item, of) if of is Resource else isinstance(item, of)
         if not matches:
             raise DeclarationError(
-                f"{cls.__name__}: {attribute} holds {described_word(item)}, which is no {'kind' if of is Resource else of.__name__}"
+                f"{cls.__name__}: {attribute} holds {described_word(item)}, which is not a {'kind' if of is Resource else of.__name__}"
             )
         if of is Resource:
             _check_kind(cls, attribute, item)
@@ -176,10 +181,10 @@ def checked(cls: type[Any], attribute: str, of: type[Any]) -> tuple[Any, ...]:
 
 
 def checked_owns(cls: type[Any]) -> tuple[Owns[Any], ...]:
-    """Return ``owns``, which mixes kinds and ``Owns``, as ``Owns`` only.
+    """Return the attribute ``owns`` of a class, which may mix kinds and ``Owns``, as ``Owns`` only.
 
     Raises:
-        DeclarationError: it has another item.
+        DeclarationError: ``owns`` is not a list, or has an item that is neither a kind nor ``Owns``.
     """
     value = getattr(cls, "owns")  # noqa: B009  # the attribute of a class that this module must not import
     if not isinstance(value, Sequence) or isinstance(value, str):
@@ -194,11 +199,11 @@ def checked_owns(cls: type[Any]) -> tuple[Owns[Any], ...]:
             _check_predicates(cls, f"owns {item.kind.__name__}", item.predicates)
             result.append(item)
         else:
-            raise DeclarationError(f"{cls.__name__}: owns holds {described_word(item)}, which is no kind")
+            raise DeclarationError(f"{cls.__name__}: owns holds {described_word(item)}, which is not a kind")
     return tuple(result)
 
 
-def check_watches(cls: type[Any], watches: Sequence[Watch[Any]]) -> None:
+def check_watches(cls: type[Any], watches: Sequence[WatchedKind[Any]]) -> None:
     """Check that each watch has a usable mapping and predicates.
 
     Raises:
@@ -211,7 +216,7 @@ def check_watches(cls: type[Any], watches: Sequence[Watch[Any]]) -> None:
         if isinstance(watch.to, str):
             if not callable(getattr(cls, watch.to, None)):
                 raise DeclarationError(
-                    f'{cls.__name__}: {attribute} maps by "{watch.to}", which is no method of it; def {watch.to}(self, head)'
+                    f'{cls.__name__}: {attribute} maps by "{watch.to}", which is not a method of it; def {watch.to}(self, head)'
                 )
         elif not isinstance(watch.to, MapFunc) and not callable(watch.to):
             raise DeclarationError(
@@ -266,7 +271,7 @@ def checked_sources(name: str, value: object) -> tuple[Channel[Any], ...]:
     """Return the ``sources`` of a class or of an instance.
 
     Raises:
-        DeclarationError: it is not a list of channels.
+        DeclarationError: the value is not a list of channels.
     """
     if not isinstance(value, Sequence) or isinstance(value, str) or any(not isinstance(one, Channel) for one in value):
         raise DeclarationError(f"{name}: sources must be a list of Channel, such as sources=[Channel(queue)], not {described(value)}")
@@ -275,10 +280,10 @@ def checked_sources(name: str, value: object) -> tuple[Channel[Any], ...]:
 
 def _check_kind(cls: type[Any], attribute: str, kind: object) -> None:
     if not (isinstance(kind, type) and issubclass(kind, Resource)):
-        raise DeclarationError(f"{cls.__name__}: {attribute} holds {described_word(kind)}, which is no kind")
+        raise DeclarationError(f"{cls.__name__}: {attribute} holds {described_word(kind)}, which is not a kind")
     if issubclass(kind, Unstructured) and not kind.kind:
         raise DeclarationError(
-            f'{cls.__name__}: {attribute}: Unstructured alone is no kind; say which: Unstructured.of("example.com/v1", "Foo")'
+            f'{cls.__name__}: {attribute}: Unstructured alone is not a kind; say which: Unstructured.for_kind("example.com/v1", "Foo")'
         )
     try:
         kind_info(kind)
@@ -291,6 +296,7 @@ def _check_predicates(cls: type[Any], attribute: str, predicates: object) -> Non
         raise DeclarationError(f"{cls.__name__}: predicates of {attribute} must be a list of Predicate, not {described_word(predicates)}")
 
 
+#: Attribute of a method that the decorators of ``HandlerController`` set.
 MARK: Final = "__kubeloop_handlers__"
 
 
@@ -298,11 +304,11 @@ def check_no_handlers(cls: type[Any]) -> None:
     """Check that a class that is not a ``HandlerController`` has no handlers.
 
     Raises:
-        DeclarationError: it has handlers, which would never be called.
+        DeclarationError: the class has handlers, which would never be called.
     """
     for name, member in vars(cls).items():
         if hasattr(member, MARK):
             raise DeclarationError(
                 f"{cls.__name__}.{name} is a handler (@on_create, @on_change, ...), which only a HandlerController calls; "
-                f"derive {cls.__name__} from HandlerController, without reconcile, or take the decorator away"
+                f"derive {cls.__name__} from HandlerController, without reconcile, or remove the decorator"
             )

@@ -73,7 +73,7 @@ def rank(kind: GroupKind) -> int:
 
 
 def in_order(items: Iterable[tuple[GroupKind, T]]) -> list[T]:
-    """Return the children in the order of ``rank``; children of one rank keep their order."""
+    """Return the second element of each pair, sorted by the ``rank`` of its kind; elements of equal rank keep their order."""
     return [item for _, item in sorted(items, key=lambda pair: rank(pair[0]))]
 
 
@@ -85,27 +85,27 @@ class Children:
         Fields of other writers stay, unless the desired child has another value for them. Fields that an earlier desired child had, and the
         present one lacks, are removed.
         Only objects that have the owner as their controller and carry the set's label are pruned, and only in the state that was read.
-        An object of a child's name that does not belong to the owner is never written (``ForeignChild``).
+        An existing object with a child's name that does not belong to the owner is never written (``ForeignChild``).
         Kinds are applied in the order of their dependencies. Pruning comes last, in the opposite order, and not at all if a child failed.
         The failure of one child does not stop the others; the report lists each.
 
     Not guaranteed
         Atomicity: this is not a transaction. Pruning of kinds that are neither among ``kinds`` nor among the desired children.
-        Exclusion of another program that creates an object with a child's name at the same time: the object is adopted if it has no
-        controller; otherwise the server rejects the write.
+        Protection against another program that creates an object with a child's name at the same time: the object is adopted if it has
+        no controller; otherwise the server rejects the write.
 
     Args:
-        source: A controller (its caches, its name as field manager, the kinds that it ``owns``), or a client; then all reads go to the
-            server.
+        source: A controller, of which the caches, the name (as field manager) and the kinds in ``owns`` are used; or a client, in which
+            case all reads go to the server.
         name: Name of the set, if one owner has several.
         kinds: Kinds to prune. None: the kinds that the controller owns.
         field_manager: Field manager of the writes. Empty: the controller's name; required with a client.
         mode: "apply" is server-side apply; "patch" creates, and then sends merge patches.
         force: An apply takes over fields of other managers (Kubernetes' advice for controllers); otherwise it fails with Conflict.
-        adopt: Take over objects of a child's name that have no controller.
+        adopt: Take over existing objects that have a child's name and no controller.
 
     Raises
-        ValueError: ``name`` is not valid in a label, or ``source`` is a client and ``field_manager`` is empty.
+        ValueError: ``name`` is not valid in a label, ``mode`` is unknown, or ``source`` is a client and ``field_manager`` is empty.
 
     Example:
         >>> shop = await client.create(ConfigMap(metadata=ObjectMeta(name="shop")))
@@ -128,7 +128,7 @@ class Children:
     ) -> None:
         check_set_name(name)
         if mode not in ("apply", "patch"):
-            raise ValueError(f'mode={described_word(mode)}: children are brought about by "apply" or by "patch"')
+            raise ValueError(f'mode={described_word(mode)}: children are written by "apply" or "patch"')
         if isinstance(source, ControllerBase):
             declared = type(source)._declaration()
             field_manager = field_manager or declared.name
@@ -156,11 +156,11 @@ class Children:
     async def apply(
         self, owner: Resource, desired: Iterable[Resource], *, prune: bool = True, dry_run: bool = False, check: bool = True
     ) -> ChildrenReport:
-        """Apply the children of ``owner``. They are objects made for this call that set only the fields to apply.
+        """Apply the children of ``owner``: create missing ones, update changed ones, and prune children that are no longer desired.
 
         Args:
             owner: The owner; it becomes the controller of each child.
-            desired: The children. A child without a namespace gets its owner's.
+            desired: The children: new objects that set only the fields to apply. A child without a namespace gets its owner's.
             prune: Delete children of the set that are not desired any more. False: do not delete them.
             dry_run: The server processes but does not store the writes, and the report shows what would change.
             check: Raise if children failed. False: failures are only in the report.
@@ -177,11 +177,11 @@ class Children:
         reader, writer = self._tools()
         plan = await self.plan(owner, desired)
         outcomes = [await self._one(reader, writer, owner, child, dry_run) for child in plan]
-        kept = "" if prune else "pruning was not asked for"
+        kept = "" if prune else "pruning was not requested"
         if any(one.did == "failed" for one in outcomes):
             kept = kept or "a child failed, and what it replaces may still be needed"
         if not kept:
-            pruned = [await self._pruned(reader, writer, owner, one, dry_run) for one in await self.unwanted(owner, plan)]
+            pruned = [await self._pruned(reader, writer, owner, one, dry_run) for one in await self._to_prune(owner, plan)]
             outcomes += [one for one in pruned if one is not None]
         report = ChildrenReport(tuple(outcomes), kept, dry_run)
         if check:
@@ -202,7 +202,7 @@ class Children:
                 raise UnplacedChild(f"{child.kind.kind} {child.name} is twice among the children of {owner.kind} {owner.metadata.name}")
         return in_order((child.group_kind, child) for child in children)
 
-    async def unwanted(self, owner: Resource, plan: Sequence[DesiredChild]) -> list[Member]:
+    async def _to_prune(self, owner: Resource, plan: Sequence[DesiredChild]) -> list[Member]:
         """Return the existing children of the set that are not in ``plan``, in the order of their deletion: dependents first."""
         keys = {child.key for child in plan}
         existing: dict[tuple[Any, str, str], Member] = {}
@@ -218,11 +218,12 @@ class Children:
                     existing.setdefault(key, member)
         return [member for _, member in sorted(existing.items(), key=lambda item: -rank(item[0][0]))]
 
-    async def tried(self, live: Resource, child: DesiredChild) -> Resource:
-        """Return the server's result of a dry-run apply of a child to this state.
+    async def _dry_run(self, live: Resource, child: DesiredChild) -> Resource:
+        """Return the object that the server would store if ``child`` were applied to ``live``. The apply is a dry run.
 
         Raises:
-            Conflict: the child was changed meanwhile, or (without ``force``) other managers own fields, which the causes name.
+            Conflict: the object is no longer at the version of ``live``, or (without ``force``) other managers own fields, which the causes
+                name.
         """
         return await self._tools()[1].update(live, child, dry_run=True, exactly=True)
 
@@ -248,7 +249,7 @@ class Children:
 
         try:
             return await retry_on_error(attempt, was_changed, clock=reader.client.clock)
-        except (KubeloopError, ValueError, TypeError) as error:  # the other children come first; the report has the error
+        except (KubeloopError, ValueError, TypeError) as error:  # the other children must still be applied; the report has the error
             return ChildOutcome(child.kind, child.namespace, child.name, "failed", None, error)
 
     async def _pruned(self, reader: ChildReader, writer: ChildWriter, owner: Resource, extra: Member, dry_run: bool) -> ChildOutcome | None:
@@ -267,7 +268,7 @@ class Children:
 
         try:
             gone = await retry_on_error(attempt, was_changed, clock=reader.client.clock)
-        except (KubeloopError, ValueError, TypeError) as error:  # as above
+        except (KubeloopError, ValueError, TypeError) as error:  # the other children must still be pruned; the report has the error
             return ChildOutcome(extra.kind, extra.namespace, extra.name, "failed", live, error)
         writer.forget((kind_info(extra.kind).gvk.group_kind, extra.namespace, extra.name))
         return ChildOutcome(extra.kind, extra.namespace, extra.name, "pruned", live, sent=True) if gone else None

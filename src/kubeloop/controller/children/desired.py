@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from kubeloop.client import Client
-from kubeloop.client.verbs.applying import applied
+from kubeloop.client.verbs.apply import apply_body
 from kubeloop.controller.ownership import set_controller_reference
 from kubeloop.meta import GroupKind, KubeloopError, Resource, Unstructured, kind_info
 from kubeloop.meta.names import label_value
@@ -30,7 +30,7 @@ _SECRET: Final = GroupKind("", "Secret")
 
 
 class UnplacedChild(KubeloopError):
-    """A child has no name or namespace, or is among the children twice."""
+    """A child has no name or namespace, or occurs twice among the children."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,10 @@ async def desired_child(client: Client, owner: Resource, child: Resource, set_na
         set_name: Name of the set of children.
 
     Raises:
-        OwnershipError: ``owner`` cannot own it (``set_controller_reference`` says when). UnknownKind: the server serves no such kind.
-        UnplacedChild: it has no name, or neither it nor its owner has a namespace. ValueError: it was read from a server.
+        OwnershipError: ``owner`` cannot own the child (see ``set_controller_reference``).
+        UnknownKind: the server does not serve the kind.
+        UnplacedChild: the child has no name, or is namespaced and neither it nor its owner has a namespace.
+        ValueError: the child was read from a server.
     """
     kind = type(child)
     mapping = await client.mapping(kind)
@@ -96,7 +98,7 @@ async def desired_child(client: Client, owner: Resource, child: Resource, set_na
         metadata.annotations.pop(note, None)
     metadata.labels = {**metadata.labels, SET_LABEL: set_label(set_name, owner)}
     set_controller_reference(owner, placed)
-    body = applied(placed)
+    body = apply_body(placed)
     tree: dict[str, Any] = msgspec.json.decode(body)
     if kind_info(placed).gvk.group_kind == _SECRET:
         _fold_string_data(tree)
@@ -105,7 +107,7 @@ async def desired_child(client: Client, owner: Resource, child: Resource, set_na
 
 
 def _with_own_metadata(child: Resource) -> Resource:
-    """Return a copy with its own metadata. The rest is shared, since it is only read and expensive to copy."""
+    """Return a copy of ``child`` with separate metadata. The rest is shared, since it is only read and expensive to copy."""
     if source_of(child) is not None:
         return copy.deepcopy(child)  # with its source, by which the caller rejects it or identifies an extracted apply configuration
     if isinstance(child, Unstructured):

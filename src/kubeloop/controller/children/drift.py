@@ -18,23 +18,20 @@ from kubeloop.controller.children.desired import APPLIED, FIELDS_SET, DesiredChi
 from kubeloop.controller.children.writer import check_ownership, target, type_of, was_changed
 from kubeloop.merge.fields import ElementError, FieldSet, TypeMismatch, compare, path_text
 from kubeloop.meta import Resource
+from kubeloop.types import JSONObject
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-# Values of Secrets are masked in all fields of the object.
-#
-# As in kubectl diff, a masked value still shows whether it differs.
+# The values in ``data`` and ``stringData`` of Secrets are masked. As in kubectl diff, a masked value still shows whether it differs.
 
-
-Tree = dict[str, Any]
 
 _SAME: Final = "***"
 #: Annotations that contain a copy of the object.
 _COPIES: Final = ("kubectl.kubernetes.io/last-applied-configuration",)
 
 
-def redacted(before: Tree | None, after: Tree | None) -> tuple[Tree | None, Tree | None]:
+def redacted(before: JSONObject | None, after: JSONObject | None) -> tuple[JSONObject | None, JSONObject | None]:
     """Return both sides with the values of Secrets masked; other kinds are returned unchanged."""
     if (before or after or {}).get("kind") != "Secret":
         return before, after
@@ -46,7 +43,7 @@ def redacted(before: Tree | None, after: Tree | None) -> tuple[Tree | None, Tree
     return _starred(before, values, 0), _starred(after, values, 1)
 
 
-def _starred(tree: Tree | None, values: dict[str, tuple[Any, Any]], side: int) -> Tree | None:
+def _starred(tree: JSONObject | None, values: dict[str, tuple[Any, Any]], side: int) -> JSONObject | None:
     if tree is None:
         return None
     shown = dict(tree)
@@ -67,7 +64,7 @@ def _star(pair: tuple[Any, Any], side: int) -> str:
     return f"{_SAME} ({'after' if side else 'before'})"
 
 
-def _field(tree: Tree | None, name: str) -> Tree:
+def _field(tree: JSONObject | None, name: str) -> JSONObject:
     value = (tree or {}).get(name)
     return value if isinstance(value, dict) else {}
 
@@ -81,11 +78,11 @@ _OURS = (APPLIED, FIELDS_SET)
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One child that differs from the desired one. ``drift_kind``: it is missing, it differs, or it is not desired.
+    """One child whose live state differs from its desired state.
 
-    ``paths`` are the fields that an apply would change (``.spec.replicas``); empty if the child is missing or not desired. Values of
-    Secrets
-    are not in ``live``, ``desired`` or ``str()``.
+    ``drift_kind`` is "missing" (the child does not exist), "changed", or "extra" (the child is not desired). ``paths`` are the fields that
+    an apply would change (``.spec.replicas``); empty if the child is missing or not desired. Values of Secrets are not in ``live``,
+    ``desired`` or ``str()``.
 
     Example:
         >>> drift = Drift(ConfigMap, "shop", "settings", "missing", (), live=None, desired=None)
@@ -98,8 +95,8 @@ class Drift:
     name: str
     drift_kind: DriftKind
     paths: tuple[str, ...]
-    live: Tree | None
-    desired: Tree | None
+    live: JSONObject | None
+    desired: JSONObject | None
 
     @property
     def title(self) -> str:
@@ -138,7 +135,8 @@ async def find_drift(children: Children, owner: Resource, desired: Sequence[Reso
             this field manager applied them before, and values that the server spells differently (1 for 1000m) count as drift.
 
     Raises:
-        ForeignChild: an object of a child's name does not belong to the owner. Conflict: other writers kept changing a child.
+        ForeignChild: an existing object with a child's name does not belong to the owner.
+        Conflict: other writers kept changing a child.
         ApiError: the server rejects a child; Invalid has the reasons.
         UnplacedChild, OwnershipError, ValueError: see ``Children.apply``.
     """
@@ -150,7 +148,7 @@ async def find_drift(children: Children, owner: Resource, desired: Sequence[Reso
         drift = await retry_on_error(look, was_changed, clock=reader.client.clock)
         if drift is not None:
             found.append(drift)
-    for member in await children.unwanted(owner, plan):
+    for member in await children._to_prune(owner, plan):
         there = await reader.newest(member.kind, member.namespace, member.name)
         if there is not None:
             found.append(_drift(member.kind, member.namespace, member.name, "extra", tree_of(there), None))
@@ -163,12 +161,12 @@ async def _of_child(children: Children, owner: Resource, child: DesiredChild, as
         return _drift(child.kind, child.namespace, child.name, "missing", None, child.tree)
     check_ownership(live, owner, adopt=children.adopts)
     # Bound to the version that was read: concurrent changes would otherwise be reported as drift.
-    after = tree_of(await children.tried(live, child)) if ask else _merged(live, child, children.field_manager)
+    after = tree_of(await children._dry_run(live, child)) if ask else _merged(live, child, children.field_manager)
     drift = _drift(child.kind, child.namespace, child.name, "changed", tree_of(live), after)
     return drift if drift.paths else None
 
 
-def _merged(live: Resource, child: DesiredChild, manager: str) -> Tree:
+def _merged(live: Resource, child: DesiredChild, manager: str) -> JSONObject:
     """Return the expected result of an apply, computed locally."""
     type_ = type_of(child.kind)
     before = FieldSet()
@@ -187,7 +185,9 @@ def _merged(live: Resource, child: DesiredChild, manager: str) -> Tree:
         raise ValueError(f"{child.kind.kind} {child.name}: {error}") from error
 
 
-def _drift(kind: type[Resource], namespace: str, name: str, drift_kind: DriftKind, live: Tree | None, desired: Tree | None) -> Drift:
+def _drift(
+    kind: type[Resource], namespace: str, name: str, drift_kind: DriftKind, live: JSONObject | None, desired: JSONObject | None
+) -> Drift:
     before, after = (None if tree is None else _quiet(tree) for tree in (live, desired))
     paths: tuple[str, ...] = ()
     if before is not None and after is not None:
@@ -198,7 +198,7 @@ def _drift(kind: type[Resource], namespace: str, name: str, drift_kind: DriftKin
     return Drift(kind, namespace, name, drift_kind, paths, before, after)
 
 
-def _quiet(tree: Tree) -> Tree:
+def _quiet(tree: JSONObject) -> JSONObject:
     """Return the tree without fields that change at every write, and without the annotations of this package."""
     tree = _without_nulls(tree)
     metadata = {name: value for name, value in tree.get("metadata", {}).items() if name not in _NOISE}
@@ -206,7 +206,7 @@ def _quiet(tree: Tree) -> Tree:
     if annotations:
         metadata["annotations"] = annotations
     quiet = {name: value for name, value in tree.items() if name not in ("metadata", "status")}
-    head: Tree = {name: quiet.pop(name) for name in ("apiVersion", "kind") if name in quiet}
+    head: JSONObject = {name: quiet.pop(name) for name in ("apiVersion", "kind") if name in quiet}
     return {**head, "metadata": metadata, **quiet}
 
 
@@ -217,7 +217,7 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
-def _yaml(tree: Tree) -> str:
+def _yaml(tree: JSONObject) -> str:
     from kubeloop.codec import write_yaml
 
     return write_yaml(tree)

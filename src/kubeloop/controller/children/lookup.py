@@ -97,7 +97,7 @@ class ChildReader:
 
 
 def _of_owner(lister: Lister[Any], owner: Resource, namespace: str | None) -> list[Head]:
-    """Return heads that include those of the owner. If the kind is in ``owns``, an index yields exactly the owner's."""
+    """Return the heads of the owner's objects if the kind is in ``owns`` (by an index); otherwise of all objects in ``namespace``."""
     try:
         return lister.heads_by_index(OWNER_INDEX, owner.metadata.uid)
     except UnknownIndex:

@@ -21,7 +21,10 @@ Until: TypeAlias = Mapping[Any, "Callable[[Any], object] | str"]
 
 @dataclass(frozen=True, slots=True)
 class ChildrenState:
-    """Readiness of a set of children: title of a child (``Deployment shop/web``) -> the missing condition, or the reason of its failure.
+    """Readiness of a set of children.
+
+    ``waiting`` maps the title of a child (``Deployment shop/web``) to the condition that it does not meet yet, ``failed`` to the reason of
+    its failure.
 
     Example:
         >>> state = ChildrenState(waiting={"Deployment shop/web": "1 of 3 replicas are available"}, failed={})
@@ -37,8 +40,9 @@ class ChildrenState:
         return not self.waiting and not self.failed
 
     def result(self, again: float | None = None) -> Result | None:
-        """Return the result of a reconcile that waits for children. Changes of owned kinds trigger the next one; ``again`` (seconds) is for
-        other kinds.
+        """Return the result of a reconcile that waits for children: a requeue after ``again`` seconds, or None if all are ready.
+
+        Changes of owned kinds trigger the next reconcile anyway, so ``again`` is for children of other kinds; None requests no requeue.
         """
         return None if self.ready or again is None else Result(requeue_after=again)
 
@@ -49,10 +53,10 @@ class ChildrenState:
 
 
 def state_of(objects: Iterable[Resource], until: Until | None = None) -> ChildrenState:
-    """Return the readiness of these objects, computed from their content. No request is sent.
+    """Return the readiness of ``objects``, computed from their content. No request is sent.
 
     "Ready" means the same as in ``Client.wait_ready``: a Deployment is rolled out, a StatefulSet's replicas are ready, a Job is complete,
-    a Pod is ready or done, a claim is bound; other kinds by their condition Ready or Available.
+    a Pod is ready or has succeeded, a PersistentVolumeClaim is bound; another kind has the condition Ready or Available.
     """
     waiting: dict[str, str] = {}
     failed: dict[str, str] = {}
@@ -69,8 +73,8 @@ def state_of(objects: Iterable[Resource], until: Until | None = None) -> Childre
 async def wait_for_children(reader: ChildReader, objects: Sequence[Resource], *, timeout: float, until: Until | None = None) -> None:
     """Wait until all of these children are ready, or match ``until``.
 
-    It waits on the controller's informers, or on a watch for each child of a kind without an informer; it does not poll. A reconcile that
-    waits occupies its worker: prefer ``state_of``, and return.
+    The function waits on the controller's informers, or on a watch for each child of a kind without an informer; it does not poll. A
+    reconcile that waits occupies its worker: prefer ``state_of``, and return.
 
     Args:
         reader: ``Children.reader``.
@@ -113,7 +117,7 @@ async def wait_for_children(reader: ChildReader, objects: Sequence[Resource], *,
 
 
 async def _wait_in_caches(reader: ChildReader, objects: Sequence[Resource], timeout: float, until: Until | None) -> list[str]:
-    """Wait on the informers until the children are ready. Return the children that are not ready at the timeout."""
+    """Wait on the informers until the children are ready. Return a text for each child that is not ready at the timeout."""
     require_seconds(timeout)
     changed = asyncio.Event()
     names = {(type(obj), obj.metadata.namespace, obj.metadata.name) for obj in objects}

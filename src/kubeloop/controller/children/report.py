@@ -13,7 +13,7 @@ ChildDid: TypeAlias = Literal["created", "updated", "unchanged", "pruned", "dele
 
 
 class ForeignChild(KubeloopError):
-    """An object of a child's name belongs to another owner; the message names the owner and says what to do."""
+    """An existing object with a child's name belongs to another owner, or to none and is not adopted; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class ChildOutcome:
         name: Its name.
         did: "created", "updated", "unchanged", "pruned", "deleting" (an object of its name is being deleted; the child is created when it
             is gone) or "failed".
-        object: The child's state in the server or the cache; None if it failed.
+        object: The last known state of the child, from the server or the cache; None if it is unknown.
         error: The error; None if it succeeded.
         sent: Whether a write was sent. (A write without changes counts as unchanged.)
 
@@ -50,7 +50,7 @@ class ChildOutcome:
 
 
 class ChildrenFailed(KubeloopError):
-    """Some children could not be applied or pruned; the others were. ``report`` has the result of each."""
+    """Some children could not be applied or pruned. ``report`` has the result of each child, including the successful ones."""
 
     def __init__(self, report: ChildrenReport) -> None:
         self.report = report

@@ -17,14 +17,12 @@ from kubeloop.merge.fields import DEDUCED, ElementError, FieldSet, MergeType, Ty
 from kubeloop.merge.go_text import same
 from kubeloop.merge.merge_patch import create_merge_patch
 from kubeloop.meta import Conflict, GroupVersionKind, NotFound, Resource, kind_info
+from kubeloop.types import JSONObject
 
 # Comparison of a live child with its desired state, over JSON trees and by the schema of its kind.
 #
 # Lists with keys of built-in kinds are compared item by item, so that items of others do not count. Lists of custom kinds,
 # whose schema is unknown here, are compared as a whole.
-
-
-Tree = dict[str, Any]
 
 
 def type_of(kind: type[Resource]) -> MergeType:
@@ -36,7 +34,7 @@ def _type_of(gvk: GroupVersionKind) -> MergeType:
     return builtin_types().of_kind(gvk) or DEDUCED
 
 
-def covers(live: Tree, desired: Tree, type_: MergeType) -> bool:
+def covers(live: JSONObject, desired: JSONObject, type_: MergeType) -> bool:
     """Return whether ``live`` has every value of ``desired``."""
     try:
         return same(merge(live, desired, type_), live)
@@ -44,7 +42,7 @@ def covers(live: Tree, desired: Tree, type_: MergeType) -> bool:
         return False
 
 
-def as_stored(answer: Tree, desired: Tree, type_: MergeType) -> Tree | None:
+def as_stored(answer: JSONObject, desired: JSONObject, type_: MergeType) -> JSONObject | None:
     """Return the fields of ``desired`` with the values of the server's response (1000m is stored as 1); None if they cannot be matched."""
     try:
         return extract(answer, field_set(desired, type_), type_)
@@ -52,13 +50,13 @@ def as_stored(answer: Tree, desired: Tree, type_: MergeType) -> Tree | None:
         return None
 
 
-def target(live: Tree, desired: Tree, before: Tree, type_: MergeType) -> Tree:
+def target(live: JSONObject, desired: JSONObject, before: JSONObject, type_: MergeType) -> JSONObject:
     """Return ``live`` with the values of ``desired``, and without fields that were applied before and are not desired any more.
 
     Args:
         live: The live object.
         desired: The desired child.
-        before: The fields that were applied before, as a fieldsV1.
+        before: The fields that were applied before, in the format FieldsV1.
         type_: The type of the object.
 
     Raises:
@@ -68,8 +66,8 @@ def target(live: Tree, desired: Tree, before: Tree, type_: MergeType) -> Tree:
     return merge(remove(live, gone.leaves(), type_), desired, type_)
 
 
-def fields_set(desired: Tree, type_: MergeType) -> Tree:
-    """Return the fields that ``desired`` sets, as a fieldsV1."""
+def fields_set(desired: JSONObject, type_: MergeType) -> JSONObject:
+    """Return the fields that ``desired`` sets, in the format FieldsV1."""
     return field_set(desired, type_).to_json()
 
 
@@ -78,7 +76,7 @@ _REMEMBERED = 4096
 
 
 def check_ownership(live: Resource, owner: Resource, *, adopt: bool) -> None:
-    """Raise ForeignChild if ``live`` belongs to another owner."""
+    """Raise ForeignChild if ``live`` belongs to another owner, or to none and ``adopt`` is False."""
     if is_controlled_by(live, owner):
         return
     where = f" in namespace {live.metadata.namespace}" if live.metadata.namespace else ""
@@ -87,12 +85,12 @@ def check_ownership(live: Resource, owner: Resource, *, adopt: bool) -> None:
     if other is not None:
         raise ForeignChild(
             f"{what} is controlled by {other.kind} {other.name} (uid {other.uid}), not by {owner.kind} {owner.metadata.name}: "
-            "it was left alone; give the child another name, or delete the other owner"
+            "it was not changed; give the child another name, or delete the other owner"
         )
     if not adopt:
         raise ForeignChild(
-            f"{what} is not controlled by {owner.kind} {owner.metadata.name} or anybody else: it was left alone; "
-            "delete it, give the child another name, or take such objects over with adopt=True"
+            f"{what} is not controlled by {owner.kind} {owner.metadata.name} or any other owner: it was not changed; "
+            "delete it, give the child another name, or adopt such objects with adopt=True"
         )
 
 
@@ -106,7 +104,7 @@ class ChildWriter(ABC):
 
     @abstractmethod
     def is_so(self, live: Resource, desired: DesiredChild) -> bool:
-        """Return whether ``live`` equals the desired child, so that no write is needed."""
+        """Return whether ``live`` has the desired state, so that no write is needed."""
 
     @abstractmethod
     async def create(self, desired: DesiredChild, *, dry_run: bool) -> Resource: ...
@@ -124,7 +122,7 @@ class ChildWriter(ABC):
 
     @abstractmethod
     def forget(self, wanted_key: tuple[Any, str, str]) -> None:
-        """Forget a deleted child."""
+        """Drop the state that the writer holds for a deleted child."""
 
     def _options(self, dry_run: bool) -> WriteOptions:
         return WriteOptions(dry_run=dry_run, field_manager=self._manager)
@@ -186,7 +184,7 @@ class ApplyWriter(ChildWriter):
 
 
 class PatchWriter(ChildWriter):
-    """Writes children by create and merge patch, for servers and proxies without server-side apply, and older objects.
+    """Writes children by create and merge patch, for servers and proxies without server-side apply.
 
     An annotation lists the fields that were set, so that fields that are no longer desired can be removed.
     """
@@ -199,7 +197,7 @@ class PatchWriter(ChildWriter):
         made = desired.kind.from_dict(tree)
         return await self._client.create(made, namespace=desired.namespace or None, options=self._options(dry_run))
 
-    async def update(self, live: Resource, desired: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:  # noqa: ARG002 - always
+    async def update(self, live: Resource, desired: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:  # noqa: ARG002 - always exact
         """Update a child by a merge patch, and return the server's state.
 
         Args:
@@ -215,7 +213,7 @@ class PatchWriter(ChildWriter):
         return await self._client.patch(desired.kind, desired.name, patch, namespace=where, options=self._options(dry_run))
 
     def forget(self, wanted_key: tuple[Any, str, str]) -> None:
-        """Do nothing, since the state is in the annotation."""
+        """Do nothing, since the state is in the annotation of the child."""
 
     def _patch(self, live: Resource, desired: DesiredChild) -> dict[str, Any]:
         type_, tree = type_of(desired.kind), tree_of(live)
@@ -231,7 +229,7 @@ class PatchWriter(ChildWriter):
 
 
 async def delete_child(client: Client, live: Resource, *, dry_run: bool) -> None:
-    """Delete a child in exactly this state, because a child that changed since it was read may have another owner now.
+    """Delete a child if it is unchanged since it was read; a changed child may have another owner. A missing child is ignored.
 
     Raises:
         Conflict: the child was changed.
@@ -248,7 +246,7 @@ def outcome_of(desired: DesiredChild, live: Resource | None, answer: Resource, *
 
     Args:
         desired: The desired child.
-        live: Its state before the write. None: it was created.
+        live: State of the child before the write. None: the child was created.
         answer: The server's state after the write.
         dry_run: The write was a dry run.
     """

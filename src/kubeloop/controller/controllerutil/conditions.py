@@ -78,7 +78,8 @@ def set_condition(
         now: Time of a transition, in whole seconds. None: the machine's clock.
 
     Raises:
-        ConditionsError: the kind has no status.conditions. ValueError: an invalid type, status or reason.
+        ConditionsError: the kind has no status.conditions, or the status is missing and cannot be created, or it is malformed.
+        ValueError: an invalid type, status or reason.
     """
     word = _word(status)
     _check(type, reason)
@@ -272,12 +273,12 @@ def _tree_items(obj: Unstructured, create: bool) -> list[Any]:
     if status is None and create:
         status = tree["status"] = {}
     if status is not None and not isinstance(status, dict):
-        raise ConditionsError(f'{obj.kind} "{obj.object_key()}": status is no object, so it can hold no conditions')
+        raise ConditionsError(f'{obj.kind} "{obj.object_key()}": status is not an object, so it can hold no conditions')
     items = status.get("conditions") if status is not None else None
     if items is None:
         items = []
         if create and status is not None:
             status["conditions"] = items
     if not isinstance(items, list):
-        raise ConditionsError(f'{obj.kind} "{obj.object_key()}": status.conditions is no list')
+        raise ConditionsError(f'{obj.kind} "{obj.object_key()}": status.conditions is not a list')
     return items

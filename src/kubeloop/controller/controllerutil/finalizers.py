@@ -1,4 +1,4 @@
-"""Finalizers: added and removed on the server one at a time, without losing those of other writers.
+"""Finalizers: added and removed on the server one at a time, without losing finalizers of other writers.
 
 Source: Kubernetes documentation, "Finalizers"; controller-runtime pkg/controller/controllerutil (AddFinalizer, RemoveFinalizer).
 """
@@ -29,8 +29,8 @@ async def add_finalizer(client: Client, obj: R, name: str, *, options: WriteOpti
 
     Guarantees
         Nothing is sent if the finalizer exists. The patch requires the version that was read, so that finalizers of other writers are
-        neither lost nor restored; on conflict the object is read again, five times. ``obj`` is not changed.
-        It applies to the object with this uid only, not to a successor with the same name.
+        neither lost nor restored; on conflict the object is read and patched again, five times in all. ``obj`` is not changed.
+        Only the object with this uid is changed, never a successor with the same name.
 
     Args:
         client: The client of the cluster.
@@ -40,11 +40,13 @@ async def add_finalizer(client: Client, obj: R, name: str, *, options: WriteOpti
 
     Raises:
         FinalizerError: the object is being deleted (servers reject new finalizers then), or another object has its name now.
-        NotFound: the object does not exist. Conflict: other writers kept changing it. ValueError: ``name`` is not DOMAIN/NAME.
+        NotFound: the object does not exist.
+        Conflict: other writers kept changing the object.
+        ValueError: ``name`` is not DOMAIN/NAME.
         TypeError: ``name`` is not a string.
     """
     if not isinstance(name, str):
-        raise TypeError(f"name={described(name)} is no finalizer; give a text such as example.com/what-it-waits-for")
+        raise TypeError(f"name={described(name)} is not a finalizer; give a text such as example.com/what-it-waits-for")
     if "/" not in name or (faults := qualified_name(name)):
         why = faults[0] if "/" in name else "a finalizer needs a domain in front"
         raise ValueError(f'finalizer "{name}": {why}; write it as example.com/what-it-waits-for')
@@ -66,8 +68,8 @@ async def remove_finalizer(client: Client, obj: R, name: str, *, options: WriteO
     """Remove a finalizer from an object.
 
     Guarantees
-        Those of ``add_finalizer``. If this was the last finalizer of an object that is being deleted, the object is gone when the call
-        returns.
+        The guarantees of ``add_finalizer``. If this was the last finalizer of an object that is being deleted, the object is gone when the
+        call returns.
 
     Args:
         client: The client of the cluster.
@@ -79,7 +81,7 @@ async def remove_finalizer(client: Client, obj: R, name: str, *, options: WriteO
         The object's new state. None if it does not exist any more, or another object has its name.
 
     Raises:
-        Conflict: other writers kept changing it.
+        Conflict: other writers kept changing the object.
     """
 
     def removed(current: R) -> list[str] | None:
@@ -93,7 +95,7 @@ async def remove_finalizer(client: Client, obj: R, name: str, *, options: WriteO
 
 
 class _Replaced(Exception):
-    """Another object has the name now."""
+    """The object was deleted, and another object has its name now."""
 
 
 async def _changed(client: Client, obj: R, change: Any, options: WriteOptions | None) -> R:

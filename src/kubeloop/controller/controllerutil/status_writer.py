@@ -6,16 +6,16 @@ Source: Kubernetes API conventions, "Spec and Status".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
-from kubeloop.client import Client
+from kubeloop.client import Client, OperationResult
 from kubeloop.client.options import WriteOptions
-from kubeloop.codec.checking import checked_changes
+from kubeloop.codec.encoding_checks import checked_changes
 from kubeloop.controller.result import Result
 from kubeloop.merge.go_text import same
 from kubeloop.merge.merge_patch import create_merge_patch
 from kubeloop.meta import Conflict, IncompleteObject, Invalid, KubeloopError, NotFound, Resource
-from kubeloop.types import JSONObject
+from kubeloop.types import JSONObject, JSONValue
 
 # Limits how often the status of one object is written: first immediately, then less and less often while it keeps changing.
 #
@@ -84,7 +84,7 @@ class WriteBackoff:
         known.allowed = now + (min(self._initial * 2.0 ** (doublings - 1), self._cap) if doublings > 0 else 0.0)
 
     def forget(self, uid: str) -> None:
-        """Forget a deleted object."""
+        """Drop the state of a deleted object."""
         self._writes.pop(uid, None)
 
     def __len__(self) -> int:
@@ -106,9 +106,6 @@ class WriteBackoff:
 # Merges a status that was computed from an older state into the newest: changes of only one side are preserved.
 #
 # Pure functions over JSON trees.
-
-
-JSON = Any
 
 
 class BothChanged(Exception):
@@ -138,7 +135,7 @@ def three_way(base: JSONObject, mine: JSONObject, theirs: JSONObject, path: str 
     return merged
 
 
-def _value(base: JSON, mine: JSON, theirs: JSON, path: str, name: str) -> JSON:
+def _value(base: JSONValue, mine: JSONValue, theirs: JSONValue, path: str, name: str) -> JSONValue:
     if same(mine, base):
         return theirs
     if same(mine, theirs) or same(theirs, base):
@@ -153,17 +150,15 @@ def _value(base: JSON, mine: JSON, theirs: JSON, path: str, name: str) -> JSON:
     return mine
 
 
-def _typed(item: JSON) -> bool:
+def _typed(item: JSONValue) -> bool:
     return isinstance(item, dict) and isinstance(item.get("type"), str)
 
 
-def _by_type(items: list[JSON]) -> JSONObject:
+def _by_type(items: list[JSONValue]) -> JSONObject:
     return {item["type"]: item for item in items}
 
 
 R = TypeVar("R", bound=Resource)
-
-StatusDid: TypeAlias = Literal["updated", "unchanged", "held back"]
 
 _TRIES = 5
 
@@ -177,36 +172,36 @@ class StatusWrite(Generic[R]):
     """The result of ``StatusWriter.write``.
 
     Attributes:
-        object: The server's state after a write; the argument if nothing was written.
-        did: "updated", "unchanged" or "held back".
-        again: Seconds after which to try again if the write was held back; otherwise None.
+        object: The server's state after a write. If nothing was written, the newest state that was read, usually the argument.
+        operation: UPDATED_STATUS_ONLY, or UNCHANGED if nothing was sent.
+        requeue_after: Seconds until a write that was held back is permitted; None if nothing was held back.
 
     Example:
-        >>> write = StatusWrite(ConfigMap(), "held back", again=4.0)
+        >>> write = StatusWrite(ConfigMap(), OperationResult.UNCHANGED, requeue_after=4.0)
         >>> write.result
         Result(requeue_after=4.0...)
     """
 
     object: R
-    did: StatusDid
-    again: float | None = None
+    operation: OperationResult
+    requeue_after: float | None = None
 
     @property
     def result(self) -> Result | None:
         """The result to return from ``reconcile`` so that a held-back write is retried; None if nothing was held back."""
-        return None if self.again is None else Result(requeue_after=self.again)
+        return None if self.requeue_after is None else Result(requeue_after=self.requeue_after)
 
 
 class StatusWriter:
     """Writes the status of objects that were read, from a cache or a server, and changed in memory.
 
     Guarantees
-        Nothing is sent if the status equals that at the time of the read. Otherwise only the difference is sent, as a merge patch that
+        Nothing is sent if the status is the same as at the time of the read. Otherwise only the difference is sent, as a merge patch that
         applies to the object with this uid only; spec and metadata are never written. If a list is replaced (conditions are a list), the
         patch requires the version that was read. On conflict the newest state is read and the changes are merged into it, condition by
         condition and field by field, so that other writers' conditions stay. This is tried five times. With ``backoff`` an object that is
-        written again and again is held back (``did == "held back"``); return ``written.result`` then, and the next reconcile writes the
-        state of that time.
+        written again and again is held back (``written.requeue_after`` is a number); return ``written.result`` then, and the next
+        reconcile writes the state of that time.
 
     Not guaranteed
         A write of every intermediate status: describe the state, not the events.
@@ -217,8 +212,9 @@ class StatusWriter:
         backoff: Holds back frequent writes. None: every difference is written at once.
 
     Raises
-        Conflict: other writers kept changing it, or both sides changed the same list without keys. NotFound: the object does not exist any
-            more; another one may have its name. StatusError: the kind has no status subresource.
+        Conflict: other writers kept changing the object, or both sides changed the same list without keys.
+        NotFound: the object does not exist any more; another object may have its name.
+        StatusError: the kind has no status subresource.
         IncompleteObject: the object was created in memory, not read.
         ValueError: a field of the status has a value of a wrong type.
 
@@ -227,8 +223,8 @@ class StatusWriter:
         >>> namespace = await client.create(Namespace(metadata=ObjectMeta(generate_name="status-")))
         >>> set_condition(namespace, "Checked", True, reason="Example")
         True
-        >>> (await StatusWriter(client).write(namespace)).did
-        'updated'
+        >>> str((await StatusWriter(client).write(namespace)).operation)
+        'updatedStatusOnly'
     """
 
     def __init__(self, client: Client, *, field_manager: str = "", backoff: WriteBackoff | None = None) -> None:
@@ -240,12 +236,12 @@ class StatusWriter:
         """Write the status of ``obj`` if it was changed since it was read. ``urgent``: ignore the back-off."""
         base, mine = _statuses(obj)
         if same(base, mine):
-            return StatusWrite(obj, "unchanged")
+            return StatusWrite(obj, OperationResult.UNCHANGED)
         now, uid = self._client.clock.now(), obj.metadata.uid
         if self._backoff is not None and not urgent and (pause := self._backoff.wait(uid, now)) > 0:
-            return StatusWrite(obj, "held back", pause)
+            return StatusWrite(obj, OperationResult.UNCHANGED, pause)
         written = await self._write(obj, base, mine)
-        if self._backoff is not None and written.did == "updated":
+        if self._backoff is not None and written.operation is OperationResult.UPDATED_STATUS_ONLY:
             self._backoff.wrote(uid, now)
         return written
 
@@ -254,9 +250,9 @@ class StatusWriter:
         for left in reversed(range(_TRIES)):
             patch = create_merge_patch({"status": found}, {"status": wanted})
             if not patch:
-                return StatusWrite(seen, "unchanged")
+                return StatusWrite(seen, OperationResult.UNCHANGED)
             try:
-                return StatusWrite(await self._send(seen, patch), "updated")
+                return StatusWrite(await self._send(seen, patch), OperationResult.UPDATED_STATUS_ONLY)
             except Conflict as error:
                 if not left:
                     raise

@@ -30,7 +30,7 @@ UNKNOWN: Final = Unknown.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class HandlerOptions:
     """The trigger and options of a handler, as given to a decorator."""
 
     when: When
@@ -72,7 +72,7 @@ def on_create(
     Returns:
         The method, or a decorator for it.
     """
-    return _marked(method, Terms("create", id, retries=retries, backoff=backoff, timeout=timeout))
+    return _marked(method, HandlerOptions("create", id, retries=retries, backoff=backoff, timeout=timeout))
 
 
 @overload
@@ -103,7 +103,7 @@ def on_resume(
     Returns:
         The method, or a decorator for it.
     """
-    return _marked(method, Terms("resume", id, retries=retries, backoff=backoff, timeout=timeout))
+    return _marked(method, HandlerOptions("resume", id, retries=retries, backoff=backoff, timeout=timeout))
 
 
 @overload
@@ -122,10 +122,10 @@ def on_delete(
     backoff: float = 1.0,
     timeout: float | None = None,
 ) -> M | Callable[[M], M]:
-    """Call ``method(self, obj)`` once when ``obj`` is being deleted. The object stays until all such handlers have succeeded or been
-    abandoned.
+    """Call ``method(self, obj)`` once when ``obj`` is being deleted.
 
-    A finalizer (``kubeloop.dev/NAME``) delays the deletion until then; it is added before any other handler is called.
+    The object exists until all such handlers have succeeded or been abandoned: a finalizer (``kubeloop.dev/NAME``) delays the deletion. It
+    is added before any other handler is called.
 
     Args:
         method: See ``on_create``.
@@ -137,7 +137,7 @@ def on_delete(
     Returns:
         The method, or a decorator for it.
     """
-    return _marked(method, Terms("delete", id, retries=retries, backoff=backoff, timeout=timeout))
+    return _marked(method, HandlerOptions("delete", id, retries=retries, backoff=backoff, timeout=timeout))
 
 
 def on_change(
@@ -150,9 +150,8 @@ def on_change(
 ) -> Callable[[C], C]:
     """Call ``method(self, obj, old, new)`` when the value at ``path`` differs from the last value that was handled.
 
-    ``old`` and ``new`` are JSON values, or None if there is no value; ``old`` is ``UNKNOWN`` if it took more than 1 KiB. The method is not
-    called
-    for the first value of an object: ``on_create`` handles that.
+    ``old`` and ``new`` are JSON values, or None if there is no value; ``old`` is ``UNKNOWN`` if it was too large to store (1 KiB, less for
+    many handlers). The method is not called for the first value of an object: ``on_create`` handles that.
 
     Args:
         path: The path, with wire names: ``spec.replicas``.
@@ -168,7 +167,7 @@ def on_change(
     _check_called("on_change", path, '@on_change("spec.replicas")')
 
     def mark(method: C) -> C:
-        return _mark(method, Terms("change", id, path, retries=retries, backoff=backoff, timeout=timeout))
+        return _mark(method, HandlerOptions("change", id, path, retries=retries, backoff=backoff, timeout=timeout))
 
     return mark
 
@@ -200,12 +199,12 @@ def every(
     _check_called("every", seconds, "@every(60)")
 
     def mark(method: M) -> M:
-        return _mark(method, Terms("timer", id, every=seconds, initial_delay=initial_delay, backoff=backoff, timeout=timeout))
+        return _mark(method, HandlerOptions("timer", id, every=seconds, initial_delay=initial_delay, backoff=backoff, timeout=timeout))
 
     return mark
 
 
-def _marked(method: M | None, terms: Terms) -> M | Callable[[M], M]:
+def _marked(method: M | None, terms: HandlerOptions) -> M | Callable[[M], M]:
     if method is not None:
         return _mark(method, terms)
 
@@ -218,13 +217,13 @@ def _marked(method: M | None, terms: Terms) -> M | Callable[[M], M]:
 def _check_called(decorator: str, argument: object, hint: str) -> None:
     """Raise DeclarationError if a decorator that needs an argument is used without one, since the method would never be called."""
     if callable(argument):
-        raise DeclarationError(f"{getattr(argument, '__qualname__', argument)}: @{decorator} wants to know what for; write {hint}")
+        raise DeclarationError(f"{getattr(argument, '__qualname__', argument)}: @{decorator} needs an argument; write {hint}")
 
 
 _Any = TypeVar("_Any", bound=Callable[..., Any])
 
 
-def _mark(method: _Any, terms: Terms) -> _Any:
+def _mark(method: _Any, terms: HandlerOptions) -> _Any:
     # A method may have several decorators; each is a separate handler.
     setattr(method, MARK, (*getattr(method, MARK, ()), terms))
     return method

@@ -12,13 +12,13 @@ from kubeloop.client.options import WriteOptions
 from kubeloop.client.waits.trees import tree_of
 from kubeloop.controller.builder.controller import KeyController
 from kubeloop.controller.controllerutil.finalizers import FinalizerError, add_finalizer, remove_finalizer
-from kubeloop.controller.decorators.handlers import Caller, DeclaredHandler, Handlers, handlers_of
+from kubeloop.controller.decorators.handlers import DeclaredHandler, HandlerInvoker, Handlers, handlers_of
 from kubeloop.controller.decorators.progress import (
     FINALIZER,
     RECORD,
     HandlerRecord,
-    Memories,
-    Memory,
+    ObjectProgress,
+    ProgressStore,
     UnreadableRecord,
     Value,
     read_record,
@@ -50,8 +50,8 @@ class HandlerController(KeyController[R]):
         not yet added. Old values beyond 1 KiB, which are stored as digests (``UNKNOWN``). Timers and retries across a restart, which start
         over.
 
-    Needs permission to patch its kind. To have creation handled again, remove the annotation. If the class no longer has an ``on_delete``,
-    the finalizer of an older version is removed.
+    The controller needs the permission to patch its kind. To have the creation of an object handled again, remove the annotation. If the
+    class no longer has an ``on_delete`` handler, the finalizer of an older version is removed.
 
     Example:
         >>> from kubeloop.controller import every, on_change, on_create
@@ -86,8 +86,8 @@ class HandlerController(KeyController[R]):
             raise DeclarationError(f"{name}: its name is part of an annotation and a finalizer: {faults[0]}")
 
     #: Progress of the handlers of each object in this run of the program.
-    _memories: Memories | None = None
-    _caller: Caller | None = None
+    _memories: ProgressStore | None = None
+    _caller: HandlerInvoker | None = None
 
     @property
     def handler_errors(self) -> int:
@@ -97,7 +97,7 @@ class HandlerController(KeyController[R]):
     async def reconcile(self, key: ObjectKey, /) -> Result | None:
         """Call the due handlers of one object."""
         if self._memories is None:
-            self._memories = Memories()
+            self._memories = ProgressStore()
         kind = self._own_kind()
         try:
             obj = self.lister(kind).get(key.name, key.namespace)
@@ -109,7 +109,7 @@ class HandlerController(KeyController[R]):
                 self._caller.forget(self._handlers.all, key)
             return None
         memory = self._memories.of(key, obj.metadata.uid)
-        memory.take_failure()  # of a cancelled reconcile
+        memory.take_failure()  # discards the failure of a cancelled reconcile
         try:
             if obj.metadata.deletion_timestamp is not None:
                 pauses = await self._going(obj, memory)
@@ -133,7 +133,7 @@ class HandlerController(KeyController[R]):
         self._caller = self._memories = None
         super()._disconnect()
 
-    async def _living(self, obj: R, memory: Memory) -> list[float]:
+    async def _living(self, obj: R, memory: ObjectProgress) -> list[float]:
         found = self._read(obj, memory)
         if found is None:
             found = memory.record = HandlerRecord([one.id for one in self._handlers.of("create")], {})
@@ -156,7 +156,7 @@ class HandlerController(KeyController[R]):
             await self._save(obj, memory)
         return pauses
 
-    async def _going(self, obj: R, memory: Memory) -> list[float]:
+    async def _going(self, obj: R, memory: ObjectProgress) -> list[float]:
         finalizer = self._finalizer()
         memory.timers.clear()
         if finalizer not in obj.metadata.finalizers:
@@ -176,19 +176,19 @@ class HandlerController(KeyController[R]):
             await self._save(obj, memory)
         return pauses
 
-    async def _resume(self, obj: R, memory: Memory, pauses: list[float]) -> None:
+    async def _resume(self, obj: R, memory: ObjectProgress, pauses: list[float]) -> None:
         for handler in self._handlers.of("resume"):
             if handler.id not in memory.resumed and await self._called(handler, memory, obj, pauses):
                 memory.resumed.add(handler.id)
 
-    async def _create(self, obj: R, memory: Memory, record: HandlerRecord, pauses: list[float]) -> None:
+    async def _create(self, obj: R, memory: ObjectProgress, record: HandlerRecord, pauses: list[float]) -> None:
         known = {one.id: one for one in self._handlers.of("create")}
         for name in list(record.create):
             # Drop handlers that only an older version of the program had.
             if name not in known or await self._called(known[name], memory, obj, pauses):
                 record.create.remove(name)
 
-    async def _change(self, obj: R, memory: Memory, record: HandlerRecord, pauses: list[float]) -> None:
+    async def _change(self, obj: R, memory: ObjectProgress, record: HandlerRecord, pauses: list[float]) -> None:
         self._note_new_values(record, obj)
         tree = watched(tree_of(obj), self._finalizer())
         handlers = self._handlers.of("change")
@@ -206,7 +206,7 @@ class HandlerController(KeyController[R]):
         tree = watched(tree_of(obj), self._finalizer())
         record.seen = {one.id: record.seen.get(one.id) or Value.of(one.value(tree), len(handlers)) for one in handlers}
 
-    async def _timers(self, obj: R, memory: Memory, pauses: list[float]) -> None:
+    async def _timers(self, obj: R, memory: ObjectProgress, pauses: list[float]) -> None:
         for handler in self._handlers.of("timer"):
             started = self.clock.now()
             due = memory.timers.setdefault(handler.id, started + handler.terms.initial_delay)
@@ -224,16 +224,16 @@ class HandlerController(KeyController[R]):
             memory.timers[handler.id] = now + pause
             pauses.append(pause)
 
-    async def _called(self, handler: DeclaredHandler, memory: Memory, obj: R, pauses: list[float], *values: Any) -> bool:
+    async def _called(self, handler: DeclaredHandler, memory: ObjectProgress, obj: R, pauses: list[float], *values: Any) -> bool:
         """Call a handler. Return whether it is done; otherwise append its delay to ``pauses``."""
         if self._caller is None:
-            self._caller = Caller(self, type(self)._declaration().name, self.clock, self.events)
+            self._caller = HandlerInvoker(self, type(self)._declaration().name, self.clock, self.events)
         pause = await self._caller.call(handler, memory, obj, *values)
         if pause is not None:
             pauses.append(pause)
         return pause is None
 
-    def _read(self, obj: R, memory: Memory) -> HandlerRecord | None:
+    def _read(self, obj: R, memory: ObjectProgress) -> HandlerRecord | None:
         """Return the record of handled changes; None for an object that was never handled."""
         name = self._annotation()
         text = obj.metadata.annotations.get(name)
@@ -248,10 +248,10 @@ class HandlerController(KeyController[R]):
         try:
             return read_record(text)
         except UnreadableRecord as error:
-            self.log.warning("annotation %s is unreadable (%s): everything up to now is taken as handled", name, error)
+            self.log.warning("annotation %s is unreadable (%s): treating all changes so far as handled", name, error)
             return HandlerRecord()
 
-    async def _save(self, obj: R, memory: Memory, *, finalizer: bool = False) -> R:
+    async def _save(self, obj: R, memory: ObjectProgress, *, finalizer: bool = False) -> R:
         """Write the record, and return the new state of the object. ``finalizer``: add the finalizer in the same write."""
         assert memory.record is not None  # set by the callers
         name, text = self._annotation(), memory.record.text()

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kubeloop.codec.paths import EACH, Segment, parse_path, walk
 from kubeloop.codec.shape import Shape, ValueForm, fields_of
 from kubeloop.controller.builder.declaration import MARK
-from kubeloop.controller.decorators.decorators import Terms, When
-from kubeloop.controller.decorators.progress import Memory
+from kubeloop.controller.decorators.decorators import HandlerOptions, When
+from kubeloop.controller.decorators.progress import ObjectProgress
 from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.result import TerminalError
 from kubeloop.controller.threads import ThreadExecutor
@@ -44,11 +44,11 @@ _SPELLINGS = {
 
 @dataclass(frozen=True, slots=True)
 class DeclaredHandler:
-    """One handler: its method and when it is called. ``id`` is unique in its class."""
+    """One handler: its method and when it is called. ``id`` is unique in its class; ``plain`` marks a synchronous method."""
 
     id: str
     method: str
-    terms: Terms
+    terms: HandlerOptions
     plain: bool
     segments: tuple[Segment, ...] = ()
 
@@ -78,7 +78,7 @@ def handlers_of(cls: type[Any], kind: type[Resource] | None) -> Handlers:
     found: dict[str, list[DeclaredHandler]] = {}
     for base in reversed(cls.__mro__):
         for name, member in vars(base).items():
-            marks: tuple[Terms, ...] = getattr(member, MARK, ())
+            marks: tuple[HandlerOptions, ...] = getattr(member, MARK, ())
             if name in found and not marks:
                 del found[name]  # overridden by a member that is not a handler
             if marks:
@@ -90,7 +90,7 @@ def handlers_of(cls: type[Any], kind: type[Resource] | None) -> Handlers:
     return Handlers(tuple(handlers))
 
 
-def _handler(cls: type[Any], name: str, member: Any, terms: Terms, kind: type[Resource] | None) -> DeclaredHandler:
+def _handler(cls: type[Any], name: str, member: Any, terms: HandlerOptions, kind: type[Resource] | None) -> DeclaredHandler:
     owner = f"{cls.__name__}.{name}"
     _check_arguments(owner, member, terms)
     plain = not inspect.iscoroutinefunction(member)
@@ -114,11 +114,11 @@ def _handler(cls: type[Any], name: str, member: Any, terms: Terms, kind: type[Re
     return DeclaredHandler(terms.id or default, name, terms, plain, segments)
 
 
-def _check_arguments(owner: str, member: Any, terms: Terms) -> None:
+def _check_arguments(owner: str, member: Any, terms: HandlerOptions) -> None:
     expected = ("self", *_ARGUMENTS.get(terms.when, ("obj",)))
     hint = f"write {_SPELLINGS[terms.when]} above `async def {owner.rpartition('.')[2]}({', '.join(expected)}) -> None`, or a plain def"
     if isinstance(member, staticmethod | classmethod) or not callable(member):
-        raise DeclarationError(f"{owner} is no method; {hint}")
+        raise DeclarationError(f"{owner} is not a method; {hint}")
     if inspect.isasyncgenfunction(member) or inspect.isgeneratorfunction(member):
         raise DeclarationError(f"{owner} yields, so that calling it does nothing; {hint}")
     parameters = inspect.signature(member).parameters.values()
@@ -130,7 +130,7 @@ def _check_arguments(owner: str, member: Any, terms: Terms) -> None:
         raise DeclarationError(f"{owner} takes ({', '.join(map(str, parameters))}); {hint}")
 
 
-def _check_times(owner: str, terms: Terms, plain: bool) -> None:
+def _check_times(owner: str, terms: HandlerOptions, plain: bool) -> None:
     if terms.when == "timer" and not (_is_time(terms.every) and terms.every > 0):
         raise DeclarationError(f"{owner}: every({terms.every!r}) must be a number of seconds above 0")
     for name, value in (("initial_delay", terms.initial_delay), ("backoff", terms.backoff)):
@@ -180,7 +180,7 @@ def _check_path(owner: str, kind: type[Resource], path: str, segments: tuple[Seg
         done = here
 
 
-log = logger_with_context("kubeloop.controller.decorators")
+_LOG = logger_with_context("kubeloop.controller.decorators")
 
 #: Number of conflicts in a row that are not logged.
 _USUAL_CONFLICTS: Final = 3
@@ -192,12 +192,12 @@ class _StillRunning(Exception):
     """The thread of an earlier call has not ended."""
 
 
-class Caller:
+class HandlerInvoker:
     """Calls the handlers of one controller. ``errors`` counts failed calls, including abandoned handlers.
 
     Args:
         controller: The controller whose methods are called.
-        name: Its name, for logs.
+        name: Name of the controller, for logs.
         clock: Clock of time limits and back-off.
         events: Records abandoned handlers.
     """
@@ -209,10 +209,10 @@ class Caller:
         self._clock = clock
         self._events = events
         self._threads = ThreadExecutor(f"{name}-handler")
-        self._failures: FailureLog[tuple[str, ObjectKey]] = FailureLog(log)
+        self._failures: FailureLog[tuple[str, ObjectKey]] = FailureLog(_LOG)
 
     def forget(self, handlers: Iterable[DeclaredHandler], key: ObjectKey) -> None:
-        """Forget the failures of a deleted object."""
+        """Drop the recorded failures of a deleted object."""
         for handler in handlers:
             self._failures.succeeded((handler.id, key))
 
@@ -220,11 +220,11 @@ class Caller:
         """Stop the threads, each after its current call."""
         self._threads.close()
 
-    async def call(self, handler: DeclaredHandler, memory: Memory, obj: Resource, *values: Any) -> float | None:
-        """Call the handler, unless it waits for a retry. Return None if it succeeded or was abandoned, otherwise the seconds until the
-        retry.
+    async def call(self, handler: DeclaredHandler, memory: ObjectProgress, obj: Resource, *values: Any) -> float | None:
+        """Call the handler, unless it waits for a retry. It gets a copy of ``obj``, which it may change.
 
-        The handler gets a copy of ``obj``, which it may change.
+        Returns:
+            The seconds until the retry; None if the handler succeeded or was abandoned.
         """
         wait = memory.wait(handler.id, self._clock.now())
         if wait > 0:
@@ -246,13 +246,13 @@ class Caller:
         except TimeoutError as error:
             after = handler.terms.timeout
             return self._failed(handler, memory, obj, error, f"timed out after {after:g} s" if after is not None else "timed out")
-        except Exception as error:  # noqa: BLE001  # whatever it is, it costs this handler a retry and the others nothing
+        except Exception as error:  # noqa: BLE001  # any error delays this handler only
             return self._failed(handler, memory, obj, error, f"{type(error).__name__}: {self._failures.text(error)}", traceback=True)
         memory.succeeded(handler.id)
         self._failures.succeeded((handler.id, obj.object_key()))
         return None
 
-    async def _run(self, handler: DeclaredHandler, memory: Memory, obj: Resource, values: tuple[Any, ...]) -> None:
+    async def _run(self, handler: DeclaredHandler, memory: ObjectProgress, obj: Resource, values: tuple[Any, ...]) -> None:
         method = getattr(self._controller, handler.method)
         twin = copy.deepcopy(obj)
         if not handler.plain:
@@ -270,7 +270,7 @@ class Caller:
             await answer
 
     def _failed(
-        self, handler: DeclaredHandler, memory: Memory, obj: Resource, error: BaseException, text: str, *, traceback: bool = False
+        self, handler: DeclaredHandler, memory: ObjectProgress, obj: Resource, error: BaseException, text: str, *, traceback: bool = False
     ) -> float | None:
         memory.running.pop(handler.id, None)
         retry = memory.failed(handler.id, self._clock.now(), handler.terms.backoff)
@@ -284,19 +284,19 @@ class Caller:
         shown = self._failures.failed((handler.id, obj.object_key()), error) if traceback else None
         level = logging.DEBUG if usual else logging.ERROR
         failures = times(retry.tries)
-        log.log(level, "handler %s of %s: %s%s; next try in %.3f s", handler.id, obj.object_key(), text, failures, wait, exc_info=shown)
+        _LOG.log(level, "handler %s of %s: %s%s; next try in %.3f s", handler.id, obj.object_key(), text, failures, wait, exc_info=shown)
         return max(wait, 0.001)
 
-    def _give_up(self, handler: DeclaredHandler, memory: Memory, obj: Resource, error: BaseException, text: str = "") -> None:
+    def _give_up(self, handler: DeclaredHandler, memory: ObjectProgress, obj: Resource, error: BaseException, text: str = "") -> None:
         memory.running.pop(handler.id, None)
         memory.succeeded(handler.id)
         self._failures.succeeded((handler.id, obj.object_key()))
         text = text or str(error)
         self._count(handler, memory, error, text)
-        log.log(logging.ERROR, "handler %s of %s: %s (given up)", handler.id, obj.object_key(), text)
+        _LOG.log(logging.ERROR, "handler %s of %s: %s (not retried)", handler.id, obj.object_key(), text)
         self._events.warning(obj, "HandlerFailed", f"{handler.id}: {text}")
 
-    def _count(self, handler: DeclaredHandler, memory: Memory, error: BaseException, text: str) -> None:
+    def _count(self, handler: DeclaredHandler, memory: ObjectProgress, error: BaseException, text: str) -> None:
         memory.failure = error, f"handler {handler.id}: {text}"
         self.errors += 1
         self.last_error = text

@@ -41,7 +41,7 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(h=hashlib.sha256(text).hexdigest()[:32])
 
     def is_of(self, value: Any) -> bool:
-        """Return whether it was made from an equal JSON value; 1 and true differ."""
+        """Return whether this record is of an equal JSON value; 1 and true differ."""
         text = msgspec.json.encode(value, order="sorted")
         if self.h:
             return hashlib.sha256(text).hexdigest()[:32] == self.h
@@ -55,8 +55,8 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True):
 class HandlerRecord(msgspec.Struct, omit_defaults=True):
     """The handled changes of one object.
 
-    ``create``: create handlers that have not succeeded yet. ``seen``: handler -> value handled last. ``gone``: delete handlers that are
-    done.
+    ``create``: ids of the create handlers that have not succeeded yet. ``seen``: id of a change handler -> the value that it handled last.
+    ``gone``: ids of the delete handlers that are done.
     """
 
     create: list[str] = []
@@ -80,10 +80,9 @@ def read_record(text: str) -> HandlerRecord:
 
 
 def watched(tree: dict[str, Any], finalizer: str) -> dict[str, Any]:
-    """Return the tree of an object that change handlers compare: without records of any controller, and without this controller's
-    finalizer.
+    """Return the tree of an object without the parts that handler controllers write: their records, and this controller's finalizer.
 
-    Otherwise each write of a record would be a change of the annotations, which leads to another record, without end.
+    If change handlers compared those parts, each write of a record would be another change, without end.
     """
     metadata = dict(tree["metadata"])
     _keep(metadata, "annotations", {key: value for key, value in metadata.get("annotations", {}).items() if not key.startswith(RECORD)})
@@ -110,8 +109,11 @@ class Retry:
 
 
 @dataclass(slots=True)
-class Memory:
-    """The handling state of one object. ``stale``: a record that a lagging cache may still show, although ``written`` is newer."""
+class ObjectProgress:
+    """The state of the handlers for one object in this run of the program.
+
+    ``stale``: records that a lagging cache may still show, although ``written`` is newer.
+    """
 
     uid: str
     record: HandlerRecord | None = None
@@ -145,17 +147,17 @@ class Memory:
         self.retries.pop(handler, None)
 
 
-class Memories:
-    """The handling states of all existing objects."""
+class ProgressStore:
+    """The ``ObjectProgress`` of each existing object."""
 
     def __init__(self) -> None:
-        self._by_key: dict[ObjectKey, Memory] = {}
+        self._by_key: dict[ObjectKey, ObjectProgress] = {}
 
-    def of(self, key: ObjectKey, uid: str) -> Memory:
-        """Return the state of an object. An object that was recreated under the same name starts with a new state."""
+    def of(self, key: ObjectKey, uid: str) -> ObjectProgress:
+        """Return the ``ObjectProgress`` of an object. An object that was recreated under the same name starts with a new one."""
         found = self._by_key.get(key)
         if found is None or found.uid != uid:
-            found = self._by_key[key] = Memory(uid)
+            found = self._by_key[key] = ObjectProgress(uid)
         return found
 
     def forget(self, key: ObjectKey) -> None:

@@ -37,7 +37,7 @@ from kubeloop.transport import log_context, logger_with_context
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-log = logger_with_context("kubeloop.controller.election")
+_LOG = logger_with_context("kubeloop.controller.election")
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class LeaseLost(KubeloopError):
 
 
 class Announcements(Protocol):
-    """Records "became leader" and "stopped leading" for people: an ``EventRecorder``."""
+    """The part of an ``EventRecorder`` that an elector uses: it records "became leader" and "stopped leading" as events of the Lease."""
 
     def normal(self, obj: Lease, reason: str, message: str) -> None: ...
 
@@ -61,23 +61,24 @@ class LeaderElector:
     """One candidate for one Lease.
 
     Guarantees
-        ``is_leader`` becomes False at latest ``renew_deadline`` seconds after the last renewal was *sent*, by the local monotonic clock, in
-        even if the event loop is blocked: it is computed at each access, from any thread. Others wait ``lease_duration``, which is longer.
-        A lost lease is not reacquired silently: ``renew`` raises ``LeaseLost``, also when the event loop was blocked for too long
-        and the server has no other leader.
+        ``is_leader`` becomes False at the latest ``renew_deadline`` seconds after the last renewal was *sent*, by the local monotonic
+        clock, even if the event loop is blocked: it is computed at each access, in any thread. Other candidates wait ``lease_duration``,
+        which is longer.
+        A lost lease is not reacquired silently: ``renew`` raises ``LeaseLost``, even if the event loop was blocked for too long and the
+        server has no other leader.
         Times of other machines are never compared with the local clock; changes of the time of day have no effect.
-        A request takes at most half of ``renew_deadline``, and none outlives it.
+        A request takes at most half of ``renew_deadline``, and is cancelled when the deadline passes.
 
     Not guaranteed
         That no other process acts: a lease is not a fence. A request that was sent while this process led may be executed when another
         process leads; so may work that continues without a call of ``assert_leading`` (client-go has the same limit). To exclude that,
-        write with the resourceVersion that was read (``update`` does), or store ``transitions`` with each write and refuse lower ones. One
-        leader at a time when clocks run at speeds that differ by more than lease_duration / renew_deadline (1.5), when a machine is
-        suspended without its monotonic clock advancing (a frozen VM) until the next request of this process, or when people delete or edit
-        the Lease, or candidates share an identity.
+        write with the resourceVersion that was read (``update`` does), or store ``transitions`` with each write and refuse lower ones.
+        A single leader, if clocks run at speeds that differ by more than lease_duration / renew_deadline (1.5); if a machine is suspended
+        and its monotonic clock stands still (a frozen VM), until the next request of this process; if people delete or edit the Lease; or
+        if candidates share an identity.
 
     Cost
-        One small write each ``retry_period`` for the leader, one read for each of the others.
+        Each ``retry_period``: one small write for the leader, one read for each other candidate.
 
     Args:
         client: The client of the cluster.
@@ -126,7 +127,7 @@ class LeaderElector:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process may act as leader now. Cheap, and right in any thread."""
+        """Whether this process may act as leader now. The check is cheap, and correct in any thread."""
         return self._leads and self._clock.now() < self._renewed + self.config.renew_deadline
 
     @property
@@ -141,9 +142,10 @@ class LeaderElector:
 
     @property
     def transitions(self) -> int:
-        """Number of changes of the holder when the lease was last read. While this process leads, it identifies its term.
+        """Number of changes of the holder when the lease was last read. While this process leads, the number identifies its term.
 
-        It grows with each new holder, so that a store can reject late writes of earlier ones. It starts over if the Lease is deleted.
+        The number grows with each new holder, so that a store can reject late writes of earlier holders. It starts over if the Lease is
+        deleted.
         """
         return self._seen.record.transitions if self._seen is not None else 0
 
@@ -162,11 +164,12 @@ class LeaderElector:
             raise LeaseLost(self._loss() if self._leads else f'"{self.config.identity}" does not lead ({self.config})')
 
     def check(self, tolerance: float = TOLERANCE) -> None:
-        """Check that this process does not lead with an expired lease that it has not noticed (behaviour I128).
+        """Check that this process does not count itself as leader long after its lease has expired. For health checks.
 
         Raises:
             LeaseLost: the last renewal is older than the lease duration plus ``tolerance`` seconds.
         """
+        # Behaviour I128.
         if self._leads and self._clock.now() - self._renewed > self.config.lease_duration + tolerance:
             raise LeaseLost(f"failed election to renew leadership on lease {self.config.name}")
 
@@ -184,21 +187,26 @@ class LeaderElector:
             yield
 
     def metrics(self, registry: CollectorRegistry | None = None) -> Callable[[], None]:
-        """Show client-go's ``leader_election_master_status{name}`` and ``leader_election_slowpath_total{name}``, until the returned
-        function is called. If ``registry`` is None, prometheus_client's default one is used.
+        """Export client-go's metrics ``leader_election_master_status{name}`` and ``leader_election_slowpath_total{name}``.
+
+        Args:
+            registry: The Prometheus registry. None: prometheus_client's default one.
+
+        Returns:
+            A function that stops the export of this elector.
         """
         from kubeloop.controller.metrics import show_elector
 
         return show_elector(self, registry)
 
     async def acquire(self) -> None:
-        """Wait until this process leads. Errors of the server are logged and retried without a time limit."""
-        log.info("standing for election: %s as %s", self.config, self.config.identity)
+        """Try to acquire the lease until this process leads. Errors of the server are logged and retried without a time limit."""
+        _LOG.info("standing for election: %s as %s", self.config, self.config.identity)
         while not await self._win():
             await self._clock.sleep(self.config.retry_period * (1 + JITTER * self._rng.random()))
 
     async def renew(self) -> NoReturn:
-        """Renew until the lease is lost. To stop, cancel it, and call ``release`` when the protected work has ended.
+        """Renew the lease until it is lost. To stop, cancel the call, and call ``release`` when the protected work has ended.
 
         Raises:
             LeaseLost: this process does not lead any more, or has not been able to renew within ``renew_deadline``.
@@ -211,24 +219,26 @@ class LeaderElector:
                 await self._attempt(self.leads_until)
         except LeaseLost as error:
             self._end_term()
-            log.log(logging.ERROR, "%s", error)
+            _LOG.log(logging.ERROR, "%s", error)
             raise
 
     async def release(self) -> bool:
-        """Release the Lease if this process holds it, also if a cancelled request acquired it. Return whether it was released.
+        """Release the Lease if this process holds it, even if a cancelled request acquired it.
 
-        Returns True if other candidates need not wait now.
+        Call this method only when all protected work has ended. It tries for at most ``renew_deadline`` seconds, and reads the Lease again
+        if a write of this process is still in flight. Errors of the server are logged, not raised.
 
-        Call it only when all protected work has ended. It tries for at most ``renew_deadline`` seconds, and reads again if one of our own
-        writes is still in flight (behaviours I125, I126). It raises no errors of the server.
+        Returns:
+            True if this process does not hold the Lease any more, so that other candidates need not wait; False if the release failed.
         """
+        # Behaviours I125, I126.
         self._end_term()
         try:
             return await within(self._clock, self.config.renew_deadline, self._release())
         except KubeloopError as error:
-            log.warning("lease %s could not be given back: %s", self.config, error)
+            _LOG.warning("lease %s could not be released: %s", self.config, error)
         except TimeoutError:
-            log.warning("lease %s could not be given back within %g s", self.config, self.config.renew_deadline)
+            _LOG.warning("lease %s could not be released within %g s", self.config, self.config.renew_deadline)
         return False
 
     async def run(
@@ -237,11 +247,12 @@ class LeaderElector:
         """Stand for election and lead, until ``on_started_leading`` returns or raises, the lease is lost, or the call is cancelled.
 
         ``on_started_leading`` is cancelled when leadership ends, and awaited; after that the lease is released (``release_on_stop``), and
-        ``on_stopped_leading`` is called in any case, even if this process never led (behaviour I127).
+        ``on_stopped_leading`` is called in any case, even if this process never led.
 
         Raises:
             LeaseLost: see ``renew``.
         """
+        # Behaviour I127.
         working: asyncio.Task[object] | None = None
 
         async def work() -> object:
@@ -275,7 +286,7 @@ class LeaderElector:
         failure = None if working.cancelled() else working.exception()
         if not renewing.cancelled():
             if failure is not None:
-                log.error("the work of the leader ended with %s: %s", type(failure).__name__, failure)
+                _LOG.error("the work of the leader ended with %s: %s", type(failure).__name__, failure)
             renewing.result()
         if failure is not None:
             raise failure
@@ -287,7 +298,7 @@ class LeaderElector:
         if not self.is_leader:  # The response came too late, because this process was suspended.
             self._leads = False
             return False
-        log.info("became leader: %s as %s, term %d", self.config, self.config.identity, self.transitions)
+        _LOG.info("became leader: %s as %s, term %d", self.config, self.config.identity, self.transitions)
         self._announce("became leader")
         return True
 
@@ -334,7 +345,7 @@ class LeaderElector:
                 return await self._write(wanted)
             case LeaseWrite():
                 # The lease is free, but another process may have held it since our last renewal: this would be another term.
-                why = "it was given back or taken away"
+                why = "it was released or taken over"
             case LeaseHeld(holder):
                 why = f'"{holder}" holds it'
             case LeaseRefused(why):
@@ -349,7 +360,7 @@ class LeaderElector:
         try:
             await self._request(self._lock.create(record) if create else self._lock.update(record))
         except (Conflict, AlreadyExists) as error:  # Another candidate was faster, which decides the election.
-            log.debug("lease %s: %s", self.config, error)
+            _LOG.debug("lease %s: %s", self.config, error)
             return False
         except (KubeloopError, TimeoutError) as error:
             self._complain(f"cannot be written: {str(error) or 'no answer in time'}")
@@ -377,7 +388,7 @@ class LeaderElector:
                 await self._clock.sleep(PAUSE)
                 continue
             self._seen = LeaseObservation(given_back, self._clock.now())
-            log.info("lease %s is given back", self.config)
+            _LOG.info("released lease %s", self.config)
             return True
 
     def _end_term(self) -> None:
@@ -393,21 +404,21 @@ class LeaderElector:
         if self.leader == self._reported:
             return
         self._reported = self.leader
-        log.log(
+        _LOG.log(
             logging.DEBUG if self._reported == self.config.identity else logging.INFO, "lease %s: leader is %r", self.config, self._reported
         )
         if self._on_new_leader is not None:
             try:
                 self._on_new_leader(self._reported)
             except Exception:
-                log.exception("lease %s: on_new_leader raised", self.config)
+                _LOG.exception("lease %s: on_new_leader raised", self.config)
 
     def _complain(self, problem: str, usual: str = "") -> None:
         """Log a problem once, not at each attempt."""
         if problem and problem != self._complaint:
-            log.warning("lease %s %s; trying again", self.config, problem)
+            _LOG.warning("lease %s %s; retrying", self.config, problem)
         elif usual:
-            log.debug("lease %s: %s", self.config, usual)
+            _LOG.debug("lease %s: %s", self.config, usual)
         self._complaint = problem
 
     def _loss(self) -> str:

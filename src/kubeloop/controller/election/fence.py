@@ -24,13 +24,13 @@ class _Fence(Hook):
 
 
 def guard(client: Client) -> Callable[[], None]:
-    """Check the writes through ``client`` from now on. Return a function that stops the checks."""
+    """Guard ``client``: call the check that ``checked`` sets before each write. Return a function that removes the guard."""
     return client.transport.add_hook(_Fence())
 
 
 @contextmanager
 def checked(check: Callable[[], None]) -> Iterator[None]:
-    """Within the block, and in tasks begun there, writes through guarded clients are sent only if ``check`` does not raise."""
+    """Call ``check`` before each write through a guarded client within the block, and in tasks started there. If it raises, do not send."""
     token = _check.set(check)
     try:
         yield

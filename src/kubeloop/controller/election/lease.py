@@ -37,24 +37,27 @@ class LeaseConfig:
 
     Args:
         name: Name of the Lease.
-        namespace: Its namespace.
-        identity: Must differ between candidates; candidates that share it would lead at the same time. Default: ``unique_identity()``.
+        namespace: Namespace of the Lease.
+        identity: Name of this candidate. It must differ between candidates, or they would lead at the same time. Default:
+            ``unique_identity()``.
         lease_duration: Seconds without a renewal after which another candidate takes over; whole seconds.
         renew_deadline: Seconds without a successful renewal after which the leader stops, by its own clock. The difference to
             ``lease_duration`` covers clocks of different speed, and is the time that work has to end before another leader begins.
-        retry_period: Seconds between renewals, and between the tries of other candidates (times 1 to 2.2 for those).
+        retry_period: Seconds between renewals. Other candidates try at intervals of 1 to 2.2 times this period.
         release_on_stop: Release the Lease on a graceful stop, so that the next leader need not wait.
         labels: Labels of the Lease.
         coordinated: The server chooses among LeaseCandidates; see ``LeaseCandidate``.
 
     Raises:
-        ConfigError: the times do not exclude two simultaneous leaders, or a name is invalid (behaviour I120).
+        ConfigError: the times do not exclude two simultaneous leaders, or a name is invalid.
 
     Example:
         >>> config = LeaseConfig("my-operator", "ops", lease_duration=30, renew_deadline=20)
         >>> str(config), config.request_timeout
         ('ops/my-operator', 10.0)
     """
+
+    # Behaviour I120: the conditions of the times.
 
     name: str
     namespace: str
@@ -95,8 +98,9 @@ class LeaseConfig:
 
     @property
     def request_timeout(self) -> float:
-        """Seconds for one request: half of the renew deadline, so that a hanging request leaves time for another (as in
-        controller-runtime).
+        """Seconds for one request: half of the renew deadline, so that a hanging request leaves time for another.
+
+        Source: controller-runtime.
         """
         return self.renew_deadline / 2
 
@@ -113,7 +117,7 @@ class LeaseRecord:
 
     Example:
         >>> record = LeaseRecord(holder="replica-1", duration=15, transitions=3)
-        >>> LeaseRecord.of(record.spec()).holder
+        >>> LeaseRecord.from_spec(record.spec()).holder
         'replica-1'
     """
 
@@ -126,8 +130,9 @@ class LeaseRecord:
     strategy: str = ""
 
     @classmethod
-    def of(cls, spec: LeaseSpec) -> LeaseRecord:
-        """Return the record in a Lease's spec; missing fields are empty (behaviour I129)."""
+    def from_spec(cls, spec: LeaseSpec) -> LeaseRecord:
+        """Return the record in a Lease's spec; missing fields are empty."""
+        # Behaviour I129.
         return cls(
             spec.holder_identity or "",
             spec.lease_duration_seconds or 0,
@@ -164,7 +169,8 @@ class LeaseObservation:
     at: float
 
     def next(self, record: LeaseRecord, now: float) -> LeaseObservation:
-        """Return the observation after another read. An unchanged record keeps its time (behaviour I123)."""
+        """Return the observation after another read. An unchanged record keeps its time."""
+        # Behaviour I123.
         return self if record == self.record else LeaseObservation(record, now)
 
     def alive(self, now: float) -> bool:
@@ -177,7 +183,7 @@ class LeaseObservation:
 
 @dataclass(frozen=True, slots=True)
 class LeaseWrite:
-    """The decision to write a record. ``renewal``: this candidate holds the lease already."""
+    """The decision to write a record. ``renewal`` is True if this candidate holds the lease already."""
 
     record: LeaseRecord
     renewal: bool
@@ -203,12 +209,14 @@ def first(identity: str, duration: int, wall: datetime) -> LeaseRecord:
 
 
 def renewed(record: LeaseRecord, duration: int, wall: datetime) -> LeaseRecord:
-    """Return the own record renewed. Transitions and the time of acquisition stay (behaviour I122)."""
+    """Return the record of a renewal: ``record`` with a new duration and time; transitions and the time of acquisition stay."""
+    # Behaviour I122.
     return replace(record, duration=duration, renewed=wall)
 
 
 def released(record: LeaseRecord, wall: datetime) -> LeaseRecord:
-    """Return the record of a release: without a holder, with a duration of one second; transitions stay (behaviour I125)."""
+    """Return the record of a release: without a holder, with a duration of one second; transitions stay."""
+    # Behaviour I125.
     return LeaseRecord("", 1, wall, wall, record.transitions)
 
 
@@ -238,7 +246,7 @@ def after_coordinated_read(
 ) -> LeaseWrite | LeaseHeld | LeaseRefused:
     """Return the decision of a candidate that has read the Lease in an election in which the server chooses the holder.
 
-    A holder renews only a lease that the server assigned to it, and only until the server prefers another candidate (behaviour I130).
+    A holder renews only a lease that the server assigned to it, and only until the server prefers another candidate.
 
     Args:
         seen: See ``after_read``.
@@ -248,8 +256,10 @@ def after_coordinated_read(
         wall: See ``after_read``.
 
     Returns:
-        The result of ``after_read``, or ``LeaseRefused`` if the server prefers another candidate.
+        The record to write; ``LeaseHeld`` if another candidate holds the lease; ``LeaseRefused`` if the server has not chosen a holder, if
+        the lease has expired, or if the server prefers another candidate.
     """
+    # Behaviour I130.
     record = seen.record
     if record.holder != identity:
         return LeaseHeld(record.holder) if record.holder else LeaseRefused("the server has not chosen a holder yet")
@@ -261,7 +271,7 @@ def after_coordinated_read(
 
 
 class LeaseLock:
-    """Reads and writes one Lease. Each write requires the version that was last read or written here.
+    """Reads and writes one Lease. Each write requires the version that this object last read or wrote.
 
     Annotations, foreign labels and unknown fields of the Lease are preserved.
     """
@@ -278,22 +288,25 @@ class LeaseLock:
             NotFound: there is no such Lease.
         """
         self.lease = await self._client.get(Lease, self._config.name, namespace=self._config.namespace)
-        return LeaseRecord.of(self.lease.spec)
+        return LeaseRecord.from_spec(self.lease.spec)
 
     async def create(self, record: LeaseRecord) -> None:
         """Create the Lease.
 
         Raises:
-            AlreadyExists: another candidate was faster. NotFound: the namespace does not exist.
+            AlreadyExists: another candidate was faster.
+            NotFound: the namespace does not exist.
         """
         metadata = ObjectMeta(name=self._config.name, namespace=self._config.namespace, labels=dict(self._config.labels))
         self.lease = await self._client.create(Lease(metadata=metadata, spec=record.spec()))
 
     async def update(self, record: LeaseRecord) -> None:
-        """Replace the record, if the Lease has the version last seen.
+        """Replace the record of the Lease if the Lease still has the version that this object last read or wrote.
 
         Raises:
-            Conflict: another program wrote in between. NotFound: the Lease was deleted.
+            Conflict: another program wrote in between.
+            NotFound: the Lease was deleted.
+            KubeloopError: the Lease was not read or created before.
         """
         if self.lease is None:
             raise KubeloopError(f"lease {self._config}: nothing was read or created yet")
@@ -310,14 +323,14 @@ class LeaseLock:
 # tools/leaderelection/leasecandidate.go; behaviour I130.
 
 
-log = logger_with_context("kubeloop.controller.election")
+_LOG = logger_with_context("kubeloop.controller.election")
 
-#: Seconds between unrequested renewals (client-go's requeueInterval), and between checks for a ping.
+#: Seconds between renewals without a ping (client-go's requeueInterval), and between checks for a ping.
 RENEWAL = 300.0
 LOOK = 2.0
 
 # The class has its path; only discovery shows whether the server serves it.
-_ASKED = Unstructured.of("coordination.k8s.io/v1beta1", "LeaseCandidate")
+_ASKED = Unstructured.for_kind("coordination.k8s.io/v1beta1", "LeaseCandidate")
 
 
 class LeaseCandidate:
@@ -325,18 +338,17 @@ class LeaseCandidate:
 
     Guarantees
         A ping of the server (``spec.pingTime`` later than ``spec.renewTime``) is answered by a renewal within ``look`` seconds. Without
-        pings
-        it renews every five minutes.
+        pings the candidate is renewed every five minutes.
 
-    Run it beside an elector with ``LeaseConfig(..., coordinated=True)``, until it is cancelled. The object stays, as client-go's does: the
-    server deletes candidates that are not renewed.
+    Call ``run`` beside an elector with ``LeaseConfig(..., coordinated=True)``, until it is cancelled. The LeaseCandidate object is not
+    deleted at the end, as in client-go: the server deletes candidates that are not renewed.
 
     Args:
         client: The client of the cluster.
         config: The Lease of the election.
         binary_version: Version of the program.
         emulation_version: Version that the program emulates. Empty: ``binary_version``.
-        strategy: How the server chooses; ``OldestEmulationVersion`` prefers the oldest version.
+        strategy: The rule by which the server chooses; ``OldestEmulationVersion`` prefers the oldest version.
         look: Seconds between two checks for pings.
         clock: Clock of the delays. None: the client's.
 
@@ -387,9 +399,9 @@ class LeaseCandidate:
                     "CoordinatedLeaderElection and --runtime-config=coordination.k8s.io/v1beta1=true of the API server"
                 ) from error
             except (AlreadyExists, Conflict) as error:
-                log.debug("candidate %s: %s", self._config.identity, error)
+                _LOG.debug("candidate %s: %s", self._config.identity, error)
             except KubeloopError as error:
-                log.warning("candidate %s for %s could not be renewed: %s", self._config.identity, self._config, error)
+                _LOG.warning("candidate %s for %s could not be renewed: %s", self._config.identity, self._config, error)
             await self._clock.sleep(self._look)
 
     async def _ensure(self, *, due: bool) -> bool:

@@ -62,7 +62,9 @@ COMBINED = "(combined from similar events): "
 
 @dataclass(frozen=True, slots=True)
 class EventWrite:
-    """An event to write. ``exists``: it was written before, so it is patched, and created only if it was deleted (behaviour J135)."""
+    """An event to write. ``exists``: it was written before, so it is patched, and created only if it was deleted."""
+
+    # Behaviour J135.
 
     namespace: str
     name: str
@@ -74,14 +76,14 @@ class EventWrite:
 
 
 class CorrelationResult(NamedTuple):
-    """The result of correlation: the event to write, if any. ``spam``: the occurrence was dropped. Otherwise it was only counted."""
+    """The result of correlation. ``writes`` is empty if the occurrence was dropped (``spam`` is True) or only counted."""
 
     writes: tuple[EventWrite, ...] = ()
     spam: bool = False
 
 
 class Correlator(Protocol):
-    """The memory of one sink. Called by one task only."""
+    """Decides for one sink which occurrences are written, from the occurrences that it remembers. Only one task calls it."""
 
     def observe(self, occurrence: Occurrence) -> CorrelationResult:
         """Return the result of an occurrence, given the earlier ones."""
@@ -118,7 +120,7 @@ class EventLimits:
         burst: Number of events about one object that are written without delay.
         refill: Seconds after which one more event is allowed.
         similar: Number of different messages within ``interval`` from which on similar events are combined into one.
-        interval: Seconds between similar events.
+        interval: Seconds without a similar event after which the count of similar events starts over.
         capacity: Number of objects and events that are remembered.
         spam_key: Groups events for ``burst``. Default: by object.
         similar_key: Groups events for ``similar``. Default: by object and reason.
@@ -148,7 +150,9 @@ class EventLimits:
 
 
 class SpamFilter:
-    """Limits the number of events about one object (behaviour J133)."""
+    """Limits the number of events about one object."""
+
+    # Behaviour J133.
 
     def __init__(self, limits: EventLimits, clock: Clock) -> None:
         self._limits, self._clock = limits, clock
@@ -170,14 +174,16 @@ class _Similar:
 
 
 class SimilarEvents:
-    """Finds events that differ only by their message, and combines them when there are too many (behaviour J132)."""
+    """Finds events that differ only by their message, and combines them when there are too many."""
+
+    # Behaviour J132.
 
     def __init__(self, limits: EventLimits, clock: Clock) -> None:
         self._limits, self._clock = limits, clock
         self._groups: LruDict[Hashable, _Similar] = LruDict(limits.capacity)
 
     def combine(self, occurrence: Occurrence) -> tuple[Occurrence, Hashable]:
-        """Return the occurrence to write, combined if there are similar ones, and its key."""
+        """Return the occurrence to write, combined if there are too many similar ones, and the key under which to count it."""
         limits, now = self._limits, self._clock.now()
         key = limits.similar_key(occurrence)
         group = self._groups.get(key)
@@ -201,10 +207,12 @@ class _Counted:
 
 
 class CoreCorrelator:
-    """Correlates core/v1 events: combines similar ones, then counts repeated ones (behaviour J131), then drops too many about one object.
+    """Correlates core/v1 events: combines similar events, then counts repeated events, then drops events beyond the limit of one object.
 
     Dropped events are counted: the next written event has the complete count.
     """
+
+    # Behaviour J131.
 
     def __init__(self, limits: EventLimits, clock: Clock, name: Callable[[str], str] = event_name) -> None:
         self._similar = SimilarEvents(limits, clock)
@@ -235,7 +243,8 @@ class CoreCorrelator:
 
 
 def namespace_of(occurrence: Occurrence) -> str:
-    """Return the namespace of an event: that of its object, or "default" for a cluster-scoped object (behaviour J137)."""
+    """Return the namespace of an event: the namespace of its object, or "default" for a cluster-scoped object."""
+    # Behaviour J137.
     return occurrence.subject.namespace or "default"
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from kubeloop.timing import Clock
 from kubeloop.transport import logger_with_context
 
-log = logger_with_context("kubeloop.controller.events")
+_LOG = logger_with_context("kubeloop.controller.events")
 
 #: ``invalid``: the event is invalid. ``full``: too many waited. ``spam``: too many about one object. ``refused``: by the server.
 #: ``unanswered``: no response. ``failed``: a function of the caller raised. ``closed``: after the end, or not sent before it.
@@ -63,7 +63,7 @@ class DropLog:
                 interval.last = text
                 return
             self._intervals[why] = _Interval(self._clock.now() + INTERVAL)
-        log.warning("%s", text)
+        _LOG.warning("%s", text)
 
     def report(self, *, at_end: bool = False) -> None:
         """Log the numbers of all intervals that are over; ``at_end``: of all intervals."""
@@ -77,4 +77,4 @@ class DropLog:
         for why, interval in over.items():
             if interval.number:
                 words = "event is" if interval.number == 1 else "events are"
-                log.warning("%d more %s dropped (%s); the last: %s", interval.number, words, why, interval.last)
+                _LOG.warning("%d more %s dropped (%s); the last: %s", interval.number, words, why, interval.last)

@@ -41,14 +41,14 @@ class EventRecorder:
         Delivery. These events are dropped: events that the server rejects or does not answer in 12 attempts 10 s apart, events beyond 1000
         waiting ones, too many about one object (core/v1), and invalid events. See ``dropped``, ``counts`` and ``metrics``.
 
-    It is an async context manager: leaving it sends waiting events for up to ``flush`` seconds. Events that are recorded before it is
-    entered are sent then.
+    The recorder is an async context manager: leaving it sends waiting events for up to ``flush`` seconds. Events that were recorded before
+    it is entered are sent when it is entered.
 
     Args:
         client: The client of the cluster.
         component: Name of the reporting component. A sink's API limits its length and characters.
         sinks: APIs to write to. Empty: core/v1; ``[SeriesEvents()]``: events.k8s.io/v1.
-        clock: Clock of times and delays. None: the client's.
+        clock: Clock of times and delays. None: the system's clock.
         flush: Seconds for which leaving the context waits for unsent events.
         rng: Source of jitter. None: a new ``random.Random``.
 
@@ -176,7 +176,7 @@ class EventRecorder:
             message: A sentence or an error for people (cut at 1024 bytes).
             action: The action that was taken or tried; a CamelCase word.
             related: Another object that the event concerns.
-            field_path: The part of ``obj`` that it is about, such as ``spec.containers{nginx}``.
+            field_path: The part of ``obj`` that the event is about, such as ``spec.containers{nginx}``.
             annotations: Annotations of the event.
         """
         try:
@@ -221,7 +221,7 @@ class EventRecorder:
         return [("", self._invalid), *((api, sender.counts) for api, sender in self._senders)]
 
     def metrics(self, registry: CollectorRegistry | None = None) -> None:
-        """Show the counts in a Prometheus registry (None: prometheus_client's default one); they stay there after the end."""
+        """Export the counts to a Prometheus registry (None: prometheus_client's default). They remain after the recorder has ended."""
         from kubeloop.controller.metrics import event_metrics
 
         collector = event_metrics(registry)

@@ -1,7 +1,9 @@
 """The sender of one sink: a queue, a correlator and a task that writes to the server. Senders do not wait for each other.
 
-Rules of sending: client-go tools/record/event.go, tools/events/event_broadcaster.go; behaviours J134-J136, J139.
+Rules of sending: client-go tools/record/event.go, tools/events/event_broadcaster.go.
 """
+
+# Behaviours J134-J136, J139.
 
 from __future__ import annotations
 
@@ -22,14 +24,14 @@ from kubeloop.transport import logger_with_context
 
 
 class EventCounts:
-    """Counts since the start.
+    """Counts of events since the start, for one sink.
 
-    ``recorded``: occurrences. ``sent``: successful requests. ``counted``: occurrences that only raised a count, which is written later.
+    ``recorded``: occurrences. ``sent``: successful requests. ``coalesced``: occurrences that only raised a count, which is written later.
     """
 
     def __init__(self) -> None:
         self.sent = 0
-        self.counted = 0
+        self.coalesced = 0
         self._recorded = 0
         self._dropped: Counter[DropReason] = Counter()
         self._lock = threading.Lock()
@@ -53,7 +55,7 @@ class EventCounts:
             self._dropped[why] += number
 
 
-log = logger_with_context("kubeloop.controller.events")
+_LOG = logger_with_context("kubeloop.controller.events")
 
 #: client-go's limits: waiting events, attempts to send an event, seconds between attempts.
 QUEUE = 1000
@@ -68,8 +70,7 @@ class EventSender:
 
     Guarantees
         ``put`` returns at once and may be called from any thread; occurrences beyond the limit are dropped and counted. No error of the
-        server
-        or of the caller's functions ends the task. ``close`` leaves no task behind.
+        server or of the caller's functions ends the task. ``close`` leaves no task behind.
 
     Args:
         name: Name of the component, for logs.
@@ -100,7 +101,7 @@ class EventSender:
         return len(self._waiting)
 
     def start(self) -> None:
-        """Start sending, first the waiting occurrences."""
+        """Start the task that sends occurrences, beginning with the waiting ones."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._task = asyncio.create_task(self._run(), name=self._name)
         self._wake.set()
@@ -118,10 +119,10 @@ class EventSender:
         try:
             self._loop.call_soon_threadsafe(self._wake.set)
         except RuntimeError:
-            log.debug("the event loop has ended; events are no longer sent")
+            _LOG.debug("the event loop has ended; events are no longer sent")
 
     async def close(self, flush: float) -> None:
-        """Send each waiting occurrence once, for up to ``flush`` seconds in total, and stop."""
+        """Send each waiting occurrence once, for up to ``flush`` seconds in total, and stop. Unsent occurrences are dropped and counted."""
         self._closing = True
         task, self._task = self._task, None
         if task is None:
@@ -133,8 +134,8 @@ class EventSender:
             await wait_within(self._clock, flush, task)
         finally:
             if not task.done():
-                await end_tasks(task, logger=log)
-                log.warning("%d events could not be sent in %.1f s and are dropped", len(self._waiting) + 1, flush)
+                await end_tasks(task, logger=_LOG)
+                _LOG.warning("%d events could not be sent in %.1f s and are dropped", len(self._waiting) + 1, flush)
                 self.counts.drop("closed", len(self._waiting) + 1)
                 self._waiting.clear()
             self._drop_log.report(at_end=True)
@@ -146,7 +147,7 @@ class EventSender:
                     return
             except Exception:
                 # An unexpected error loses the events of one step, not the later ones.
-                log.exception("%s: events could not be sent and are dropped", self._name)
+                _LOG.exception("%s: events could not be sent and are dropped", self._name)
                 await self._clock.sleep(_AFTER_DEFECT)
 
     async def _step(self) -> bool:
@@ -186,7 +187,7 @@ class EventSender:
         if verdict.spam:
             self._drop("spam", occurrence)
         elif not verdict.writes:
-            self.counts.counted += 1
+            self.counts.coalesced += 1
         return verdict.writes
 
     async def _deliver(self, write: EventWrite) -> None:
@@ -201,13 +202,13 @@ class EventSender:
                     # An earlier attempt succeeded although its response was lost: no other process makes this name.
                     self.counts.sent += 1
                     return
-                # It was missing at the patch and exists at the creation: patch it.
-                log.debug('event "%s" came back', write.occurrence.reason)
+                # The event was missing at the patch but exists at the creation: the next attempt patches it.
+                _LOG.debug('event "%s" exists again', write.occurrence.reason)
             except ApiError as error:
                 self._refused(write, error)
                 return
             except (TransportError, DeadlineError, DecodeError) as error:
-                log.debug('event "%s" not sent: %s', write.occurrence.reason, error)
+                _LOG.debug('event "%s" not sent: %s', write.occurrence.reason, error)
             except Exception as error:  # noqa: BLE001  # a request that cannot be made will not be made next time either
                 self._drop("failed", write.occurrence, f"{type(error).__name__}: {error}")
                 return
@@ -249,14 +250,14 @@ class EventSender:
 
     def _log_drop(self, why: DropReason, occurrence: Occurrence, detail: str, *, quiet: bool) -> None:
         if quiet:
-            log.debug('event "%s" is dropped: %s', occurrence.reason, detail)
+            _LOG.debug('event "%s" is dropped: %s', occurrence.reason, detail)
         else:
             self._drop_log.dropped(why, f'event "{occurrence.reason}" is dropped: {detail}')
 
 
 _WORDS: Mapping[DropReason, str] = {
-    "full": f"{QUEUE} events wait already",
+    "full": f"{QUEUE} events are already queued",
     "spam": "too many about this object",
-    "unanswered": "the server gives no answer",
+    "unanswered": "the server does not answer",
     "closed": "the recorder is closed",
 }

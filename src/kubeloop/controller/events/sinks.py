@@ -1,4 +1,6 @@
-"""Sinks: the two event APIs, with the requests that create and change events. Each sink correlates independently (behaviour J137)."""
+"""Sinks: the two event APIs, with the requests that create and change events. Each sink correlates independently."""
+
+# Behaviour J137.
 
 from __future__ import annotations
 
@@ -51,13 +53,13 @@ class SeriesCorrelator:
     Two occurrences are the same event if type, reason, action, object and related object agree; versions and messages do not count.
 
     Guarantees
-        The first of them is created, the second starts a series with count 2 and is written once; later ones are counted here. A series is
-        written again ``refresh`` seconds after its last write, so that the server does not let it expire, and for the last time ``finish``
-        seconds after its last occurrence; it is over then, and the next occurrence is another event. At most ``capacity`` events are
-        remembered; a dropped series is written first.
+        The first occurrence creates the event. The second starts a series with count 2, which is written once. Later occurrences are only
+        counted. A series is written again ``refresh`` seconds after its last write, so that the server does not let it expire, and for the
+        last time ``finish`` seconds after its last occurrence. Then the series is over, and the next occurrence is another event. At most
+        ``capacity`` events are remembered; a series that is dropped for another one is written first.
 
-    Differs from client-go: that treats an object with another resourceVersion as another object, and finishes series when a timer of
-    6 min passes, so up to 12 min after their last occurrence.
+    client-go differs: it treats an object with another resourceVersion as another object, and its timer of 6 min finishes a series up to
+    12 min after the last occurrence.
 
     Args:
         clock: Clock of the intervals.
@@ -149,7 +151,7 @@ def _identity(occurrence: Occurrence) -> Hashable:
 
 
 class EventReporter(NamedTuple):
-    """The reporter of events: the controller and its host."""
+    """The reporter of events: the name of the controller and of its host."""
 
     component: str
     host: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kubeloop.cache import Event, EventType, Head
+from kubeloop.cache import EventType, Head, InformerEvent
 from kubeloop.meta import Selector, parse_label_selector
 
 
@@ -26,11 +26,11 @@ class Predicate:
 
     __slots__ = ("_test", "paths")
 
-    def __init__(self, test: Callable[[Event[Any]], bool], paths: tuple[str, ...] = ()) -> None:
+    def __init__(self, test: Callable[[InformerEvent[Any]], bool], paths: tuple[str, ...] = ()) -> None:
         self._test = test
         self.paths = paths
 
-    def __call__(self, event: Event[Any]) -> bool:
+    def __call__(self, event: InformerEvent[Any]) -> bool:
         return self._test(event)
 
     def __and__(self, other: Predicate) -> Predicate:
@@ -44,7 +44,7 @@ class Predicate:
 
 
 def _on_update(differs: Callable[[Head, Head], bool], paths: tuple[str, ...] = ()) -> Predicate:
-    """Return a predicate that rejects updates without a difference.
+    """Return a predicate that rejects updates and resyncs for which ``differs(old, new)`` is False, and accepts all other events.
 
     An object that was recreated between two events counts as changed, even if its fields are equal (behaviour T238).
     """
@@ -60,31 +60,35 @@ def _on_update(differs: Callable[[Head, Head], bool], paths: tuple[str, ...] = (
 
 
 def path_changed(path: str) -> Predicate:
-    """Return a predicate for updates that changed the value at ``path`` (wire names: ``spec.nodeName``, ``metadata.annotations``)."""
+    """Return a predicate that rejects updates that did not change the value at ``path``. Creations and deletions pass.
+
+    ``path`` has wire names: ``spec.nodeName``, ``metadata.annotations``.
+    """
     return _on_update(lambda old, new: bool(old.value(path) != new.value(path)), (path,))
 
 
-#: Updates that changed anything at all; a resync does not.
+#: Rejects resyncs, which change nothing. Creations and deletions pass.
 resource_version_changed = _on_update(lambda old, new: old.resource_version != new.resource_version)
 
-#: Updates that changed the desired state: ``metadata.generation`` rises with the spec, not with status or metadata. Kinds without a
-#: generation (ConfigMaps, Pods before 1.33) never pass. The first mark of deletion passes too, as it raises the generation.
+#: Rejects updates that did not change the desired state: ``metadata.generation`` rises with the spec, not with status or metadata. Updates
+#: of kinds without a generation (ConfigMaps, Pods before 1.33) never pass. The update that sets the deletion timestamp passes, since it
+#: raises the generation. Creations and deletions pass.
 generation_changed = _on_update(lambda old, new: old.generation != new.generation)
 
-#: Updates that changed a label.
+#: Rejects updates that did not change a label. Creations and deletions pass.
 labels_changed = _on_update(lambda old, new: old.labels != new.labels)
 
-#: Updates that changed an annotation.
+#: Rejects updates that did not change an annotation. Creations and deletions pass.
 annotations_changed = path_changed("metadata.annotations")
 
-#: Updates by which a deletion began, and deletions.
+#: Accepts deletions, and the first event of an object that shows its deletion timestamp.
 deletion = Predicate(
     lambda event: event.type is EventType.DELETED or (event.head.deleting and not (event.old is not None and event.old.deleting)),
 )
 
 
 def labels_match(selector: str | Selector) -> Predicate:
-    """Return a predicate for objects whose labels match now, or matched before the update.
+    """Return a predicate that accepts events of objects whose labels match now, or matched before the update.
 
     Raises:
         ValueError: the text is not a valid label selector.

@@ -1,4 +1,4 @@
-"""Watches and channels: triggers of reconciles besides changes of the controller's own kind. ``Owns`` is for kinds that it creates."""
+"""Watches and channels: triggers of reconciles besides changes of the controller's own kind. ``Owns``: kinds that it creates."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from kubeloop.cache import Event, Head
-from kubeloop.controller.handler.mapping import MapFunc, MapHead
+from kubeloop.cache import Head, InformerEvent
+from kubeloop.controller.handler.map_funcs import MapFunc, MapHead
 from kubeloop.controller.handler.predicates import Predicate
 from kubeloop.meta import KubeloopError, ObjectKey, Resource
 from kubeloop.meta.type_checks import described, described_word
@@ -17,11 +17,11 @@ R = TypeVar("R", bound=Resource)
 
 
 @dataclass(frozen=True, slots=True)
-class Watch(Generic[R]):
+class WatchedKind(Generic[R]):
     """Reconciles the keys that ``to`` returns whenever an object of ``kind`` changes and all ``predicates`` accept the event.
 
     ``to`` is called with the new state and, for an update, with the old one too (so that an object that is no longer referred to is
-    reconciled as well); repeated keys are reconciled once (behaviour R218). It is one of
+    reconciled as well); repeated keys are reconciled once. It is one of
 
     - a mapping: ``to_owner(Foo)``, ``to_label("example.com/foo")``, ``to_field("spec.fooName")``, ``to_index("secret")``, ``to_same_name``;
     - a function of a ``Head``, plain or async: an async function delays the later events of that kind only;
@@ -35,10 +35,12 @@ class Watch(Generic[R]):
         metadata_only: Request only metadata; ``metadata_lister(kind)`` reads it.
 
     Example:
-        >>> to_node = Watch(Pod, to=lambda pod: [ObjectKey("", "", pod.value("spec.nodeName"))], paths=("spec.nodeName",))
+        >>> to_node = WatchedKind(Pod, to=lambda pod: [ObjectKey("", "", pod.value("spec.nodeName"))], paths=("spec.nodeName",))
         >>> class Drainer(Controller[Node], watches=[to_node]):
         ...     async def reconcile(self, node: Node) -> None: ...
     """
+
+    # Behaviour R218.
 
     kind: type[R]
     to: MapHead | MapFunc | str
@@ -52,7 +54,7 @@ class Owns(Generic[R]):
     """A kind that the controller creates: its changes reconcile the owner. ``owns=[Deployment]`` is short for ``Owns(Deployment)``.
 
     The owner is found by the controller reference; with ``every_owner``, by each owner reference of the kind.
-    ``predicates``, ``metadata_only``: see ``Watch``.
+    ``predicates``, ``metadata_only``: see ``WatchedKind``.
 
     Example:
         >>> class Scaler(Controller[ConfigMap], owns=[Owns(Pod, metadata_only=True)]):
@@ -69,21 +71,19 @@ T = TypeVar("T")
 
 
 class SourceError(KubeloopError):
-    """A source of a controller failed permanently, or returned an item without an object's name; the message names both and says what to
-    do.
-    """
+    """A source of a controller failed permanently, or returned an item that does not name an object; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Channel(Generic[T]):
-    """Source of reconciles outside of the cluster: keys, objects, heads or events, or other items that ``to`` maps to keys.
+    """A source of reconciles outside the cluster. It yields keys, objects, heads or events, or other items that ``to`` maps to keys.
 
     Items that arrive before the controller runs wait in its queue; predicates do not apply.
 
     Args:
-        source: An ``asyncio.Queue``, an async iterator, or a function that opens one. A function is called again, with growing delays, when
-            what it opened fails; an iterator that fails ends the controller, since its items are lost. A source that ends is not opened
-            again.
+        source: An ``asyncio.Queue``, an async iterator, or a function that returns a new async iterator. If that iterator fails, the
+            function is called again, with growing delays. An iterator without a function that fails ends the controller, since its items
+            are lost. A source that ends is not opened again.
         to: Maps an item to keys. None: items are keys, objects, heads or events.
         priority: Priority of the reconciles.
         name: Name in logs.
@@ -134,8 +134,8 @@ class Channel(Generic[T]):
             found = list(self.to(item))
             if not all(isinstance(key, ObjectKey) for key in found):
                 raise SourceError(
-                    f"to= of source {self.name} gave {described(found)} for {described(item)}; "
-                    'give ObjectKeys: ObjectKey("", namespace, name)'
+                    f"to= of source {self.name} returned {described(found)} for {described(item)}; "
+                    'return ObjectKeys: ObjectKey("", namespace, name)'
                 )
             return found
         return [_key(item, self.name)]
@@ -144,13 +144,13 @@ class Channel(Generic[T]):
 def _key(item: Any, name: str) -> ObjectKey:
     if isinstance(item, ObjectKey):
         return item
-    if isinstance(item, Event):
+    if isinstance(item, InformerEvent):
         return item.key
     if isinstance(item, Head):
         return ObjectKey("", item.namespace, item.name)
     if isinstance(item, Resource):
         return ObjectKey("", item.metadata.namespace, item.metadata.name)
     raise SourceError(
-        f"source {name} gave {described(item)}, which names no object; "
-        "give ObjectKeys or objects, or say what it means with Channel(..., to=)"
+        f"source {name} yielded {described(item)}, which does not name an object; "
+        "yield ObjectKeys or objects, or map the items with Channel(..., to=)"
     )

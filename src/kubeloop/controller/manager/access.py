@@ -22,7 +22,7 @@ from kubeloop.serving.request import Request
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context
 
-log = logger_with_context("kubeloop.controller.manager")
+_LOG = logger_with_context("kubeloop.controller.manager")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -100,7 +100,7 @@ class ClientCertificates:
         except OSError as error:
             raise ConfigError(f"ClientCertificates: {authority!r} cannot be used: {error.strerror or error}") from None
         except ValueError:
-            raise ConfigError("ClientCertificates: the authority is no PEM certificate") from None
+            raise ConfigError("ClientCertificates: the authority is not a PEM certificate") from None
         self._names = frozenset(names)
         self._clock = clock or SystemClock()
 
@@ -152,7 +152,7 @@ class KubernetesAccess:
         try:
             user = await self._who(token)
         except KubeloopError as error:
-            log.log(logging.ERROR, "%s: authentication failed: %s", request.path, error)
+            _LOG.log(logging.ERROR, "%s: authentication failed: %s", request.path, error)
             return _text(500, "Authentication failed\n")
         if user is None:
             return _unauthorized()
@@ -160,7 +160,7 @@ class KubernetesAccess:
         try:
             allowed = await self._may(user, verb, request.path)
         except KubeloopError as error:
-            log.log(logging.ERROR, "%s: authorization of %s failed: %s", request.path, user.name, error)
+            _LOG.log(logging.ERROR, "%s: authorization of %s failed: %s", request.path, user.name, error)
             return _text(500, f"Authorization for user {user.name} failed\n")
         return None if allowed else _forbidden(user.name)
 

@@ -16,31 +16,34 @@ from kubeloop.tasks import end_tasks
 from kubeloop.workqueue import QueueStats
 
 Work: TypeAlias = Callable[[], Awaitable[object]] | Callable[[RunnableContext], Awaitable[object]]
-"""``async def work(): ...`` or ``async def work(surroundings): ...``."""
+"""An async function: ``async def work(): ...``, or ``async def work(context): ...`` with a ``RunnableContext``."""
 
 
 class NotRunnableError(KubeloopError, TypeError):
     """A manager cannot run this object; the message lists the accepted types."""
 
 
-class StoppedRunnable(Protocol):
-    """An object that a manager can run: ``async def run(self)`` or ``async def run(self, surroundings)``."""
+class RunnableObject(Protocol):
+    """An object with a method ``async def run(self)`` or ``async def run(self, context)``, which a manager runs in the background.
+
+    Unlike a ``Runnable``, it has no method ``stop``: a manager stops it by cancelling ``run``. The context is a ``RunnableContext``.
+    """
 
     @property
     def run(self) -> Work: ...
 
 
 class Background:
-    """Runs a function or object once all caches are synced, until it returns or the manager stops.
+    """Runs an async function, or the ``run`` method of an object, once all caches are synced, until it returns or the manager stops.
 
     Guarantees
-        A stop cancels it, and it has the manager's grace period to clean up; an exception other than the cancellation is then an error.
-        An error stops the manager, which raises it. A return does not stop the manager.
+        When the manager stops, the function is cancelled, and has the grace period of the manager to clean up; an exception other than the
+        cancellation is then an error. An error stops the manager, which raises it. If the function returns, the manager continues.
 
     Args:
         work: An async function of no argument or of a ``RunnableContext``, or an object with such a method ``run``.
-        name: Name in logs. Empty: the function's or class's own.
-        needs_leader: Run it in one replica only, the leader.
+        name: Name in logs. Empty: the name of the function or class.
+        needs_leader: Run the function in one replica only, the leader.
 
     Raises:
         NotRunnableError: ``work`` is not such a function or object.
@@ -55,7 +58,7 @@ class Background:
 
     warm_up = False
 
-    def __init__(self, work: Work | StoppedRunnable, *, name: str = "", needs_leader: bool = True) -> None:
+    def __init__(self, work: Work | RunnableObject, *, name: str = "", needs_leader: bool = True) -> None:
         function = _function_of(work)
         if function is None:
             raise NotRunnableError(
@@ -65,7 +68,7 @@ class Background:
         self._arguments = _wanted(function, work)
         self._name = name or getattr(work, "__name__", "") or type(work).__name__
         self.needs_leader = needs_leader
-        self._surroundings: RunnableContext | None = None
+        self._context: RunnableContext | None = None
         self._task: asyncio.Future[object] | None = None
         self._stopping = False
 
@@ -75,14 +78,14 @@ class Background:
 
     @property
     def stats(self) -> RunnerStats:
-        """Empty statistics: it has no queue and no reconciles."""
+        """Statistics that are all zero, since background work has no queue and no reconciles."""
         return RunnerStats(self.name, 0, QueueStats(0, 0, 0, 0, 0), ReconcileCounts())
 
-    async def connect(self, surroundings: RunnableContext) -> None:
-        self._surroundings = surroundings
+    async def connect(self, context: RunnableContext) -> None:
+        self._context = context
 
     async def synced(self, timeout: float) -> None:
-        """Return immediately, since it waits for no cache."""
+        """Return immediately, since background work has no handlers that must see initial objects."""
 
     async def run(self) -> None:
         if self._stopping:
@@ -104,10 +107,10 @@ class Background:
             self._task.cancel()
 
     async def close(self) -> None:
-        """Do nothing: it has no resources."""
+        """Do nothing, since background work holds no resources."""
 
     async def _work(self) -> object:
-        given = (self._surroundings,) if self._arguments else ()
+        given = (self._context,) if self._arguments else ()
         return await self._function(*given)
 
 
@@ -139,6 +142,6 @@ def _wanted(function: Callable[..., object], work: object) -> int:
     if len(needed) > 1 or keywords:
         names = ", ".join([*(one.name for one in needed), *keywords])
         raise NotRunnableError(
-            f"{_shown(work)} takes ({names}); a manager gives it nothing, or its surroundings: bind the rest with functools.partial"
+            f"{_shown(work)} takes ({names}); a manager passes no argument, or only a RunnableContext: bind the rest with functools.partial"
         )
     return len(needed)

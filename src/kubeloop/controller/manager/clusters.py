@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from kubeloop.cache import Informers
+from kubeloop.cache import InformerFactory
 from kubeloop.client import Client
 from kubeloop.controller.builder.context import RunnableContext
 from kubeloop.controller.builder.controller import ControllerBase
 from kubeloop.controller.errors import ManagerError
-from kubeloop.controller.manager.background import Background, StoppedRunnable, Work
+from kubeloop.controller.manager.background import Background, RunnableObject, Work
 from kubeloop.controller.runner.runnable import Runnable
 from kubeloop.controller.runner.runner import Runner
 
-Manageable: TypeAlias = "ControllerBase[Any] | Runnable | Work | StoppedRunnable"
-"""A unit that a manager can run: a controller, an async function or object, or something that keeps the whole protocol."""
+Manageable: TypeAlias = "ControllerBase[Any] | Runnable | Work | RunnableObject"
+"""Anything that a manager can run: a controller, an async function, an object with an async ``run``, or a ``Runnable``."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnCluster:
-    """Runs a controller against one further cluster of a manager, with its client and informers.
+    """Runs a controller on the cluster of a manager that is named ``cluster``, with that cluster's client and informers.
 
     Example:
         >>> class Printer(Controller[ConfigMap]):
@@ -36,10 +36,10 @@ class OnCluster:
 
 @dataclass(frozen=True, slots=True)
 class OnEachCluster:
-    """Runs a controller against each cluster of a manager: ``make`` is called with the name of each cluster, also of clusters that are
-    added later.
+    """Runs a controller on each cluster of a manager. ``make`` takes the name of a cluster and returns the controller for it.
 
-    The controller's name gets the cluster's: ``foo@west``. Keys carry the cluster: ``ObjectKey.cluster``.
+    ``make`` is also called for clusters that are added later. The cluster's name is appended to the controller's (``foo@west``). Keys carry
+    the cluster (``ObjectKey.cluster``).
 
     Example:
         >>> class Printer(Controller[ConfigMap]):
@@ -53,13 +53,13 @@ class OnEachCluster:
 
 @dataclass(slots=True)
 class ManagedCluster:
-    """One cluster of a manager. ``owned``: the manager made the informers, so it starts and ends them."""
+    """One cluster of a manager. ``owned``: the manager created the informers, so it starts and ends them."""
 
     name: str
     client: Client
-    informers: Informers
+    informers: InformerFactory
     owned: bool
-    surroundings: RunnableContext
+    context: RunnableContext
     entered: bool = False
 
     async def enter(self) -> None:
@@ -74,10 +74,10 @@ class ManagedCluster:
 
 
 def runnable_of(runnable: Manageable, cluster: str = "") -> Runnable:
-    """Return the runnable for an argument of the manager. ``cluster`` is appended to its name if it runs on several clusters.
+    """Return the ``Runnable`` for an argument of the manager. ``cluster``, if given, is appended to the name of a controller or function.
 
     Raises:
-        NotRunnableError, DeclarationError: it cannot be run.
+        NotRunnableError, DeclarationError: the argument cannot be run.
     """
     if isinstance(runnable, ControllerBase):
         return Runner(runnable, name=f"{type(runnable)._declaration().name}@{cluster}" if cluster else "")
@@ -88,13 +88,13 @@ def runnable_of(runnable: Manageable, cluster: str = "") -> Runnable:
 
 
 class ClusterSet:
-    """The clusters of a manager, its own first. ``surround`` makes the context of a cluster's controllers."""
+    """The clusters of a manager, its first cluster first. ``new_context`` returns the context for the controllers of a cluster."""
 
-    def __init__(self, surround: Callable[[Client, Informers], RunnableContext]) -> None:
-        self._surround = surround
+    def __init__(self, new_context: Callable[[Client, InformerFactory], RunnableContext]) -> None:
+        self._new_context = new_context
         self._clusters: dict[str, ManagedCluster] = {}
 
-    def add(self, client: Client, informers: Informers, *, owned: bool) -> ManagedCluster:
+    def add(self, client: Client, informers: InformerFactory, *, owned: bool) -> ManagedCluster:
         """Add a cluster. ``owned``: the manager starts and ends the informers.
 
         Raises:
@@ -105,7 +105,7 @@ class ClusterSet:
             raise ManagerError(
                 f'two clusters are named "{name}"; keys and logs could not tell them apart: give the clients contexts of different clusters'
             )
-        self._clusters[name] = ManagedCluster(name, client, informers, owned, self._surround(client, informers))
+        self._clusters[name] = ManagedCluster(name, client, informers, owned, self._new_context(client, informers))
         return self._clusters[name]
 
     def named(self, name: str) -> ManagedCluster:

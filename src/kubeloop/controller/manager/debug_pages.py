@@ -1,6 +1,6 @@
 """The /debug/ pages: tasks, threads, memory, profile, log levels, informers and queues.
 
-GET reads and PUT changes. Pages of other sites cannot send PUT requests here.
+GET reads and PUT changes. Browsers do not let web pages of other origins send PUT requests.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def trace(argument: str) -> str | None:
         return "allocations are traced\n"
     if argument == "off":
         tracemalloc.stop()
-        return "allocations are traced no longer\n"
+        return "allocations are no longer traced\n"
     return None
 
 
@@ -105,12 +105,12 @@ def _stack(awaited: Any) -> Iterator[str]:
 
 
 def _first(awaited: Any, *names: str) -> Any:
-    """Return the first of these attributes that exists; coroutines, generators and async generators name the same thing differently."""
+    """Return the first attribute that is not None. Coroutines, generators and async generators name the same attribute differently."""
     return next((found for name in names if (found := getattr(awaited, name, None)) is not None), None)
 
 
 def _short(awaited: object) -> str:
-    """Return the type, and the name of a task. ``repr`` is not used, since it may show contents of an object."""
+    """Return the name of an object's type, or for a task its name. ``repr`` is not used, since it may show contents of the object."""
     if isinstance(awaited, asyncio.Task):
         return f'task "{awaited.get_name()}"'
     return type(awaited).__name__
@@ -133,10 +133,10 @@ class Profiler:
         self._busy = False
 
     async def take(self, seconds: float) -> cProfile.Profile:
-        """Profile for so many seconds.
+        """Profile for ``seconds``, and return the profile.
 
         Raises:
-            ProfileBusyError: a profiler runs already, this one or that of a debugger.
+            ProfileBusyError: a profiler runs already, this one or the profiler of a debugger.
         """
         if self._busy:
             raise ProfileBusyError
@@ -157,7 +157,7 @@ class Profiler:
 
 
 def profile_text(profile: cProfile.Profile) -> str:
-    """Return a profile as text: the most expensive functions first, by their own time and by the time with their calls."""
+    """Return a profile as text: the functions that take most time, including the functions that they call, first."""
     text = io.StringIO()
     pstats.Stats(profile, stream=text).sort_stats("cumulative").print_stats(_MOST_FUNCTIONS)
     return text.getvalue()
@@ -197,7 +197,7 @@ class DebugPages:
         }
 
     async def answer(self, request: Request) -> Answer | None:
-        """Return the response, or None if the path is not below /debug."""
+        """Return the response, or None if the path is not that of a debug page."""
         path = request.path.rstrip("/")
         if path == "/debug":
             lines = [f"/debug/{name:<10} {text}" for name, (text, _, _) in self._pages.items()]

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 # Source: Kubernetes API health endpoints; controller-runtime pkg/healthz.
 
 
-log = logger_with_context("kubeloop.controller.manager")
+_LOG = logger_with_context("kubeloop.controller.manager")
 
 Check: TypeAlias = Callable[[], Awaitable[None] | None]
-"""A check raises if it fails; a plain function, or an async one."""
+"""A health check: a function, plain or async, that raises an error if the check fails."""
 
 #: Seconds after which an async check has failed.
 PATIENCE = 10.0
@@ -84,7 +84,7 @@ class HealthProbe:
         failures = dict(zip(names, await asyncio.gather(*(self._ask(name) for name in names)), strict=True))
         failed = {name: why for name, why in failures.items() if why}
         if failed:
-            log.warning("%s check failed: %s", self.name, "; ".join(f"{name}: {why}" for name, why in failed.items()))
+            _LOG.warning("%s check failed: %s", self.name, "; ".join(f"{name}: {why}" for name, why in failed.items()))
         elif "verbose" not in request.query:
             return _text("ok")
         lines = []
@@ -143,17 +143,17 @@ class Address:
         """Parse ``127.0.0.1:8080``, ``[::1]:8080``, ``localhost:0``, or ``:8080`` for every interface. Port 0 is any free port.
 
         Raises:
-            ConfigError: it is not an address; the message names ``option``.
+            ConfigError: ``text`` is not an address; the message names ``option``.
         """
         host, colon, port = text.rpartition(":")
         bare = host.removeprefix("[").removesuffix("]")
         if not colon or not port.isascii() or not port.isdecimal() or int(port) > 65535 or (":" in bare and bare == host):
-            raise ConfigError(f'{option}: {text!r} is no address; write "127.0.0.1:8080", or ":8080" for every interface')
+            raise ConfigError(f'{option}: {text!r} is not an address; write "127.0.0.1:8080", or ":8080" for every interface')
         return cls(bare, int(port))
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the address."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
@@ -175,8 +175,8 @@ class Endpoints:
         healthz: Name -> check of the program, in addition to the manager's.
         readyz: Name -> check of the program, in addition to the manager's.
         registry: Registry whose metrics are shown too. None: prometheus_client's default one.
-        certificate: Serve metrics and debug over TLS. None: plain HTTP.
-        access: Who may see metrics and debug. None: everyone.
+        certificate: Source of the certificate with which metrics and debug are served over TLS. None: plain HTTP.
+        access: Decides which requests may read metrics and debug. None: all.
         debug_beyond_loopback: Allow other machines to reach ``debug``. It shows object names and stacks: set ``access`` too.
 
     Raises:
@@ -211,11 +211,11 @@ class Endpoints:
         if self.debug and not self.debug_beyond_loopback and not self._local("debug"):
             raise ConfigError(
                 f"debug={self.debug!r} is reached from other machines and shows the inside of this process; "
-                "listen on 127.0.0.1, or say debug_beyond_loopback=True and access=..."
+                "listen on 127.0.0.1, or set debug_beyond_loopback=True and access=..."
             )
 
     def address(self, option: str) -> Address | None:
-        """Return the address of ``health``, ``metrics`` or ``debug``; None if it is not served."""
+        """Return the address of ``health``, ``metrics`` or ``debug`` (``option``); None if that endpoint is not served."""
         text: str = getattr(self, option)
         return Address.parse(text, option) if text else None
 

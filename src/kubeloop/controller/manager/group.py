@@ -24,7 +24,7 @@ from kubeloop.tasks import end_tasks, wait_within
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import log_context, logger_with_context
 
-log = logger_with_context("kubeloop.controller.manager")
+_LOG = logger_with_context("kubeloop.controller.manager")
 
 
 async def unless_stopped(work: Coroutine[object, object, None], over: asyncio.Event) -> bool:
@@ -37,7 +37,7 @@ async def unless_stopped(work: Coroutine[object, object, None], over: asyncio.Ev
             return True
         return False
     finally:
-        await end_tasks(doing, stopped, logger=log)
+        await end_tasks(doing, stopped, logger=_LOG)
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -45,7 +45,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def stop_on_signals(stop: Callable[[], None], *, enabled: bool = True) -> Iterator[None]:
-    """Within the block the first SIGINT or SIGTERM calls ``stop``; the second ends the process at once, with status 128 + its number.
+    """Call ``stop`` on the first SIGINT or SIGTERM within the block. The second one ends the process at once, with status 128 + its number.
 
     The previous handlers are restored at the end. Outside of the main thread, where Python allows no handlers, nothing changes.
     """
@@ -58,14 +58,14 @@ def stop_on_signals(stop: Callable[[], None], *, enabled: bool = True) -> Iterat
             sys.stderr.flush()
             os._exit(128 + number)
         seen = True
-        log.warning("%s: stopping; once more to exit at once", number.name)
+        _LOG.warning("%s: stopping; once more to exit at once", number.name)
         stop()
 
     undo: list[Callable[[], None]] = []
     try:
         undo.extend(on_signal(number, partial(received, number)) for number in (SIGNALS if enabled else ()))
     except (ValueError, RuntimeError) as error:
-        log.debug("signals are not handled here: %s", error)
+        _LOG.debug("signals are not handled here: %s", error)
     try:
         yield
     finally:
@@ -97,7 +97,7 @@ def append_all(entries: list[GroupEntry], *made: tuple[Runnable, ManagedCluster]
     """Append all of these runnables, or none. Return the new entries.
 
     Raises:
-        ManagerError: a name is taken.
+        ManagerError: two runnables have the same name.
     """
     names = {entry.runnable.name for entry in entries}
     for runnable, _ in made:
@@ -113,7 +113,7 @@ async def connect(entries: Iterable[GroupEntry]) -> None:
     """Connect each runnable to its cluster, one after the other."""
     for entry in entries:
         with log_context(cluster=entry.cluster.name):
-            await entry.runnable.connect(entry.cluster.surroundings)
+            await entry.runnable.connect(entry.cluster.context)
         entry.connected = True
 
 
@@ -130,8 +130,8 @@ async def wait_synced(
         timeout: Seconds for all of them together.
 
     Raises:
-        DeadlineError: the timeout expired; the message names what has not synced. Errors of ``Informers.wait_synced`` are raised
-            immediately.
+        DeadlineError: the timeout expired; the message names the caches that have not synced. Errors of ``InformerFactory.wait_synced`` are
+            raised immediately.
     """
     deadline = clock.now() + timeout
     for cluster in clusters:
@@ -155,7 +155,7 @@ def failure_of(entry: GroupEntry, *, stopping: bool) -> BaseException | None:
 
 
 def log_start(log: logging.Logger, entries: Sequence[GroupEntry]) -> None:
-    """Log what starts in one line: a few names, or the number of controllers, with the names at DEBUG."""
+    """Log in one line which runnables start: their names if these are short, otherwise their number, with the names at DEBUG."""
     names = ", ".join(entry.runnable.name for entry in entries)
     if len(names) <= _NAMES_WIDTH:
         log.info("caches are synced, starting: %s", names)
@@ -167,11 +167,11 @@ def log_start(log: logging.Logger, entries: Sequence[GroupEntry]) -> None:
 
 
 class Group:
-    """Runnables that start and stop together. ``ended`` is called with each runnable whose ``run`` has ended, before any task that waits
-    for it.
+    """Runnables that start and stop together. ``ended`` is called with each runnable whose ``run`` has ended.
 
     Guarantees
-        All of them run under the context variables of the group's begin (including a leader's fence), whichever task adds them.
+        All runnables run with the context variables that were current at ``begin`` (among them the check of leadership before each write),
+        whichever task adds them. ``ended`` is called before any task that waits for the runnable continues.
     """
 
     def __init__(self, ended: Callable[[GroupEntry], None], clock: Clock | None = None, *, grace: float = PATIENCE) -> None:
@@ -186,7 +186,7 @@ class Group:
         return self._context is not None
 
     def begin(self) -> None:
-        """Begin the group: runnables that are added later start immediately, under the present context variables."""
+        """Begin the group: runnables that are launched from now on run with the present context variables."""
         self._context = copy_context()
 
     def launch(self, entries: Iterable[GroupEntry]) -> None:
@@ -204,7 +204,11 @@ class Group:
         entry.task.add_done_callback(partial(self._over, entry))
 
     async def stop(self, seconds: float | None) -> list[str]:
-        """Stop all runnables, wait so many seconds (None: without limit), and cancel the late ones. Return their names."""
+        """Stop all runnables, wait ``seconds`` for their end (None: without limit), and cancel the late runnables.
+
+        Returns:
+            The names of the late runnables; empty if ``seconds`` is 0.
+        """
         for entry in self._entries:
             entry.runnable.stop()
         tasks = {entry.task: entry for entry in self._entries if entry.task is not None}
@@ -230,7 +234,7 @@ class Group:
             text = (
                 "%s: cancelled %g s ago and not ended yet: does it catch CancelledError? Waiting for it; a second signal ends the process"
             )
-            log.error(text, names, self._grace)
+            _LOG.error(text, names, self._grace)
             await asyncio.wait(stubborn)
 
     def cancel_soon(self) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 from kubeloop.controller.events import EventRecorder
 from kubeloop.controller.manager.clusters import ManagedCluster
 from kubeloop.controller.manager.endpoints import Address, Endpoints, HealthProbe, Unhealthy
-from kubeloop.controller.manager.reconcile_figures import ReconcileFigures
+from kubeloop.controller.manager.reconcile_metrics import ReconcileFigures
 from kubeloop.controller.runner.runnable import Runnable, RunnerStats
 from kubeloop.meta import ConfigError
 from kubeloop.serving.answer import Answer, Reply
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from kubeloop.controller.election import LeaderElector
     from kubeloop.controller.manager.access import EndpointAccess
-    from kubeloop.controller.webhooks.tls import CertificateSource, Serving
+    from kubeloop.controller.webhooks.tls import CertificateSource, ServingCertificate
     from kubeloop.serving.listener import Listener
 
-#: Seconds between two measurements.
+#: Seconds between two measurements of the event loop's lag.
 PERIOD = 1.0
 #: Seconds of lag from which on a process is unhealthy: the renew deadline of a leader (client-go's default).
 LIMIT = 10.0
@@ -70,10 +70,10 @@ class LoopLag:
             self.longest = max(self.longest, self.last)
 
 
-log = logger_with_context("kubeloop.controller.manager")
+_LOG = logger_with_context("kubeloop.controller.manager")
 
 Route: TypeAlias = Callable[[Request], Awaitable[Answer | None]]
-"""None: the path is somebody else's."""
+"""Returns the response to a request, or None if another route serves the path."""
 
 
 class HttpEndpoint:
@@ -85,7 +85,7 @@ class HttpEndpoint:
         routes: The routes.
         clock: Clock of time limits.
         certificate: Serve over TLS. None: plain HTTP.
-        access: Decides who may read. None: everyone.
+        access: Decides which requests may read. None: all.
 
     Raises:
         ConfigError: raised when entered: the address is in use or belongs to another machine, the certificate is not usable, a package is
@@ -111,7 +111,7 @@ class HttpEndpoint:
         self._access = access
         self._listener: Listener | None = None
         self._context: ssl.SSLContext | None = None
-        self.tasks = Supervisor(clock, log)
+        self.tasks = Supervisor(clock, _LOG)
 
     async def __aenter__(self) -> Self:
         try:
@@ -133,7 +133,7 @@ class HttpEndpoint:
         scheme = "http" if self._context is None else "https"
         self.url = f"{scheme}://{Address(self._address.host or '127.0.0.1', self._listener.port)}"
         if (certificate := self._certificate) is not None:
-            self.tasks.start(lambda: certificate.keep(self._changed), name=f"certificate-{self.option}")
+            self.tasks.start(lambda: certificate.watch(self._changed), name=f"certificate-{self.option}")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -150,7 +150,7 @@ class HttpEndpoint:
             context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
-    def _changed(self, serving: Serving) -> None:
+    def _changed(self, serving: ServingCertificate) -> None:
         from kubeloop.controller.webhooks.tls import change_certificate
 
         assert self._context is not None
@@ -169,7 +169,7 @@ class HttpEndpoint:
 
 
 class ObservedManager(Protocol):
-    """The manager that the endpoints show."""
+    """The attributes of a manager that its endpoints show."""
 
     @property
     def phase(self) -> str: ...
@@ -202,7 +202,7 @@ class EndpointServers:
         self._endpoints = endpoints
         self._figures = figures
         self._clock = clock
-        self.tasks = Supervisor(clock, log)
+        self.tasks = Supervisor(clock, _LOG)
         self._parts = [self, *parts]
         self._lag = LoopLag(clock, self.tasks)
         self._stack = AsyncExitStack()
@@ -257,20 +257,20 @@ class EndpointServers:
     def _check_informers(self) -> None:
         if self._subject.phase in ("new", "starting"):
             waiting = [one.waiting_for() for cluster in self._subject.clusters.values() for one in cluster.informers if not one.synced]
-            raise Unhealthy("starting; " + ("not synced: " + "; ".join(waiting) if waiting else "the caches have not begun"))
+            raise Unhealthy("starting; " + ("not synced: " + "; ".join(waiting) if waiting else "the caches have not started"))
         unsynced = [one.waiting_for() for cluster in self._subject.clusters.values() for one in cluster.informers if not one.synced]
         if unsynced:
             raise Unhealthy("not synced: " + "; ".join(unsynced))
 
     def _supervisors(self) -> list[Supervisor]:
-        """Return the owners of all background tasks of the parts and runnables."""
+        """Return the supervisors of the background tasks of all parts and runnables."""
         parts = [*self._parts, *self._subject.runnables]
         return [tasks for one in parts if isinstance(tasks := getattr(one, "tasks", None), Supervisor)]
 
     def _check_tasks(self) -> None:
         failed = {name for tasks in self._supervisors() for name in tasks.failures if not tasks.healthy(name)}
         if failed:
-            raise Unhealthy(f"failed, and tried again: {', '.join(sorted(failed))}; the log says why")
+            raise Unhealthy(f"failed, retrying: {', '.join(sorted(failed))}; the log has the reason")
 
     def _check_shutdown(self) -> None:
         if self._subject.phase in ("stopping", "stopped"):

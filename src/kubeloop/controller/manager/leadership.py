@@ -59,13 +59,17 @@ class Leadership:
         self._renewing: asyncio.Task[None] | None = None
 
     def cover(self, client: Client) -> None:
-        """Guard ``client``: once this process does not lead any more, writes of a leader's work are not sent, even after a suspension of
-        the process.
+        """Guard ``client``: once this process does not lead any more, writes of the leader's work through it are not sent.
+
+        This holds even after a suspension of the process.
         """
         self._guards.append(guard(client))
 
     async def begin(self) -> None:
-        """Become a candidate. Call ``cover`` before, for the clients of the work."""
+        """Become a candidate for the lease.
+
+        First pass every client that the leader's work writes with to ``cover``, so that its writes stop when the lease is lost.
+        """
         await self._events.__aenter__()
         self._standing = asyncio.create_task(self._stand(), name=f"election-{self.elector.config.name}")
         self._standing.add_done_callback(self._stood)
@@ -100,9 +104,7 @@ class Leadership:
         await self._events.__aexit__(None, None, None)
 
     def repeats(self, error: BaseException) -> bool:
-        """Return whether the error only repeats that the lease is lost, which every refused write reports. The first report is no
-        repetition.
-        """
+        """Return whether ``error`` is a ``LeaseLost`` after the first one. Every refused write raises one; only the first is reported."""
         again, self._loss_reported = self._loss_reported, self._loss_reported or isinstance(error, LeaseLost)
         return again and isinstance(error, LeaseLost)
 
@@ -132,12 +134,12 @@ class Leadership:
 
 
 def shard_member(client: Client, sharding: ShardConfig, election: LeaseConfig | None, clock: Clock) -> ShardMember:
-    """Return the member of a group of replicas that a manager becomes.
+    """Return the ``ShardMember`` through which a manager shares keys with other replicas.
 
     Args:
         client: Client of the cluster that holds the group's leases.
         sharding: The group and this replica's part in it.
-        election: Must be None.
+        election: Configuration of the leader election, which must be None.
         clock: Clock of renewals.
 
     Raises:

@@ -15,9 +15,10 @@ _USUAL: Final = frozenset((*vars(logging.LogRecord("", 0, "", 0, "", None, None)
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as JSON: ``{"time", "level", "logger", "message"}``, then the context's fields (``controller``, ``key``,
-    ``lease_transitions`` ...), those of ``extra=``, and ``error`` with the traceback. Time is RFC 3339 in UTC. Values that JSON lacks are
-    shown by ``str``.
+    """Formats a record as a JSON object in one line.
+
+    The object has ``time`` (RFC 3339 in UTC), ``level``, ``logger`` and ``message``, the context's fields (``controller``, ``key``,
+    ``lease_transitions`` ...), the fields of ``extra=``, and ``error`` with the traceback. Values that JSON lacks are converted by ``str``.
     """
 
     def format(self, record: logging.LogRecord) -> str:

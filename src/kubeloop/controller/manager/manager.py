@@ -1,8 +1,10 @@
-"""Manager: starts everything in order, keeps it running, and stops it gracefully, in reverse.
+"""Manager: starts controllers, and everything that they need, in order, and stops them gracefully in the reverse order.
 
 Order: HTTP servers, webhooks, caches of all clusters (synced), runnables without leader election, warm-up, runnables that need the leader.
-The lease is released after everything else has ended (controller-runtime pkg/manager; behaviours S219-S222).
+The lease is released after everything else has ended. Source: controller-runtime pkg/manager.
 """
+
+# Behaviours S219-S222.
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from kubeloop.cache import Informers, InformerStopped
+from kubeloop.cache import InformerFactory, InformerStopped
 from kubeloop.client import Client
 from kubeloop.client.mapper import ALL_NAMESPACES
 from kubeloop.controller.builder.context import RunnableContext
@@ -35,7 +37,7 @@ from kubeloop.controller.manager.group import (
     unless_stopped,
     wait_synced,
 )
-from kubeloop.controller.manager.reconcile_figures import ReconcileFigures
+from kubeloop.controller.manager.reconcile_metrics import ReconcileFigures
 from kubeloop.controller.reader.reader import CacheScope
 from kubeloop.controller.runner.runnable import Runnable, RunnerStats
 from kubeloop.meta import KubeloopError
@@ -56,24 +58,24 @@ if TYPE_CHECKING:
 
 __all__ = ["GraceExceeded", "Manager", "ManagerError"]
 
-log = logger_with_context("kubeloop.controller.manager")
+_LOG = logger_with_context("kubeloop.controller.manager")
 
 
 class Manager:
-    """Runs controllers against one cluster, or several.
+    """Runs controllers on one cluster, or on several.
 
     Guarantees
         No reconcile starts before every informer is synced and has shown its initial objects to every handler.
         With ``leader_election``, runnables that need the leader (controllers by default) run only while this process holds the lease. When
         the lease is lost they are cancelled immediately, without a grace period, and ``run`` raises ``LeaseLost``. Their log records carry
-        ``lease_transitions``, the number of the term. On a stop the lease is released when all of them have ended. After it has stopped, no
-        task runs, no thread can start another reconcile, and no watch is open. If a runnable fails permanently (not a reconcile: reconciles
-        are retried), everything stops and ``run`` raises that error.
+        ``lease_transitions``, the number of the term. On a stop the lease is released when all of them have ended.
+        After the manager has stopped, no task runs, no thread can start another reconcile, and no watch is open.
+        If a runnable fails permanently (not a reconcile: reconciles are retried), everything stops and ``run`` raises that error.
 
     Args:
         client: The client of the first cluster. Clients stay open.
         controllers: Controllers, async functions, objects (``Background``), ``OnCluster`` and ``OnEachCluster``.
-        informers: Informers of the first cluster. None: the manager makes them.
+        informers: InformerFactory of the first cluster. None: the manager creates them.
         clusters: Clients of further clusters.
         servers: Context managers that are entered first and left last, such as webhook servers.
         leader_election: Run in one of several replicas. None: run without election.
@@ -90,7 +92,8 @@ class Manager:
         clock: Clock of all delays.
 
     Raises:
-        DeadlineError: the caches did not sync in time; the message has the reasons. Forbidden, Unauthorized, UntrustedCertificate: at once.
+        DeadlineError: the caches did not sync in time; the message has the reasons.
+        Forbidden, Unauthorized, UntrustedCertificate: a cache cannot be filled; raised without waiting for the time limit.
         GraceExceeded: from ``stop`` and ``run``; work had to be cancelled.
         ManagerError: arguments that exclude each other.
 
@@ -107,7 +110,7 @@ class Manager:
         client: Client,
         controllers: Iterable[Manageable | OnCluster | OnEachCluster] = (),
         *,
-        informers: Informers | None = None,
+        informers: InformerFactory | None = None,
         clusters: Iterable[Client] = (),
         servers: Iterable[AbstractAsyncContextManager[Any]] = (),
         leader_election: LeaseConfig | None = None,
@@ -122,7 +125,7 @@ class Manager:
         clock: Clock | None = None,
     ) -> None:
         if namespace != ALL_NAMESPACES and scope is not None:
-            raise ManagerError("namespace and scope are both given; say CacheScope(namespaces=...) only")
+            raise ManagerError("namespace and scope are both given; use CacheScope(namespaces=...) only")
         self._clock = clock or SystemClock()
         self._governor: SettingsReloader | None = None
         scope = scope or CacheScope(namespaces=namespace)
@@ -150,10 +153,10 @@ class Manager:
         self._rate_cap = rate_cap
         self._scope = scope
         self._namespace = None if namespace == ALL_NAMESPACES else namespace
-        self.informers = informers or Informers(client, clock=self._clock)
+        self.informers = informers or InformerFactory(client, clock=self._clock)
         self._figures = ReconcileFigures()
         self._queue_metrics = QueueTimes if endpoints is not None and endpoints.metrics else None
-        self._clusters = ClusterSet(self._surround)
+        self._clusters = ClusterSet(self._new_context)
         self._main = self._clusters.add(client, self.informers, owned=informers is None)
         self._servers = list(servers)
         self._entries: list[GroupEntry] = []
@@ -175,7 +178,7 @@ class Manager:
         self._stack = AsyncExitStack()
         self._phase, self._context = "new", copy_context()
         for other in clusters:
-            self._clusters.add(other, Informers(other, clock=self._clock), owned=True)
+            self._clusters.add(other, InformerFactory(other, clock=self._clock), owned=True)
         for controller in controllers:
             self._append(controller)
 
@@ -189,19 +192,19 @@ class Manager:
         except Exception:
             if error is None:
                 raise
-            log.exception("the manager failed, too")  # The caller sees the error of the block.
+            _LOG.exception("the manager failed, too")  # The caller sees the error of the block.
 
     async def run(self, *, signals: bool = True) -> None:
-        """Start, and run until ``request_stop``, a signal, a cancellation or a failure; then stop.
+        """Start the manager, run until ``request_stop``, a signal, a cancellation or a failure, and stop.
 
-        ``signals``: SIGINT and SIGTERM stop it gracefully (main thread only); a second one ends the process at once.
+        ``signals``: SIGINT and SIGTERM stop the manager gracefully (main thread only); a second one ends the process at once.
         """
         try:
             with stop_on_signals(self.request_stop, enabled=signals):
                 async with self:
                     await self.wait()
         except KubeloopError as error:
-            if log.isEnabledFor(logging.DEBUG):
+            if _LOG.isEnabledFor(logging.DEBUG):
                 raise
             raise shortened(error) from error.__cause__  # the message is enough; only frames of the user's code add information
 
@@ -214,7 +217,7 @@ class Manager:
         await self._leading.wait()
 
     def request_stop(self) -> None:
-        """Let ``run`` and ``wait`` return. It does not wait."""
+        """Make ``run`` and ``wait`` return. This method does not wait for that."""
         self._over.set()
 
     async def start(self) -> None:
@@ -223,7 +226,7 @@ class Manager:
         If ``request_stop`` is called meanwhile, the manager is stopped on return.
 
         Raises:
-            ManagerError: it was started before. A manager can be started only once.
+            ManagerError: the manager was started before. It can be started only once.
         """
         if self._phase != "new":
             raise ManagerError("this manager was started already; make a new one")
@@ -251,13 +254,13 @@ class Manager:
             await self._start_late(added)
 
     async def add_cluster(self, client: Client) -> None:
-        """Add a cluster. If the manager runs already, the controllers of each cluster run there when this returns.
+        """Add a cluster. If the manager runs already, its ``OnEachCluster`` controllers run on the cluster when this method returns.
 
         Raises:
-            ManagerError: a cluster of that name exists already, or see ``add``.
+            ManagerError: a cluster of that name exists already; or the manager is in a phase in which ``add`` raises.
         """
         self._check_open("new", "running")
-        cluster = self._clusters.add(client, Informers(client, clock=self._clock), owned=True)
+        cluster = self._clusters.add(client, InformerFactory(client, clock=self._clock), owned=True)
         try:
             entries = append_all(self._entries, *((runnable_of(maker.make(cluster.name), cluster.name), cluster) for maker in self._makers))
             if self._phase == "running":
@@ -276,7 +279,7 @@ class Manager:
         """Stop the runnables of a cluster within the grace period, and remove the cluster. Its client stays open.
 
         Raises:
-            ManagerError: there is no such cluster, or it is the first one, whose leases and events are the manager's.
+            ManagerError: there is no such cluster, or it is the first one, in which the manager has its Lease.
             GraceExceeded: a runnable had to be cancelled.
         """
         cluster = self._clusters.named(name)
@@ -320,7 +323,7 @@ class Manager:
 
     @property
     def client(self) -> Client:
-        """The client of the manager's cluster."""
+        """The client of the first cluster."""
         return self._main.client
 
     @property
@@ -330,7 +333,7 @@ class Manager:
 
     @property
     def urls(self) -> Mapping[str, str]:
-        """URLs of the endpoints while it runs, by option of ``Endpoints``: health, metrics, debug."""
+        """URLs of the endpoints while the manager runs, by option of ``Endpoints``: health, metrics, debug."""
         return dict(self._observed.urls) if self._observed is not None else {}
 
     @property
@@ -340,7 +343,7 @@ class Manager:
 
     @property
     def clusters(self) -> Mapping[str, ManagedCluster]:
-        """The clusters by name, the manager's own first."""
+        """The clusters by name, in the order in which they were added."""
         return self._clusters.by_name
 
     @property
@@ -348,7 +351,7 @@ class Manager:
         """State of each controller at this moment, in the order of the arguments."""
         return [entry.runnable.stats for entry in self._entries if not isinstance(entry.runnable, Background)]
 
-    def _surround(self, client: Client, informers: Informers) -> RunnableContext:
+    def _new_context(self, client: Client, informers: InformerFactory) -> RunnableContext:
         if self._shards is not None:
             self._shards.cover(client)
         return RunnableContext(
@@ -379,7 +382,7 @@ class Manager:
 
     async def _start(self) -> None:
         if self._governor is not None:
-            await self._stack.enter_async_context(self._governor.governs(self))
+            await self._stack.enter_async_context(self._governor.for_manager(self))
         if self._observed is not None:
             await self._stack.enter_async_context(self._observed)
         for server in self._servers:
@@ -415,7 +418,7 @@ class Manager:
         self._leading.set()
 
     def _lost(self, error: BaseException) -> None:
-        """Cancel the runnables that need the leader, because the lease was lost or the start of the work failed (behaviour S220)."""
+        """Cancel the runnables that need the leader, because the lease was lost (behaviour S220)."""
         self._leaders.cancel_soon()
         self._failed(error)
 
@@ -458,13 +461,13 @@ class Manager:
 
     def _launch(self, group: Group, entries: Sequence[GroupEntry]) -> None:
         if entries:
-            log_start(log, entries)
+            log_start(_LOG, entries)
         group.launch(entries)
 
     def _ended(self, entry: GroupEntry) -> None:
         error = failure_of(entry, stopping=self._phase != "running" or self._over.is_set())
         if error is not None:
-            log.error("controller %s failed: %s", entry.runnable.name, error)
+            _LOG.error("controller %s failed: %s", entry.runnable.name, error)
             self._failed(error)
 
     async def _tear_down(self, grace: float | None) -> None:
@@ -488,13 +491,13 @@ class Manager:
                 last.push_async_callback(self._leadership.withdraw)
         if late and grace:
             error = GraceExceeded(grace, late)
-            log.warning("%s", error)
+            _LOG.warning("%s", error)
             self._failures.add(error)
 
     async def _release(self) -> None:
         shards, leadership = self._shards, self._leadership
         at_work = [one.name for one in self.runnables if (shards or one.needs_leader) and getattr(one, "in_threads", 0) > 0]
         if at_work and (shards or leadership):
-            log.warning("the lease is not given back, but expires: threads of %s are still at work", ", ".join(at_work))
+            _LOG.warning("the lease is not released, but expires: threads of %s are still running", ", ".join(at_work))
         releases = [leadership.release if leadership is not None else None, shards.leave if shards is not None else None]
         await close_all(*(partial(release, give_back=not at_work) for release in releases if release is not None))

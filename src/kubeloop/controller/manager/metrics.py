@@ -1,6 +1,6 @@
 """Controllers as Prometheus metrics, under controller-runtime's names. Reconciles are counted as they end; the rest is read at a scrape.
 
-Source: controller-runtime pkg/internal/controller/metrics; buckets are its own.
+Source: controller-runtime pkg/internal/controller/metrics, for the buckets too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kubeloop.controller.manager.reconcile_figures import BOUNDS, RESULTS, ReconcileFigures
+from kubeloop.controller.manager.reconcile_metrics import BOUNDS, RESULTS, ReconcileFigures
 from kubeloop.controller.runner.runnable import RunnerStats
 from kubeloop.tasks import Supervisor
 
@@ -55,8 +55,8 @@ class TaskMetrics(Collector):
             failures.update(dict(one.failures))
             restarts.update(dict(one.restarts))
         for name, text, counts in (
-            ("failures", "Failures of background tasks, which are tried again.", failures),
-            ("restarts", "Background tasks that were started again after a failure.", restarts),
+            ("failures", "Failures of background tasks, which are retried.", failures),
+            ("restarts", "Restarts of background tasks after a failure.", restarts),
         ):
             family = CounterMetricFamily(f"kubeloop_background_task_{name}", text, labels=("task",))
             for task, count in counts.items():
@@ -92,17 +92,17 @@ def _families(stats: Sequence[RunnerStats], figures: ReconcileFigures, lag: floa
     yield _counter("reconcile_errors", "Reconciles that failed.", stats, lambda runner: runner.counts.errors)
     terminal = "Reconciles that failed with a terminal error, until the object changes."
     yield _counter("terminal_reconcile_errors", terminal, stats, lambda runner: runner.counts.terminal_errors)
-    yield _counter("reconcile_panics", "Reconciles that ended with a mistake of the program.", stats, lambda runner: runner.counts.panics)
+    yield _counter("reconcile_panics", "Reconciles that raised a programming error.", stats, lambda runner: runner.counts.panics)
     yield _counter("reconcile_timeouts", "Reconciles that were cancelled at their timeout.", stats, lambda runner: runner.counts.timeouts)
-    seconds = HistogramMetricFamily(f"{_PREFIX}reconcile_time_seconds", "Time of reconciles.", labels=("controller",))
+    seconds = HistogramMetricFamily(f"{_PREFIX}reconcile_time_seconds", "Seconds of reconciles.", labels=("controller",))
     names = [*map(str, BOUNDS), "+Inf"]
     for one in stats:
         counts, total = figures.seconds(one.name)
         seconds.add_metric((one.name,), buckets=list(zip(names, accumulate(counts), strict=True)), sum_value=total)
     yield seconds
-    yield _gauge("max_concurrent_reconciles", "Workers of a controller.", stats, lambda runner: runner.workers)
-    yield _gauge("active_workers", "Workers that reconcile now.", stats, lambda runner: runner.counts.active)
-    late = GaugeMetricFamily("kubeloop_event_loop_lag_seconds", "How late a timer of the event loop went off, measured each second.")
+    yield _gauge("max_concurrent_reconciles", "Maximum number of concurrent reconciles.", stats, lambda runner: runner.workers)
+    yield _gauge("active_workers", "Workers that are reconciling.", stats, lambda runner: runner.counts.active)
+    late = GaugeMetricFamily("kubeloop_event_loop_lag_seconds", "Seconds by which an event loop timer was late, measured each second.")
     late.add_metric((), lag)
     yield late
 

@@ -21,7 +21,7 @@ from kubeloop.meta.label_requirement import Operator, Requirement
 
 
 class InformerSelection(TypedDict):
-    """Arguments of ``Informers.of``."""
+    """Arguments of ``InformerFactory.of`` that select the objects to cache."""
 
     namespace: str | tuple[str, ...]
     label_selector: str | None
@@ -29,15 +29,16 @@ class InformerSelection(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class KindScope:
-    """The objects of one kind that a manager caches. None stands for the setting of the ``CacheScope``; ``ALL_NAMESPACES`` and the selector
-    ``""`` override it.
+class KindCacheScope:
+    """The objects of one kind that a manager caches.
+
+    None stands for the setting of the ``CacheScope``. ``ALL_NAMESPACES`` and the selector ``""`` override that setting with "all".
 
     Raises:
         ValueError: see ``CacheScope``.
 
     Example:
-        >>> KindScope(namespaces="kube-system", label_selector="").namespaces
+        >>> KindCacheScope(namespaces="kube-system", label_selector="").namespaces
         'kube-system'
     """
 
@@ -46,7 +47,7 @@ class KindScope:
     field_selector: Fields | None = None
 
     def __post_init__(self) -> None:
-        _check("KindScope", self.namespaces, self.label_selector, self.field_selector)
+        _check("KindCacheScope", self.namespaces, self.label_selector, self.field_selector)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +58,13 @@ class CacheScope:
         namespaces: One namespace, several, or ``ALL_NAMESPACES``.
         label_selector: Cache only matching objects. None: all.
         field_selector: Cache only matching objects. None: all.
-        kinds: Kind -> its own scope, which overrides the others.
+        kinds: Kind -> its own scope, which overrides the other arguments.
 
     Raises:
         ValueError: an invalid name of a namespace, or a selector that cannot be read; the message names it.
 
     Example:
-        >>> nodes = KindScope(label_selector="pool=gpu")
+        >>> nodes = KindCacheScope(label_selector="pool=gpu")
         >>> scope = CacheScope(namespaces=["shop", "bank"], kinds={Node: nodes})
         >>> manager = Manager(client, scope=scope)
     """
@@ -71,14 +72,14 @@ class CacheScope:
     namespaces: str | Sequence[str] = ALL_NAMESPACES
     label_selector: Labels | None = None
     field_selector: Fields | None = None
-    kinds: Mapping[type[Resource], KindScope] = field(default_factory=dict)
+    kinds: Mapping[type[Resource], KindCacheScope] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check("CacheScope", self.namespaces, self.label_selector, self.field_selector)
 
     def select(self, kind: type[Resource], *, namespaced: bool) -> InformerSelection:
-        """Return the arguments of an informer of ``kind``: ``informers.of(kind, **scope.select(kind, namespaced=True))``."""
-        own = self.kinds.get(kind, KindScope())
+        """Return the arguments of an informer of ``kind``: ``informers.for_kind(kind, **scope.select(kind, namespaced=True))``."""
+        own = self.kinds.get(kind, KindCacheScope())
         namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces) if namespaced else ()
         return InformerSelection(
             namespace=namespaces[0] if len(namespaces) == 1 else namespaces or ALL_NAMESPACES,
@@ -88,13 +89,13 @@ class CacheScope:
 
     def covers(self, kind: type[Resource], namespace: str) -> bool:
         """Return whether objects of a namespaced kind in this namespace can be cached; ``ALL_NAMESPACES`` means all of them."""
-        own = self.kinds.get(kind, KindScope())
+        own = self.kinds.get(kind, KindCacheScope())
         namespaces = _names(self.namespaces if own.namespaces is None else own.namespaces)
         return not namespaces or namespace in namespaces
 
 
 def _names(namespaces: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return the namespaces sorted and unique; empty for all."""
+    """Return the namespaces sorted and unique; an empty tuple stands for all."""
     selected = (namespaces,) if isinstance(namespaces, str) else tuple(namespaces or ())
     return () if ALL_NAMESPACES in selected else tuple(sorted(set(selected)))
 
@@ -142,7 +143,7 @@ Where = Mapping[str, str | int | bool | None]
 class CacheReader:
     """Reads the caches of one controller. Results are new objects that belong to the caller; own writes are visible immediately.
 
-    Guarantees (behaviours S223-S226)
+    Guarantees
         A read of objects that the cache does not hold raises an error that says how to cache them: an undeclared kind, whole objects of a
         kind of which only metadata is cached, a namespace or selection outside of the manager's ``scope``.
         Several fields are ANDed, for cluster-scoped kinds too.
@@ -160,6 +161,8 @@ class CacheReader:
         ...         secret = self.cached.get(Secret, config_map.metadata.name, config_map.metadata.namespace)
     """
 
+    # Behaviours S223-S226.
+
     __slots__ = ("_informers", "_owner")
 
     def __init__(self, owner: str, informers: Mapping[type[Resource], Informer[Any]]) -> None:
@@ -175,7 +178,8 @@ class CacheReader:
         """Return one object; None if it is not in the cache.
 
         Raises:
-            DeclarationError, OutsideScope: the cache does not hold such objects. DecodeError: the object does not fit its type.
+            DeclarationError, OutsideScope: the cache does not hold such objects.
+            DecodeError: the object does not fit its type.
         """
         return self.lister(kind).get(name, namespace)
 
@@ -192,10 +196,11 @@ class CacheReader:
             kind: Class of the objects.
             namespace: One namespace. None: all cached namespaces.
             label_selector: Only matching objects.
-            field_selector: Values by path; the paths must be indexed or read (``indexes=``, ``paths=``). Or a predicate of the head.
+            field_selector: Only objects with these values: path -> value. The paths must be indexed or read (``indexes=``, ``paths=``).
 
         Raises:
-            DeclarationError: the kind is not cached, or only its metadata. UnreadPath: a path is not read.
+            DeclarationError: the kind is not cached, or only its metadata.
+            UnreadPath: a path is not read.
             OutsideScope: the namespace or selection is not cached.
         """
         self._check(kind, label_selector, field_selector)
@@ -250,7 +255,7 @@ class CacheReader:
         if informer.scope.keep.metadata_only:
             name = kind.__name__
             raise DeclarationError(
-                f"{self._owner} keeps only the metadata of {name} objects; read it with metadata_lister({name}), or take metadata_only away"
+                f"{self._owner} keeps only the metadata of {name} objects; read it with metadata_lister({name}), or remove metadata_only"
             )
         return informer
 
@@ -277,6 +282,6 @@ class CacheReader:
     def _refuse(self, kind: type[Resource], cached: str, queried: str) -> None:
         name = kind.__name__
         raise OutsideScope(
-            f"{self._owner}: the cache holds {name} objects with {cached} only, and {queried} may select others; ask for less, "
-            f"widen the manager's scope (CacheScope(kinds={{{name}: KindScope(...)}})), or ask the server: client.list({name}, ...)"
+            f"{self._owner}: the cache holds {name} objects with {cached} only, and {queried} may select others; query less, "
+            f"widen the manager's scope (CacheScope(kinds={{{name}: KindCacheScope(...)}})), or query the server: client.list({name}, ...)"
         )

@@ -1,4 +1,4 @@
-"""Runnable: what a manager runs, and its statistics."""
+"""The protocol of the objects that a manager runs (``Runnable``), and their statistics."""
 
 from __future__ import annotations
 
@@ -102,17 +102,19 @@ class Runnable(Protocol):
 
     @property
     def needs_leader(self) -> bool:
-        """Whether it runs in one replica only, the leader. Without leader election it runs in every replica."""
+        """Whether the runnable runs in one replica only, the leader. Without leader election it runs in every replica."""
 
     @property
     def warm_up(self) -> bool:
-        """Whether ``connect`` and ``synced`` are called before this replica leads, and only ``run`` afterwards (behaviour R211)."""
+        """Whether ``connect`` and ``synced`` are called before this replica leads, and only ``run`` afterwards."""
+        # Behaviour R211.
 
-    async def connect(self, surroundings: RunnableContext) -> None:
-        """Create informers and register handlers. It must not act on objects yet."""
+    async def connect(self, context: RunnableContext) -> None:
+        """Create informers and register handlers. The runnable must not act on objects yet."""
 
     async def synced(self, timeout: float) -> None:
-        """Wait until every handler has seen its initial objects (behaviour R207). The informers are synced when this is called."""
+        """Wait until every handler has seen its initial objects. The informers are synced when this is called."""
+        # Behaviour R207.
 
     async def run(self) -> None:
         """Work until ``stop``."""
@@ -121,4 +123,4 @@ class Runnable(Protocol):
         """Start no new work; ``run`` returns when the running work has ended."""
 
     async def close(self) -> None:
-        """Release all resources. Called once, after ``run`` has ended, was cancelled, or if it never began."""
+        """Release all resources. Called once, when ``run`` has ended or was cancelled, or if it was never called."""

@@ -14,9 +14,9 @@ from kubeloop.controller.builder.controller import Controller, ControllerBase, K
 from kubeloop.controller.builder.declaration import Declaration, checked_sources, contained_limiter, contained_tenants
 from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.events import FLUSH, EventRecorder
-from kubeloop.controller.handler.routing import Debouncer, Enqueuer, KeyQueue, OwnedKeys
-from kubeloop.controller.reader.fences import StaleReadGuard
+from kubeloop.controller.handler.routes import Debouncer, Enqueuer, KeyQueue, OwnedKeys
 from kubeloop.controller.reader.reader import CacheReader
+from kubeloop.controller.reader.stale_read_guard import StaleReadGuard
 from kubeloop.controller.result import Result, TerminalError
 from kubeloop.controller.runner.runnable import ReconcileCounts, RunnerStats
 from kubeloop.controller.runner.watches import PAUSED, ChannelReader, Watches
@@ -24,13 +24,10 @@ from kubeloop.controller.runner.workers import Workers
 from kubeloop.controller.threads import ThreadExecutor
 from kubeloop.meta import DecodeError, ObjectKey, Resource
 from kubeloop.tasks import result_of
-from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import LOW_PRIORITY, PriorityQueue, QueueStats
 
 if TYPE_CHECKING:
     from kubeloop.controller.sharding.membership import Ownership
-
-log = logger_with_context("kubeloop.controller.runner")
 
 R = TypeVar("R", bound=Resource)
 
@@ -38,12 +35,14 @@ R = TypeVar("R", bound=Resource)
 class Runner(Generic[R]):
     """Runs a ``Controller`` or ``KeyController``.
 
-    Changes come before initial objects and resyncs: the queue is a ``PriorityQueue`` (behaviours R212-R216).
-    Back-off of failing keys: 5 ms doubling to 1000 s, each key by itself (controller-runtime's default; behaviour X12).
+    Changes come before initial objects and resyncs: the queue is a ``PriorityQueue``.
+    Back-off of failing keys: 5 ms doubling to 1000 s, each key by itself (controller-runtime's default).
     """
 
+    # Behaviours R212-R216, X12.
+
     def __init__(self, controller: ControllerBase[R], *, name: str = "") -> None:
-        """Make a runner. ``name`` distinguishes several runners of one class, for several clusters; the default is the class's name.
+        """Create a runner. ``name`` distinguishes several runners of one class, for several clusters; default: the controller's name.
 
         Raises:
             DeclarationError: the class cannot be run; the message says why.
@@ -97,12 +96,12 @@ class Runner(Generic[R]):
 
     @property
     def queue(self) -> PriorityQueue[ObjectKey] | None:
-        """The queue of keys; None before it is connected."""
+        """The queue of keys; None before ``connect``."""
         return self._queue
 
     @property
     def events(self) -> EventRecorder | None:
-        """The event recorder; None before it is connected."""
+        """The event recorder; None before ``connect``."""
         return self._recorder
 
     @property
@@ -113,34 +112,34 @@ class Runner(Generic[R]):
         change = f"{event.view.kind.kind} {event.key} {event.type.value}" if event is not None else ""
         return RunnerStats(self.name, self._workers_wanted, queue, counts, change)
 
-    async def connect(self, surroundings: RunnableContext) -> None:
+    async def connect(self, context: RunnableContext) -> None:
         declared, controller = self._declaration, self._controller
-        client, clock = surroundings.client, surroundings.clock
+        client, clock = context.client, context.clock
         queue: PriorityQueue[ObjectKey] = PriorityQueue(
             contained_limiter(controller.retry_limiter(clock), self._class),
             clock,
             tenant=contained_tenants(controller.tenants(), self._class),
-            cap=surroundings.rate_cap,
-            metrics=surroundings.queue_metrics() if surroundings.queue_metrics is not None else None,
+            cap=context.rate_cap,
+            metrics=context.queue_metrics() if context.queue_metrics is not None else None,
         )
         self._queue = queue
-        self._workers_wanted = surroundings.workers.get(self._name, declared.workers)
-        flush = FLUSH if surroundings.grace is None else min(FLUSH, surroundings.grace)
+        self._workers_wanted = context.workers.get(self._name, declared.workers)
+        flush = FLUSH if context.grace is None else min(FLUSH, context.grace)
         self._recorder = EventRecorder(client, declared.name, sinks=controller.event_sinks(), clock=clock, flush=flush)
         await self._recorder.__aenter__()
-        informers = await self._wiring.informers(surroundings)
+        informers = await self._wiring.informers(context)
         self._lister = informers[declared.kind].lister
         if isinstance(controller, Controller):
             informers[declared.kind].keep_recent()
-        overlaid = surroundings.informers.read_your_writes
-        self._elected = surroundings.elected and self.needs_leader
+        overlaid = context.informers.read_your_writes
+        self._elected = context.elected and self.needs_leader
         self._fences = StaleReadGuard(
             client, self._wiring.written, list(informers.values()), namespaced=self._wiring.namespaced, overlaid=overlaid
         )
         reconcile: Callable[[ObjectKey], Awaitable[Result | None]] = (
             self._for_object if isinstance(controller, Controller) else self._for_key
         )
-        own = self._ownership = surroundings.ownership(self._name) if surroundings.ownership is not None else None
+        own = self._ownership = context.ownership(self._name) if context.ownership is not None else None
         if own is not None:
             reconcile = own.guarded(reconcile)
         self._workers = Workers(
@@ -152,17 +151,17 @@ class Runner(Generic[R]):
             clock=clock,
             timeout=declared.timeout,
             gate=controller._own_gate,
-            observe=surroundings.observe,
-            failed=self._fences.doubt,
+            observe=context.observe,
+            failed=self._fences.mark_uncertain,
             owner=self._class,
-            advised=surroundings.advised,
+            advised=context.advised,
         )
         sink: KeyQueue = queue if own is None else OwnedKeys(queue, own)
         if declared.debounce:  # Before the check of ownership: a key may move to another replica while it waits.
             sink = self._debouncer = Debouncer(sink, declared.debounce, clock)
         enqueuer = self._enqueuer = Enqueuer(sink, client.cluster)
         enqueue = _enqueue(queue, client.cluster)
-        controller._connect(ControllerContext(surroundings, self._recorder, CacheReader(self._class, informers), enqueue))
+        controller._connect(ControllerContext(context, self._recorder, CacheReader(self._class, informers), enqueue))
         self._connected = True
         for informer, handler in self._wiring.handlers(enqueuer, client.cluster).items():
             name = f"controller {self._name}"
@@ -179,7 +178,7 @@ class Runner(Generic[R]):
             self._take_over(self._ownership.owns)
 
     def explain(self, error: BaseException) -> None:
-        """Add to an error of the start which class, kind and verbs of this controller it concerns, and the fix."""
+        """Add a note to an error of the start for each kind that this controller cannot list: class, kind, missing verbs, and the fix."""
         self._wiring.explain(error)
 
     async def run(self) -> None:
@@ -189,7 +188,7 @@ class Runner(Generic[R]):
         if self._plain:
             self._threads = ThreadExecutor(self.name)
         if self._elected and self._fences is not None:
-            self._fences.take_over()  # Another replica may have led until now.
+            self._fences.on_leadership_acquired()  # Another replica may have led until now.
         await self._controller.start()
         try:
             await sources.beside(workers.run(), self.stop)
@@ -211,7 +210,7 @@ class Runner(Generic[R]):
         if self._workers is not None:
             self._workers.stop()
         if self._fences is not None:
-            self._fences.give_up()
+            self._fences.cancel()
 
     async def close(self) -> None:
         self._disown()
@@ -238,7 +237,7 @@ class Runner(Generic[R]):
         assert self._lister is not None
         assert self._queue is not None
         assert self._fences is not None
-        self._fences.take_over()
+        self._fences.on_leadership_acquired()
         for head in self._lister.heads():
             key = ObjectKey(self._controller.cluster, head.namespace, head.name)
             if gained(key):
@@ -248,7 +247,7 @@ class Runner(Generic[R]):
         """Reconcile one key for a ``Controller``. Called by a worker."""
         assert self._lister is not None
         assert self._fences is not None
-        if self._fences.before(key) and not await self._fences.passed(key):
+        if self._fences.before(key) and not await self._fences.wait_until_fresh(key):
             return None
         head = self._lister.head(key.name, key.namespace)
         if head is None:
@@ -266,7 +265,7 @@ class Runner(Generic[R]):
         """Reconcile one key for a ``KeyController``. Called by a worker."""
         assert self._lister is not None
         assert self._fences is not None
-        if self._fences.before(key) and not await self._fences.passed(key):
+        if self._fences.before(key) and not await self._fences.wait_until_fresh(key):
             return None
         if self._wiring.pause_path:
             head = self._lister.head(key.name, key.namespace)

@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, cast
 
-from kubeloop.cache import Event, EventType, Informer
+from kubeloop.cache import EventType, Informer, InformerEvent
 from kubeloop.controller.builder.context import RunnableContext
 from kubeloop.controller.builder.controller import OWNER_INDEX
 from kubeloop.controller.builder.declaration import Declaration
-from kubeloop.controller.handler.mapping import MapFunc, MapHead, MapTarget, to_owner
+from kubeloop.controller.handler.map_funcs import MapFunc, MapHead, MapTarget, to_owner
 from kubeloop.controller.handler.predicates import Predicate
-from kubeloop.controller.handler.routing import Enqueuer, Route, handler_of
+from kubeloop.controller.handler.routes import Enqueuer, Route, handler_of
 from kubeloop.controller.handler.watch import Channel, SourceError
 from kubeloop.meta import DeadlineError, Forbidden, KubeloopError, NotFound, ObjectKey, Resource, UnknownKind, kind_info
 from kubeloop.meta.failure_log import FailureLog
@@ -21,7 +21,7 @@ from kubeloop.tasks import end_tasks
 from kubeloop.timing import Backoff, Clock
 from kubeloop.transport import log_context, logger_with_context
 
-log = logger_with_context("kubeloop.controller.runner")
+_LOG = logger_with_context("kubeloop.controller.runner")
 
 #: Value of the pause annotation that pauses an object.
 PAUSED = "true"
@@ -31,7 +31,7 @@ class Watches:
     """The informers of one controller, and the handlers that enqueue keys for their events."""
 
     def __init__(self, declared: Declaration, owner: object) -> None:
-        """Make the watches of a controller. ``owner`` is the controller object, for watches that name a method, and for messages."""
+        """Create the watches of a controller. ``owner`` is the controller object, for watches that name a method, and for messages."""
         self._declared = declared
         self._owner = owner
         self._scopes: dict[type[Resource], bool] = {}
@@ -40,7 +40,7 @@ class Watches:
         self._informers: dict[type[Resource], Informer[Any]] = {}
         self.pause_path = f'metadata.annotations["{declared.pause_annotation}"]' if declared.pause_annotation else ""
 
-    async def informers(self, surroundings: RunnableContext) -> dict[type[Resource], Informer[Any]]:
+    async def informers(self, context: RunnableContext) -> dict[type[Resource], Informer[Any]]:
         """Return the informer of each kind that the controller uses.
 
         Raises:
@@ -56,13 +56,13 @@ class Watches:
         for kind in declared.reads:
             self._use(kind, False, ())
         for kind in self._paths:
-            self._scopes[kind] = await is_namespaced(kind, surroundings, type(self._owner).__name__)
-            self._informers[kind] = self._informer(kind, surroundings)
+            self._scopes[kind] = await is_namespaced(kind, context, type(self._owner).__name__)
+            self._informers[kind] = self._informer(kind, context)
         return self._informers
 
     @property
     def namespaced(self) -> bool:
-        """Whether the main kind has namespaces; known once the informers exist."""
+        """Whether the main kind is namespaced. Known after a call of ``informers``."""
         return self._scopes[self._declared.kind]
 
     @property
@@ -71,7 +71,7 @@ class Watches:
         kinds = [self._declared.kind, *(owned.kind for owned in self._declared.owns), *self._declared.writes]
         return [self._informers[kind] for kind in dict.fromkeys(kinds) if kind in self._informers]
 
-    def handlers(self, enqueuer: Enqueuer, cluster: str) -> dict[Informer[Any], Callable[[Event[Any]], object]]:
+    def handlers(self, enqueuer: Enqueuer, cluster: str) -> dict[Informer[Any], Callable[[InformerEvent[Any]], object]]:
         """Return the handler for the events of each informer.
 
         Raises:
@@ -91,7 +91,7 @@ class Watches:
         return {self._informers[kind]: handler_of(of_kind, enqueuer, cluster) for kind, of_kind in routes.items()}
 
     def explain(self, error: BaseException) -> None:
-        """Add to an error of the start the unsynced kinds of this controller, and advice."""
+        """Add a note with advice to an error of the start for each kind that this controller may not list, or that is not served."""
         for kind, informer in self._informers.items():
             failure = informer.failure
             if informer.synced or failure is None:
@@ -99,7 +99,7 @@ class Watches:
             declared = f"because it declares {kind.__name__} ({self._where(kind)})"
             needed = f"{type(self._owner).__name__} lists and watches {informer.description}, {declared}"
             if isinstance(failure, Forbidden):
-                error.add_note(f"{needed}: grant its account the verbs list and watch there, or take the kind out of the declaration")
+                error.add_note(f"{needed}: grant its account the verbs list and watch there, or remove the kind from the declaration")
             elif isinstance(failure, NotFound):
                 error.add_note(f"{needed}: the server does not serve it: install its CustomResourceDefinition (kubectl apply -f)")
 
@@ -129,54 +129,53 @@ class Watches:
         for path in (*paths, *(path for predicate in predicates for path in predicate.paths)):
             needed[path] = None
 
-    def _informer(self, kind: type[Resource], surroundings: RunnableContext) -> Informer[Any]:
-        selection = surroundings.scope.select(kind, namespaced=self._scopes[kind])
+    def _informer(self, kind: type[Resource], context: RunnableContext) -> Informer[Any]:
+        selection = context.scope.select(kind, namespaced=self._scopes[kind])
         indexes = dict(self._declared.indexes.get(kind, {}))
         if any(owned.kind is kind for owned in self._declared.owns):
             indexes[OWNER_INDEX] = "metadata.ownerReferences[*].uid"
         paths = tuple(self._paths[kind])
         if self._metadata_only[kind]:
-            return surroundings.informers.metadata(kind, **selection, indexes=indexes, paths=paths)
-        return surroundings.informers.of(kind, **selection, indexes=indexes, paths=paths)
+            return context.informers.metadata(kind, **selection, indexes=indexes, paths=paths)
+        return context.informers.for_kind(kind, **selection, indexes=indexes, paths=paths)
 
 
 def _let_go(path: str, predicates: tuple[Predicate, ...]) -> Predicate:
-    """Return a predicate for updates that ended a pause. The predicates judge such an object like a new one."""
+    """Return a predicate that accepts updates that ended a pause, if ``predicates`` accept the creation of the object."""
 
-    def test(event: Event[Any]) -> bool:
+    def test(event: InformerEvent[Any]) -> bool:
         old, head = event.old, event.head
         if event.type is not EventType.MODIFIED or old is None or old.value(path) != PAUSED or head.value(path) == PAUSED:
             return False
-        return all(predicate(Event(EventType.ADDED, head, None, event.view)) for predicate in predicates)
+        return all(predicate(InformerEvent(EventType.ADDED, head, None, event.view)) for predicate in predicates)
 
     return Predicate(test, (path,))
 
 
-async def is_namespaced(kind: type[Resource], surroundings: RunnableContext, owner: str) -> bool:
+async def is_namespaced(kind: type[Resource], context: RunnableContext, owner: str) -> bool:
     """Return whether a kind is namespaced, by its class or by the server. Wait for a definition that may be installed later.
 
     Raises:
         DeadlineError: the kind was not served in time.
     """
-    clock = surroundings.clock
-    deadline = clock.now() + surroundings.sync_timeout
+    clock = context.clock
+    deadline = clock.now() + context.sync_timeout
     backoff = Backoff(initial=0.2, cap=5.0, clock=clock)
     while True:
         try:
-            return (await surroundings.client.mapping(kind)).namespaced
+            return (await context.client.mapping(kind)).namespaced
         except UnknownKind as error:
             left = deadline - clock.now()
             if left <= 0:
                 raise DeadlineError(
-                    f"after {surroundings.sync_timeout:g} s: not synced: {owner} uses {kind_info(kind).gvk}, but {error}"
+                    f"after {context.sync_timeout:g} s: not synced: {owner} uses {kind_info(kind).gvk}, but {error}"
                 ) from error
-            log.warning("%s: %s; waiting for it", owner, error)
+            _LOG.warning("%s: %s; waiting for it", owner, error)
             await clock.sleep(min(backoff.next(), left))
 
 
 class ChannelReader:
-    """Reads the channels of a controller: one task for each, from ``start`` to ``close``. See ``Channel`` for the handling of failed
-    sources.
+    """Reads the channels of a controller, one task for each, from ``start`` to ``close``. ``Channel`` says how failed sources are handled.
 
     Args:
         owner: Name of the controller's class, for messages.
@@ -192,7 +191,7 @@ class ChannelReader:
         self._channels = channels
         self._enqueue = enqueue
         self._clock = clock
-        self._failures: FailureLog[str] = FailureLog(log)
+        self._failures: FailureLog[str] = FailureLog(_LOG)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -200,7 +199,7 @@ class ChannelReader:
             self._tasks.append(asyncio.create_task(self._read(channel), name=f"kubeloop source {channel.name} of {self._owner}"))
 
     async def close(self) -> None:
-        await end_tasks(*self._tasks, expected=(SourceError,), logger=log)  # ``beside`` raises it as a SourceError
+        await end_tasks(*self._tasks, expected=(SourceError,), logger=_LOG)  # ``beside`` raises a SourceError
 
     async def beside(self, work: Coroutine[object, object, None], stop: Callable[[], None]) -> None:
         """Await ``work``, and call ``stop`` if a source fails permanently.
@@ -234,16 +233,16 @@ class ChannelReader:
                         raise  # This task is being cancelled. Otherwise something that the source awaited was cancelled.
                     if not channel.reopens:
                         raise SourceError(
-                            f"source {channel.name} of {self._owner} broke: {type(error).__name__}: {error}; what it had to tell is lost. "
-                            "Give Channel a function that opens it, and it is opened again"
+                            f"source {channel.name} of {self._owner} broke: {type(error).__name__}: {error}; its pending events are lost. "
+                            "Pass Channel a function that opens the source, so that it can be reopened"
                         ) from error
                     delay = backoff.next()
                     traceback, message = self._failures.failed(channel.name, error), f"{type(error).__name__}: {error}"
                     details = (channel.name, self._owner, message, delay)
-                    log.log(logging.ERROR, "source %s of %s broke: %s; it is opened again in %.1f s", *details, exc_info=traceback)
+                    _LOG.log(logging.ERROR, "source %s of %s broke: %s; reopening it in %.1f s", *details, exc_info=traceback)
                     await self._clock.sleep(delay)
                 else:
-                    log.info("source %s of %s has ended", channel.name, self._owner)
+                    _LOG.info("source %s of %s has ended", channel.name, self._owner)
                     return
 
     def _take(self, channel: Channel[Any], item: Any) -> None:
@@ -253,7 +252,7 @@ class ChannelReader:
             # An invalid item does not end the source: the next item may be valid.
             traceback, message = self._failures.failed(f"{channel.name}/item", error), f"{type(error).__name__}: {error}"
             details = (channel.name, self._owner, message)
-            log.log(logging.ERROR, "source %s of %s: an item that cannot be mapped is left out: %s", *details, exc_info=traceback)
+            _LOG.log(logging.ERROR, "source %s of %s: skipped an item that cannot be mapped: %s", *details, exc_info=traceback)
             return
         for key in keys:
             self._enqueue(key, 0.0, channel.priority)

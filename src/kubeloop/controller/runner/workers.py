@@ -1,7 +1,9 @@
 """The workers of one controller: they take keys from its queue, call reconcile, and handle its result.
 
-Outcomes: controller-runtime pkg/internal/controller/controller.go reconcileHandler (behaviours R203-R206, R209, R210).
+Outcomes: controller-runtime pkg/internal/controller/controller.go reconcileHandler.
 """
+
+# Behaviours R203-R206, R209, R210.
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ TO_END = 1.0
 #: Maximum number of replaced workers: each uses memory, and maybe a thread, until its reconcile ends.
 MOST = 100
 
-log = logger_with_context("kubeloop.controller.runner")
+_LOG = logger_with_context("kubeloop.controller.runner")
 
 
 class ReconcileTimer:
@@ -54,8 +56,8 @@ class SlowReconcileMonitor:
     """Logs reconciles that exceed their time limit.
 
     Guarantees
-        A reconcile that has not ended a second after its ``timeout`` is logged with its class and advice; its key stays
-        in work, and ``substitute`` is called once for it. A reconcile without a time limit is logged after a minute.
+        A reconcile that has not ended a second after its ``timeout`` is logged with its class and advice; its key stays in work, and
+        ``substitute`` is called once for it. A reconcile without a time limit is logged after a minute.
 
     Args:
         clock: Clock of the limits.
@@ -86,7 +88,7 @@ class SlowReconcileMonitor:
         self._turns.discard(turn)
         if turn.hangs:
             self._counts.hanging -= 1
-            log.warning("%s: the reconcile of %s has ended, after %.0f s", self._owner, turn.key, self._clock.now() - turn.began)
+            _LOG.warning("%s: the reconcile of %s has ended, after %.0f s", self._owner, turn.key, self._clock.now() - turn.began)
 
     def close(self) -> None:
         """Stop the checks."""
@@ -107,17 +109,18 @@ class SlowReconcileMonitor:
         age = now - turn.began
         turn.look = now + max(age, SLOW)
         if self._timeout is None:
-            log.warning(
-                "%s: the reconcile of %s has not returned for %.0f s; its key and a worker are taken until it does. If it waits for "
+            _LOG.warning(
+                "%s: the reconcile of %s has not returned for %.0f s; its key and a worker are blocked until it does. If it waits for "
                 "something, return Result(requeue_after=...) instead; or give the class timeout=... seconds",
                 self._owner,
                 turn.key,
                 age,
             )
             return
-        log.error(
-            "%s: the reconcile of %s goes on for %.0f s although it was cancelled after %g s (timeout=); its key stays taken until it "
-            "returns, other keys go on. A thread cannot be cancelled: give its calls a time limit, or write async def "
+        _LOG.error(
+            "%s: the reconcile of %s has been running for %.0f s although it was cancelled after %g s (timeout=); "
+            "its key stays blocked until it returns, other keys continue. "
+            "A thread cannot be cancelled: give its calls a time limit, or write async def "
             "reconcile; an async one must not catch CancelledError",
             self._owner,
             turn.key,
@@ -130,7 +133,7 @@ class SlowReconcileMonitor:
             if self._counts.hanging <= MOST:
                 self._substitute()
             else:
-                log.error("%s: %d reconciles hang; no more workers take their places", self._owner, self._counts.hanging)
+                _LOG.error("%s: %d reconciles hang; the limit of replacement workers is reached", self._owner, self._counts.hanging)
 
 
 K = TypeVar("K", bound=Hashable)
@@ -200,7 +203,7 @@ class Workers(Generic[K]):
         self._timeout = timeout
         self._observe = observe
         self._on_failure = failed
-        self._failures: FailureLog[K] = FailureLog(log, advised)
+        self._failures: FailureLog[K] = FailureLog(_LOG, advised)
         self._stopping = False
         self._numbers = itertools.count(1)
         self._overdue = SlowReconcileMonitor(self._clock, self.counts, f"{owner or name}", timeout, self._substitute)
@@ -209,7 +212,7 @@ class Workers(Generic[K]):
         self._running = 0
 
     async def run(self) -> None:
-        """Work until ``stop``, or until the queue is shut down and empty. Cancelling it cancels running reconciles."""
+        """Work until ``stop``, or until the queue is shut down and empty. Cancelling the call cancels running reconciles."""
         with log_context(cluster=self._cluster, controller=self._name):
             self._context = copy_context()
             try:
@@ -262,7 +265,7 @@ class Workers(Generic[K]):
                     return
                 try:
                     if gate.paused:
-                        await gate.passed()
+                        await gate.wait_until_fresh()
                     if self._stopping:
                         return
                     name = str(key)
@@ -350,7 +353,7 @@ class Workers(Generic[K]):
             self._count_error(key, error)
             self._queue.forget(key)
             self._failures.succeeded(key)
-            log.error("%s %s: %s (not tried again until it changes)", self._name, key, self._failures.text(error))
+            _LOG.error("%s %s: %s (not retried until it changes)", self._name, key, self._failures.text(error))
         elif isinstance(error, TimeoutError) and not isinstance(error, KubeloopError):
             if deadline is not None and deadline.expired:
                 counts.timeouts += 1
@@ -375,7 +378,7 @@ class Workers(Generic[K]):
         self.counts.requeues += 1
         delay = self._queue.add_rate_limited(key, priority=self._queue.priority_of(key))
         failures = times(self._queue.retries(key))
-        log.log(level, "%s %s: %s%s; next try in %.3f s", self._name, key, message, failures, delay, exc_info=exc_info)
+        _LOG.log(level, "%s %s: %s%s; next try in %.3f s", self._name, key, message, failures, delay, exc_info=exc_info)
 
     def _count_error(self, key: K, error: BaseException, text: str = "") -> None:
         self.counts.errors += 1

@@ -32,7 +32,7 @@ VIEW_ANNOTATION = "shards.kubeloop.dev/view"
 
 
 class GroupLeases:
-    """Reads and writes the leases of a group. Each write of the own lease requires the version last seen."""
+    """Reads the Leases of a group, and writes this replica's Lease. Each write requires the version that was last read or written."""
 
     def __init__(self, client: Client, config: ShardConfig, clock: Clock) -> None:
         self._client = client
@@ -43,7 +43,9 @@ class GroupLeases:
         self._found: dict[str, Lease] = {}
 
     async def write(self, view: frozenset[str], *, given_back: bool = False) -> Lease:
-        """Renew the own Lease with ``view``, and return it as stored. On a conflict it is read, or created again, once.
+        """Renew this replica's Lease with ``view``, or release it (``given_back``), and return the stored Lease.
+
+        After a conflict, the Lease is read or created, and written once more.
 
         Raises:
             KubeloopError: the write failed, or its outcome is unknown.
@@ -65,7 +67,7 @@ class GroupLeases:
         return self._mine
 
     async def list(self) -> dict[str, DeclaredMember]:
-        """Return the declaration of each member of the group, by identity, from the newest state."""
+        """Return the members of the group by identity, read from the server."""
         leases = await self._client.list(Lease, namespace=self._config.namespace, label_selector={GROUP_LABEL: self._config.group})
         self._found = {_member_of(lease): lease for lease in leases}
         return {member: declared_by(lease) for member, lease in self._found.items()}
@@ -74,7 +76,8 @@ class GroupLeases:
         """Delete the lease of a vanished member, if it has not changed since the list.
 
         Raises:
-            Conflict: it has changed. Forbidden: this program lacks the permission.
+            Conflict: the lease has changed.
+            Forbidden: this program lacks the permission.
         """
         lease = self._found.get(member)
         if lease is not None:
@@ -107,7 +110,7 @@ def _member_of(lease: Lease) -> str:
 
 
 def declared_by(lease: Lease) -> DeclaredMember:
-    """Return the member that a Lease declares. A Lease that cannot be read may claim any slot."""
+    """Return the member that a Lease declares. If the Lease cannot be interpreted, the member's view is None: it may claim any slot."""
     annotations = lease.metadata.annotations
     view: frozenset[str] | None = None
     if annotations.get(PROTOCOL_ANNOTATION) == PROTOCOL:
@@ -124,7 +127,7 @@ def declared_by(lease: Lease) -> DeclaredMember:
     )
 
 
-log = logger_with_context("kubeloop.controller.sharding")
+_LOG = logger_with_context("kubeloop.controller.sharding")
 
 T = TypeVar("T")
 
@@ -133,7 +136,7 @@ _KEPT = 4
 
 
 class ShardMember:
-    """Takes part in a group of replicas from ``start`` to ``leave``. A ``Manager`` with ``sharding`` does this itself.
+    """Makes this replica a member of a group that shares keys, from ``start`` to ``leave``. A ``Manager`` with ``sharding`` runs one.
 
     Guarantees
         Of all replicas of the group at most one reconciles a key at any time, within the assumptions of the protocol (membership.py).
@@ -165,7 +168,7 @@ class ShardMember:
         self._scopes: set[TimeLimit] = set()
         self._wake = asyncio.Event()
         self._timer: Timer | None = None
-        self.tasks = Supervisor(self._clock, log)
+        self.tasks = Supervisor(self._clock, _LOG)
         self._task: SupervisedTask | None = None
         self._unguard: list[Callable[[], None]] = []
         self._complaint = ""
@@ -175,7 +178,7 @@ class ShardMember:
 
     @property
     def members(self) -> frozenset[str]:
-        """The identities that this member believes alive, including its own; for people."""
+        """The identities of the members that this member believes alive, itself included; for people."""
         return self._core.members
 
     @property
@@ -190,18 +193,18 @@ class ShardMember:
         return owner
 
     def cover(self, client: Client) -> None:
-        """Guard ``client`` until this member has left: writes of a reconcile are not sent if this replica may no longer own its key."""
+        """Guard ``client`` until this member has left: writes of a reconcile are not sent if this replica may no longer own the key."""
         self._unguard.append(guard(client))
 
     def start(self) -> None:
-        """Join the group. Call ``cover`` before, for the clients that reconciles write through."""
+        """Join the group. First pass every client that reconciles write with to ``cover``."""
         self._task = self.tasks.start(self._run, name=f"shard-{self.config.group}")
 
     async def leave(self, *, give_back: bool = True) -> None:
-        """Allow no new reconcile, and release the Lease when the last one has ended. If one does not end, the Lease expires.
+        """Leave the group: allow no new reconcile, and release the Lease. If a reconcile still runs, the Lease is left to expire instead.
 
-        Call it when the controllers have stopped. ``give_back`` False: work of theirs (a thread) still runs, so the Lease is not released;
-        its writes are refused once the Lease has expired. Errors of the server are not raised.
+        Call this method when the controllers have stopped. Pass ``give_back=False`` if work of them (a thread) still runs: the Lease is not
+        released, and writes of that work are refused once the Lease has expired. Errors of the server are not raised.
         """
         task, self._task = self._task, None
         if task is not None:
@@ -211,7 +214,7 @@ class ShardMember:
             self._timer.cancel()
         if self._core.busy:
             busy = counted(self._core.busy, "reconcile")
-            log.warning("leaving group %s with %s under way: the lease is left to expire", self.config.group, busy)
+            _LOG.warning("leaving group %s with %s still running: the lease will expire", self.config.group, busy)
             return
         if not give_back:
             return
@@ -222,13 +225,13 @@ class ShardMember:
         try:
             await within(self._clock, self.config.renew_deadline, self._leases.write(frozenset(), given_back=True))
         except (KubeloopError, TimeoutError) as error:
-            log.warning("lease %s could not be given back: %s", self._lease, str(error) or "no answer in time")
+            _LOG.warning("lease %s could not be released: %s", self._lease, str(error) or "no answer in time")
 
     async def _run(self) -> None:
         while True:
             self._wake.clear()
             done = await self._turn()
-            if done and not self._core.settled and not self._core.held_back:
+            if done and not self._core.settled and not self._core.waits_for_reconciles:
                 continue  # The members have changed: write the new view immediately.
             with contextlib.suppress(TimeoutError):
                 await within(self._clock, self.config.retry_period, self._wake.wait())
@@ -248,10 +251,10 @@ class ShardMember:
         gained = core.listed(started, clock.now(), found)
         self._complaint = ""
         if core.members != before:
-            log.info("group %s: %s: %s", self.config.group, counted(len(core.members), "member"), ", ".join(sorted(core.members)))
+            _LOG.info("group %s: %s: %s", self.config.group, counted(len(core.members), "member"), ", ".join(sorted(core.members)))
         self._watch_over()
         if gained:
-            log.log(logging.DEBUG, "group %s: %d slots gained, %d in all", self.config.group, gained.bit_count(), self.slots)
+            _LOG.log(logging.DEBUG, "group %s: %d slots gained, %d in all", self.config.group, gained.bit_count(), self.slots)
             for owner in self._owners:
                 owner.gained(gained)
         await self._tidy()
@@ -264,7 +267,7 @@ class ShardMember:
         except (KubeloopError, TimeoutError) as error:
             complaint = f"{problem}: {str(error) or 'no answer in time'}"
             if complaint != self._complaint:
-                log.warning("leases of group %s in %s %s; trying again", self.config.group, self.config.namespace, complaint)
+                _LOG.warning("leases of group %s in %s %s; retrying", self.config.group, self.config.namespace, complaint)
             self._complaint = complaint
             return None
 
@@ -279,8 +282,8 @@ class ShardMember:
         self._core.lapse()
         # A reconcile is cancelled once, even if it takes long to end.
         scopes, self._scopes = self._scopes, set()
-        log.error(
-            "group %s: not renewed for %g s: no key is ours until it is; %s cancelled",
+        _LOG.error(
+            "group %s: not renewed for %g s: this replica has no keys until it is; %s cancelled",
             self.config.group,
             self.config.renew_deadline,
             counted(len(scopes), "reconcile"),
@@ -289,21 +292,21 @@ class ShardMember:
             scope.end()
 
     async def _tidy(self) -> None:
-        """Delete unneeded leases; one of the members does so."""
+        """Delete the Leases of members that vanished long ago, if this member is the one with the smallest identity."""
         if self.config.identity != min(self._core.members, default=""):
             return
         for member in self._core.gone(self._clock.now(), _KEPT * self.config.lease_duration):
             try:
                 await within(self._clock, self._lease.request_timeout, self._leases.forget(member))
             except (KubeloopError, TimeoutError) as error:
-                log.debug("lease of %s is left where it is: %s", member, error)
+                _LOG.debug("lease of %s is not moved: %s", member, error)
 
     # For ``_Owner``
 
     def has(self, slot: int) -> bool:
         return self._core.has(slot, self._clock.now())
 
-    async def hold(self, slot: int, work: Callable[[], Awaitable[T]]) -> T | None:
+    async def _hold(self, slot: int, work: Callable[[], Awaitable[T]]) -> T | None:
         """Run ``work`` while this replica owns the slot. Return its result, or None if the slot is not owned or was lost."""
         core = self._core
         if not core.begin(slot, self._clock.now()):
@@ -347,7 +350,7 @@ class _Owner:
 
     def guarded(self, reconcile: Callable[[ObjectKey], Awaitable[T]]) -> Callable[[ObjectKey], Awaitable[T | None]]:
         async def guarded(key: ObjectKey) -> T | None:
-            return await self._member.hold(self.slot(key), lambda: reconcile(key))
+            return await self._member._hold(self.slot(key), lambda: reconcile(key))
 
         return guarded
 
@@ -360,4 +363,4 @@ class _Owner:
             try:
                 callback(lambda key: bool(slots >> self.slot(key) & 1))
             except Exception:
-                log.exception("controller %s: what it gained could not be enqueued", self._controller)
+                _LOG.exception("controller %s: the keys of the gained slots could not be enqueued", self._controller)

@@ -1,29 +1,31 @@
-"""The hand-over of slots between replicas, without I/O and clock. Its rules, why they are correct, and their assumptions:
+"""The protocol by which replicas hand over slots, without I/O and clock: its rules, why they are correct, and its assumptions.
 
-Each member has a Lease and writes into it, with each renewal, the *view* by which it works: the members that it believes alive. A view
-claims for its writer the slots that rendezvous hashing gives it there. A turn of a member is: write the lease, then list all leases.
+Each member has a Lease. With each renewal it writes its *view* into the Lease: the set of members that it believes alive. A view claims for
+its writer the slots that rendezvous hashing over this set gives to the writer. A *turn* of a member is: write the Lease, then list all
+Leases of the group.
 
-A member *has* a slot (may begin a reconcile of a key in it) if, by its last complete turn,
-  (1) its own view, as written, claims it; and so does the view that it would write next;
-  (2) no other member's view claims it, in the list that was read after the write; members that are dead are left out;
-  (3) less than ``renew_deadline`` seconds have passed since that write was sent, by the local monotonic clock.
-A member writes a view that gives slots up only when none of its reconciles is in one of them. What (3) ends is cancelled.
-A member is dead for another when its lease was given back, or was not seen to change for the duration that it says, counted on the other's
-clock from when it first saw it so.
+A member *has* a slot, which means that it may begin reconciles of the slot's keys, if the following holds by its last complete turn:
+  (1) The view that it has written claims the slot, and so does the view that it would write next.
+  (2) In the list that it read after the write, no other living member's view claims the slot.
+  (3) Less than ``renew_deadline`` seconds have passed since it sent that write, by the local monotonic clock.
+A member writes a view that gives up slots only when none of its reconciles runs in these slots. Reconciles that run when (3) ends are
+cancelled. A member i is dead for a member j if i's Lease was released, or if j has not seen i's Lease change for the duration that the
+Lease states, measured on j's clock.
 
-Safety: no two members have one slot. Say i and j both do. Both have written a claim of it; let j's write be the later one in the server's
-order. j has listed after its write, so it saw i's claim: i gives the slot up only with its next view, by which it would no longer have
-it. So i was dead for j: its lease did not change for a lease duration on j's clock, or was given back, which i does when nothing runs any
-more. Then i's last write was sent a lease duration ago, and (3) has ended i's turn, ``lease_duration - renew_deadline`` before. If i
-writes again it must list after that before it has anything, and sees j's claim. A write without an answer may have been carried out, or
-be carried out later: by (1) what it gives up is not had since before it was sent, and what it gains not before one was acknowledged;
-each write is bound to the version before it, so that a late one cannot undo a later one.
+Safety: no two members have the same slot. Suppose that i and j both have it. Both have written a view that claims the slot; let j's write
+be the later one in the server's order. j has listed after its write, so it saw i's claim: i gives the slot up only with its next view, and
+by (1) it would no longer have the slot then. So by (2) i was dead for j: either i's Lease did not change for a lease duration on j's clock,
+or i released it, which it does only when none of its reconciles runs. Then i sent its last write at least a lease duration ago, so (3) had
+ended for i ``lease_duration - renew_deadline`` seconds earlier. If i writes again, it has no slot until it has listed the Leases after that
+write, and then it sees j's claim. A write without a response may have been executed, or may be executed later. By (1) a member no longer
+has the slots that such a write gives up when it sends the write, and it has the slots that the write gains only after the server has
+acknowledged a write. Each write requires the version before it, so a late write cannot undo a later one.
 
-Liveness: while no member comes or goes, all views become the same set, in which each slot has one member; members release slots as they
-so once its reconciles have ended, and the next turn of the other sees it.
+Liveness: while no member joins or leaves, all views become the same set, which gives each slot to one member. A member that must give up a
+slot does so when its reconciles in the slot have ended, and the new owner sees this in its next turn.
 
-Assumed: clocks run at speeds that differ by less than lease_duration / renew_deadline; a cancelled reconcile ends within the difference
-of the two (a thread does not); a list is read from the newest state; identities are unique; no other program deletes or edits the leases.
+Assumptions: clocks run at speeds that differ by less than lease_duration / renew_deadline; a cancelled reconcile ends within the difference
+of the two (a thread does not); a list is read from the newest state; identities are unique; no other program deletes or edits the Leases.
 """
 
 from __future__ import annotations
@@ -58,10 +60,9 @@ class ShardConfig:
 
     Args:
         group: Name of the group; the same for all replicas of a program, and unique in ``namespace``. Each replica has a Lease there with
-            the
-            label ``shards.kubeloop.dev/group``, named after group and identity.
+            the label ``shards.kubeloop.dev/group``, named after group and identity.
         namespace: Namespace of the leases.
-        identity: Must differ between replicas. Default: ``unique_identity()``.
+        identity: Name of this replica, which must differ between replicas. Default: ``unique_identity()``.
         lease_duration: See ``LeaseConfig``.
         renew_deadline: See ``LeaseConfig``.
         retry_period: See ``LeaseConfig``.
@@ -90,7 +91,11 @@ class ShardConfig:
         self.lease()
 
     def lease(self) -> LeaseConfig:
-        """Return the configuration of this replica's own Lease. It also validates the times."""
+        """Return the configuration of this replica's Lease.
+
+        Raises:
+            ConfigError: the times or the namespace are invalid.
+        """
         # A valid name for any identity, of any length and with any characters.
         name = f"{self.group}-{blake2b(self.identity.encode(), digest_size=8).hexdigest()}"
         times = (self.lease_duration, self.renew_deadline, self.retry_period)
@@ -104,11 +109,11 @@ GROUP_LABEL = "shards.kubeloop.dev/group"
 T = TypeVar("T")
 
 Gained = Callable[[Callable[[ObjectKey], bool]], None]
-"""Called with a predicate of gained keys; enqueues the existing ones."""
+"""A callback for ``Ownership.on_gained``. It gets a predicate that accepts the gained keys, and enqueues the existing keys among them."""
 
 
 class Ownership(Protocol):
-    """Decides which keys of one controller belong to this replica. For the event loop's thread."""
+    """Decides which keys of one controller belong to this replica. Use it in the event loop's thread only."""
 
     def owns(self, key: ObjectKey) -> bool:
         """Return whether ``key`` belongs to this replica now. The result may change at any time."""
@@ -121,8 +126,10 @@ class Ownership(Protocol):
         """
 
     def on_gained(self, callback: Gained) -> Callable[[], None]:
-        """Call ``callback`` whenever keys are gained, since their earlier events were filtered out. Return a function that removes the
-        callback.
+        """Call ``callback`` whenever this replica gains keys, since their earlier events were filtered out.
+
+        Returns:
+            A function that removes the callback.
         """
 
 
@@ -190,7 +197,7 @@ class DeclaredMember:
 
 @dataclass(frozen=True, slots=True)
 class _Peer:
-    """Another member as last seen. ``at``: the local time at which it was first seen in this state."""
+    """Another member as last seen. ``at`` is the local monotonic time at which it was first seen in this state."""
 
     declared: DeclaredMember
     at: float
@@ -226,7 +233,7 @@ class Membership:
         return now < self.valid_until and bool(self._granted >> slot & 1)
 
     def begin(self, slot: int, now: float) -> bool:
-        """Record the begin of a reconcile in this slot, if it may begin. Return whether it may; then ``end`` must follow."""
+        """Record the start of a reconcile in this slot, if it may begin. Return whether it may; if so, ``end`` must be called later."""
         if not self.has(slot, now):
             return False
         self._busy[slot] = self._busy.get(slot, 0) + 1
@@ -302,7 +309,7 @@ class Membership:
         return self._published == self._target
 
     @property
-    def held_back(self) -> bool:
+    def waits_for_reconciles(self) -> bool:
         """Whether a new view waits for reconciles to end."""
         return self._held_back
 

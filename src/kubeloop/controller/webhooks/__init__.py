@@ -12,7 +12,7 @@ from kubeloop.controller.webhooks.registration import Inject, Register
 from kubeloop.controller.webhooks.request import AdmissionRequest, AdmissionUser, Denied, Operation, ReviewMalformed, Warnings
 from kubeloop.controller.webhooks.reviews import Reviewed
 from kubeloop.controller.webhooks.server import WebhookServer
-from kubeloop.controller.webhooks.tls import CertificateFiles, CertificateSource, Serving
+from kubeloop.controller.webhooks.tls import CertificateFiles, CertificateSource, ServingCertificate
 
 if TYPE_CHECKING:
     from kubeloop.controller.webhooks.certificates.managed import ManagedCertificates
@@ -35,7 +35,7 @@ __all__ = [
     "ReviewMalformed",
     "Reviewed",
     "Service",
-    "Serving",
+    "ServingCertificate",
     "Url",
     "Warnings",
     "WebhookServer",
@@ -48,7 +48,7 @@ _SELF_MADE = {"ManagedCertificates": "managed", "Lifetimes": "rotation"}
 if not TYPE_CHECKING:  # otherwise a type checker would accept any misspelt name as Any
 
     def __getattr__(name: str) -> Any:
-        # Making certificates requires the extra ``cryptography``; serving those of files does not.
+        # Making certificates requires the package cryptography; serving certificates from files does not.
         if name not in _SELF_MADE:
             from kubeloop.meta.missing_names import missing_name
 
@@ -62,5 +62,5 @@ if not TYPE_CHECKING:  # otherwise a type checker would accept any misspelt name
 
             if error.name is None or error.name.partition(".")[0] != "cryptography":
                 raise
-            raise ConfigError("to make certificates takes cryptography, which is not installed: pip install 'kubeloop[server]'") from error
+            raise ConfigError("making certificates requires cryptography, which is missing: pip install 'kubeloop[server]'") from error
         return getattr(module, name)

@@ -37,7 +37,7 @@ from kubeloop.meta.status import Status
 from kubeloop.transport import log_context, logger_with_context
 from kubeloop.types import JSONObject
 
-log = logger_with_context("kubeloop.controller.webhooks")
+_LOG = logger_with_context("kubeloop.controller.webhooks")
 
 
 class Failed(Exception):
@@ -49,8 +49,8 @@ class Failed(Exception):
         self.panic = panic
 
 
-class Inside(Exception):
-    """An error in a part of the work; ``part`` names the part, unless it is empty."""
+class HookPartError(Exception):
+    """Wraps an error of a hook for ``contained``. ``part`` names the part of the hook that raised it, such as a converter; may be empty."""
 
     def __init__(self, part: str, error: BaseException) -> None:
         super().__init__(part)
@@ -63,11 +63,12 @@ async def contained(name: str, work: Callable[[], Awaitable[Any]], seconds: floa
 
     Guarantees
         ``Denied`` and ``ApiError`` are re-raised. Every other error is logged with its traceback and a trace id, and becomes a 500 that
-        names hook, class and trace id, since its text may hold data that the writer must not see. Only the caller's own cancellation
+        names hook, error class and trace id, since its text may hold data that the writer must not see. Only the caller's own cancellation
         propagates.
 
     Raises:
-        Failed: ``work`` raised, or took longer than ``seconds`` (504). Denied, ApiError: as raised.
+        Failed: ``work`` raised, or took longer than ``seconds`` (504).
+        Denied, ApiError: as raised.
     """
     trace = secrets.token_hex(8)
     with log_context(webhook=name, trace=trace, **about):
@@ -78,12 +79,12 @@ async def contained(name: str, work: Callable[[], Awaitable[Any]], seconds: floa
         except (Denied, ApiError):
             raise
         except DecodeError as error:
-            log.log(logging.WARNING, "webhook %s: %s (trace %s)", name, error, trace)
+            _LOG.log(logging.WARNING, "webhook %s: %s (trace %s)", name, error, trace)
             raise Failed(Status(message=f'webhook "{name}": {error}', reason="BadRequest", code=400)) from None
         except TimeoutError as error:
             if not deadline.expired():
                 raise _panicked(name, error, trace) from None
-            log.log(logging.ERROR, "webhook %s did not answer within %g s (trace %s)", name, seconds, trace)
+            _LOG.log(logging.ERROR, "webhook %s did not answer within %g s (trace %s)", name, seconds, trace)
             message = f'webhook "{name}" did not answer within {seconds:g} s (trace {trace})'
             raise Failed(Status(message=message, reason="Timeout", code=504)) from None
         except asyncio.CancelledError as error:
@@ -91,7 +92,7 @@ async def contained(name: str, work: Callable[[], Awaitable[Any]], seconds: floa
             if task is None or task.cancelling():
                 raise
             raise _panicked(name, error, trace) from None
-        except Inside as inside:
+        except HookPartError as inside:
             raise _panicked(f"{name}: {inside.part}" if inside.part else name, inside.error, trace) from None
         except (KeyboardInterrupt, GeneratorExit):  # they stop the program or the loop, and are not results of the hook
             raise
@@ -100,8 +101,8 @@ async def contained(name: str, work: Callable[[], Awaitable[Any]], seconds: floa
 
 
 def _panicked(name: str, error: BaseException, trace: str) -> Failed:
-    shown = user_traceback(log, error)
-    log.log(logging.ERROR, "webhook %s raised %s (trace %s)", name, type(error).__name__, trace, exc_info=shown)
+    shown = user_traceback(_LOG, error)
+    _LOG.log(logging.ERROR, "webhook %s raised %s (trace %s)", name, type(error).__name__, trace, exc_info=shown)
     message = f'webhook "{name}" failed: {type(error).__name__} (trace {trace})'
     return Failed(Status(message=message, reason="InternalError", code=500), panic=True)
 
@@ -171,7 +172,7 @@ async def decide(hook: AdmissionHook, raw: RawRequest, seconds: float) -> HookVe
 
 
 async def _judged(hook: AdmissionHook, raw: RawRequest, request: AdmissionRequest[Any]) -> tuple[list[JSONObject], Status | None]:
-    """Call the hook. Return the patch, or the status of its denial. Both can be encoded, since servers apply failurePolicy otherwise.
+    """Call the hook. Return the patch, or the status of its denial. Both can be encoded; otherwise servers would apply failurePolicy.
 
     Raises:
         TypeError, ValueError: the result cannot be encoded.
@@ -200,12 +201,10 @@ def _is_text(request: AdmissionRequest[Any]) -> bool:
 async def _run(hook: AdmissionHook, raw: RawRequest, request: AdmissionRequest[Any]) -> list[JSONObject]:
     call = hook.calls.get(raw.operation)
     if call is None:
-        raise DecodeError(
-            f"it is not declared for {raw.operation}, only for {', '.join(hook.operations)}; is its configuration an old one?"
-        )
+        raise DecodeError(f"it is not declared for {raw.operation}, only for {', '.join(hook.operations)}; is its configuration outdated?")
     wanted = kind_info(hook.body).gvk
     if raw.gvk() != wanted:
-        raise DecodeError(f"it is declared for {wanted}, but was asked about {raw.gvk()}; is its configuration an old one?")
+        raise DecodeError(f"it is declared for {wanted}, but was called for {raw.gvk()}; is its configuration outdated?")
     request.object = _decoded(hook.body, raw.object)
     request.old = _decoded(hook.body, raw.old_object)
     obj = request.old if raw.operation == "DELETE" else request.object
@@ -238,7 +237,7 @@ def _in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         return function(*arguments)
     except (StopIteration, KeyboardInterrupt, GeneratorExit) as error:
         # A future does not accept StopIteration, and the others have another meaning on the loop.
-        raise Inside("", error) from None
+        raise HookPartError("", error) from None
 
 
 def _decoded(body: type[Resource], raw: msgspec.Raw) -> Resource | None:

@@ -31,7 +31,7 @@ W = TypeVar("W", MutatingWebhook, ValidatingWebhook)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The Service in front of the webhook server. Its certificate must be for ``NAME.NAMESPACE.svc``.
+    """The Service in front of the webhook server. The server's certificate must be for ``NAME.NAMESPACE.svc``.
 
     Example:
         >>> Service("ops", "foo-webhooks").dns_names
@@ -44,7 +44,7 @@ class Service:
 
     @property
     def dns_names(self) -> tuple[str, ...]:
-        """The names that API servers use, first, and the other names in the cluster."""
+        """The DNS names of the Service: the name that API servers use comes first."""
         full = f"{self.name}.{self.namespace}"
         return (f"{full}.svc", full, f"{full}.svc.cluster.local", self.name)
 
@@ -65,7 +65,7 @@ class Url:
 
     def __post_init__(self) -> None:
         if not self.base.startswith("https://") or "/" in self.base.removeprefix("https://").rstrip("/"):
-            raise ConfigError(f'"{self.base}" is no address of a webhook server; it is https://HOST:PORT (each hook has its path)')
+            raise ConfigError(f'"{self.base}" is not an address of a webhook server; it is https://HOST:PORT (each hook has its path)')
 
 
 Place: TypeAlias = Service | Url
@@ -91,7 +91,7 @@ def configurations(hooks: Sequence[AdmissionHook], name: str, place: Place, ca: 
 
 
 def conversion(place: Place, ca: bytes) -> JSONObject:
-    """Return ``spec.conversion`` that names this server."""
+    """Return ``spec.conversion`` of a CustomResourceDefinition whose versions the webhook server at ``place`` converts."""
     client: JSONObject = {"caBundle": base64.b64encode(ca).decode()} if ca else {}
     if isinstance(place, Service):
         client["service"] = {"namespace": place.namespace, "name": place.name, "port": place.port, "path": CONVERT_PATH}

@@ -13,7 +13,7 @@ import msgspec
 
 from kubeloop.codec import decode, encode
 from kubeloop.controller.errors import DeclarationError
-from kubeloop.controller.webhooks.admission import Answered, Failed, Inside, contained
+from kubeloop.controller.webhooks.admission import Answered, Failed, HookPartError, contained
 from kubeloop.controller.webhooks.request import Denied, ReviewMalformed, checked_version
 from kubeloop.meta import ApiError, DecodeError, KubeloopError, ObjectMeta, Resource, Unstructured
 from kubeloop.meta.kinds import GroupKind, GroupVersion
@@ -58,15 +58,15 @@ class Converters:
         """Add a converter.
 
         Raises:
-            DeclarationError: the classes are not two versions of one kind, they have a converter already, or ``function`` is a coroutine
-                function.
+            DeclarationError: the classes are not two versions of one kind, they have a converter already, or ``function`` is an
+                ``async def``.
         """
         step = VersionConverter(source, target, function)
         given: tuple[Any, ...] = (source, target)
         for cls in given:
             if not (isinstance(cls, type) and issubclass(cls, Resource) and cls.kind):
                 raise DeclarationError(
-                    f"{step.name}: {described_word(cls)} is no kind; give classes such as FooV1, or Unstructured.of(...)"
+                    f"{step.name}: {described_word(cls)} is not a kind; give classes such as FooV1, or Unstructured.for_kind(...)"
                 )
         old, new = kind_info(source).gvk, kind_info(target).gvk
         if (old.group, old.kind) != (new.group, new.kind) or old.version == new.version:
@@ -94,7 +94,7 @@ class Converters:
             classes = [cls for ways in steps.values() for step in ways.values() for cls in (step.source, step.target)]
             plural = next((info.plural for cls in classes if (info := kind_info(cls)).plural), None)
             if plural is None:
-                raise DeclarationError(f'{kind}: give the plural to one of its classes, as in Unstructured.of(..., plural="...")')
+                raise DeclarationError(f'{kind}: give the plural to one of its classes, as in Unstructured.for_kind(..., plural="...")')
             found.append(f"{plural}.{kind.group}")
         return found
 
@@ -112,8 +112,9 @@ class Converters:
         """Return the object in another version, as JSON.
 
         Raises:
-            DecodeError: the document is not an object, or there is no converter. TypeError: a converter returned another type. Errors of
-                converters are passed on.
+            DecodeError: the document is not an object, or there is no converter.
+            TypeError: a converter returned another type.
+            Inside: a converter raised an error. A ``KubeloopError`` of a converter is raised as it is.
         """
         head = _read_head(document)
         if head.api_version == api_version:
@@ -153,7 +154,7 @@ def _converted(step: VersionConverter, obj: Resource) -> Resource:
     except (KubeloopError, SystemExit):
         raise
     except Exception as error:  # noqa: BLE001 - whatever a program raises
-        raise Inside(f"{step.name} of {obj.kind} {obj.object_key()}", error) from None
+        raise HookPartError(f"{step.name} of {obj.kind} {obj.object_key()}", error) from None
     if isinstance(made, dict) and issubclass(step.target, Unstructured):
         made = step.target.from_dict({**made, "apiVersion": step.target.api_version, "kind": step.target.kind})
     if not isinstance(made, Resource) or (made.api_version, made.kind) != (step.target.api_version, step.target.kind):
@@ -191,7 +192,7 @@ def _read_head(document: bytes) -> _Head:
     try:
         return _HEAD.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(f"an object to convert is none: {error}") from None
+        raise DecodeError(f"an item to convert is not an object: {error}") from None
 
 
 CONVERT_PATH: Final = "/convert"
@@ -224,7 +225,7 @@ async def answer_conversion(converters: Converters, body: bytes, seconds: float)
     try:
         review = _REVIEWS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ReviewMalformed(f"the body is no ConversionReview: {error}") from None
+        raise ReviewMalformed(f"the body is not a ConversionReview: {error}") from None
     version = checked_version(review.api_version, review.kind, _GROUP, "ConversionReview")
     request = review.request
     if request is None or not request.uid:

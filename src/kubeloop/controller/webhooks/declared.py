@@ -19,7 +19,7 @@ from kubeloop.meta.type_checks import described, described_word
 
 
 class HookOptions(TypedDict, total=False):
-    """Options of an admission webhook, as in its configuration; defaults are the API's, except for ``side_effects`` ("None").
+    """Options of an admission webhook, as in its configuration. The defaults are the API's, except for ``side_effects`` ("None").
 
     ``operations``: default CREATE and UPDATE. ``subresource``: ``status``, ``scale``, ``exec``; default: the object itself.
     ``name``: a DNS name of at least three parts, unique in the program. ``path``: the URL's path; must begin with a slash.
@@ -91,7 +91,7 @@ class HookCall:
     plain: bool
 
 
-#: Seconds; the API's default.
+#: Seconds for which an API server waits for a webhook; the API's default.
 DEFAULT_TIMEOUT: Final = 10
 _LONGEST_TIMEOUT: Final = 30
 _METHODS: Final[Mapping[Operation, str]] = {"CREATE": "create", "UPDATE": "update", "DELETE": "delete", "CONNECT": "connect"}
@@ -113,23 +113,23 @@ def declare(kind: type[Resource], body: type[Resource] | None, target: Any, opti
     label = getattr(target, "__qualname__", type(target).__name__)
     argument: Any = kind
     if not (isinstance(argument, type) and issubclass(argument, Resource)):
-        raise DeclarationError(f"{label}: {described(argument)} is no kind; give a class such as Pod, or Unstructured.of(...)")
+        raise DeclarationError(f"{label}: {described(argument)} is not a kind; give a class such as Pod, or Unstructured.for_kind(...)")
     try:
         gvr = kind_info(kind).gvr
     except UnknownKind as error:
-        raise DeclarationError(f'{label}: {error}; Unstructured.of(..., plural="...") names it') from None
+        raise DeclarationError(f'{label}: {error}; Unstructured.for_kind(..., plural="...") names it') from None
     subresource = options.get("subresource", "")
     carried = body or kind
     calls = _calls(label, target, options, carried, mutating=mutating)
     if "CONNECT" in calls and body is None:
         raise DeclarationError(
-            f"{label}: CONNECT carries options, not a {kind.__name__}; say of which kind with body=..., "
-            'such as body=Unstructured.of("v1", "PodExecOptions")'
+            f"{label}: CONNECT carries options, not a {kind.__name__}; name the kind of the options with body=..., "
+            'such as body=Unstructured.for_kind("v1", "PodExecOptions")'
         )
     name = options.get("name") or f"{_dashed(target, label)}.{gvr.resource}.{gvr.group or 'core'}"
     if name.count(".") < 2 or dns1123_subdomain(name):
         raise DeclarationError(
-            f'{label}: "{name}" is no name of a webhook; it is a DNS name of three parts or more: check.foos.example.com'
+            f'{label}: "{name}" is not a valid name of a webhook; it is a DNS name of three parts or more: check.foos.example.com'
         )
     path = options.get("path") or f"/{'mutate' if mutating else 'validate'}/{name}"
     if not path.startswith("/") or "?" in path or "#" in path:
@@ -138,7 +138,7 @@ def declare(kind: type[Resource], body: type[Resource] | None, target: Any, opti
     if not 1 <= seconds <= _LONGEST_TIMEOUT:
         raise DeclarationError(f"{label}: timeout_seconds={seconds}; Kubernetes takes 1 to {_LONGEST_TIMEOUT}")
     if not mutating and "reinvocation_policy" in options:
-        raise DeclarationError(f"{label}: only mutating webhooks are called again; leave reinvocation_policy out")
+        raise DeclarationError(f"{label}: only mutating webhooks are reinvoked; leave reinvocation_policy out")
     return AdmissionHook(name, path, mutating, kind, carried, subresource, calls, options)
 
 
@@ -146,7 +146,7 @@ def _calls(label: str, target: Any, options: HookOptions, body: type[Resource], 
     wanted = options.get("operations")
     if isinstance(target, type):
         if wanted is not None:
-            raise DeclarationError(f"{label}: the methods of a class say the operations; leave operations=... out")
+            raise DeclarationError(f"{label}: the methods of a class define the operations; leave operations=... out")
         instance = target()
         calls = {one: getattr(instance, method) for one, method in _METHODS.items() if hasattr(instance, method)}
         if not calls:

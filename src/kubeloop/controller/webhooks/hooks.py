@@ -1,6 +1,6 @@
 """Webhooks: a program's admission and conversion hooks, declared by decorators and typed by kind.
 
-It answers reviews (``answer``) without knowing about sockets; ``WebhookServer`` serves it.
+``Webhooks.answer`` answers reviews without knowing about sockets; ``WebhookServer`` serves it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Admitting:
         self._add = add
 
     def methods(self, hooks: type[C]) -> type[C]:
-        """Decorate a class with some of the methods ``create``, ``update``, ``delete`` and ``connect``; it is instantiated once."""
+        """Decorate a class that has some of the methods ``create``, ``update``, ``delete`` and ``connect``; it is instantiated once."""
         self._add(hooks)
         return hooks
 
@@ -64,7 +64,7 @@ class Mutating(_Admitting, Generic[R]):
 
 
 class Converting(Generic[R, S]):
-    """Decorator of a converter."""
+    """Decorator of a function that converts one version of a kind to another."""
 
     def __init__(self, add: Callable[[Callable[[R], S]], None]) -> None:
         self._add = add
@@ -78,13 +78,13 @@ class Webhooks:
     """The webhooks of a program. Decorators declare them.
 
     A hook is an ``async def``, or a synchronous function, which runs in a thread; or a class with a method for each operation
-    (``@hooks.validating(Foo).methods``). It gets its own copy of the object (for DELETE the deleted one), and the
-    request if it has a parameter for it.
+    (``@hooks.validating(Foo).methods``). It gets its own copy of the object (for DELETE the deleted object), and the request if it has a
+    parameter for it.
 
     Guarantees
         The patch of a mutating hook names only changed fields of the typed object: fields that the class does not know are never touched.
         Without a change there is no patch. An exception of a hook denies one write, and never ends the server: ``Denied`` and ``ApiError``
-        are sent as they are; any other one is a 500 that names hook, class and trace id, with the traceback in the log only.
+        are sent as they are; any other exception is a 500 that names hook, class and trace id, with the traceback in the log only.
 
     Not guaranteed
         The end of a synchronous function at its timeout: its result is ignored, but the thread continues.
@@ -126,13 +126,13 @@ class Webhooks:
     @overload
     def mutating(self, kind: type[Resource], *, body: type[S], **options: Unpack[HookOptions]) -> Mutating[S]: ...
     def mutating(self, kind: type[Resource], *, body: type[Resource] | None = None, **options: Unpack[HookOptions]) -> Any:
-        """Declare a hook that may change the written object, before it is validated; otherwise as ``validating``."""
+        """Declare a hook that may change the written object, before it is validated. The arguments are the ones of ``validating``."""
         return Mutating[Any](lambda target: self._declare(kind, body, target, options, mutating=True))
 
     def conversion(self, source: type[R], target: type[S]) -> Converting[R, S]:
         """Declare a synchronous function that converts ``source`` to ``target``, another version of the kind; see ``Converters``.
 
-        For ``Unstructured`` classes it may return a tree. If the result has no metadata, those of the source are used.
+        For ``Unstructured`` classes the function may return a JSON tree. If the result has no metadata, the metadata of the source is used.
         """
         return Converting(lambda function: self._converters.add(source, target, function))
 
@@ -155,13 +155,13 @@ class Webhooks:
             if which == hook.name or (not isinstance(which, str) and hook is self._targets.get(id(which))):
                 return hook
         known = ", ".join(hook.name for hook in self._hooks.values()) or "none"
-        raise LookupError(f"{described_word(which)} is no hook here; there are: {known}")
+        raise LookupError(f"{described_word(which)} is not a hook here; there are: {known}")
 
     def check(self) -> None:
         """Check the complete set of declarations. ``WebhookServer`` calls it.
 
         Raises:
-            DeclarationError: there is no hook, or a version without a converter to it.
+            DeclarationError: no hook is declared, or there is no converter to a version.
         """
         if not self._hooks and not self._converters:
             raise DeclarationError("no webhook is declared; use the decorators validating, mutating and conversion")
@@ -169,14 +169,15 @@ class Webhooks:
 
     @property
     def paths(self) -> Sequence[str]:
-        """The paths of all hooks."""
+        """The URL paths of all admission hooks, and of the conversion if there are converters."""
         return [*self._hooks, *([CONVERT_PATH] if self._converters else [])]
 
     async def answer(self, path: str, body: bytes, *, timeout: float = DEFAULT_TIMEOUT) -> Answered:
         """Return the review that answers the one in ``body``; an error of the hook becomes a denial in it. ``timeout`` in seconds.
 
         Raises:
-            LookupError: nothing is served at ``path``. ReviewMalformed: ``body`` is not a review.
+            LookupError: nothing is served at ``path``.
+            ReviewMalformed: ``body`` is not a review.
         """
         if path == CONVERT_PATH and self._converters:
             return await answer_conversion(self._converters, body, timeout)
@@ -202,14 +203,14 @@ class Webhooks:
 
         Args:
             which: The hook's function, or its name.
-            obj: The written object; for DELETE the deleted one. It is not changed.
+            obj: The written object; for DELETE the deleted object. It is not changed.
             operation: The operation. None: the first operation of the hook.
             old: The stored object before an UPDATE. None: ``obj`` as it was read.
             user: The writer. None: an administrator.
             dry_run: The write is a dry run.
-            subresource: The subresource. None: that of the hook.
+            subresource: The subresource. None: the hook's.
             options: Options of the write as a JSON tree.
-            timeout: Seconds for the hook. None: its own.
+            timeout: Seconds for the hook. None: the hook's.
 
         Returns:
             The decision of the hook, with the object that would be stored.
@@ -224,25 +225,26 @@ class Webhooks:
         return reviewed(obj, chosen, answered.body)
 
     def convert(self, obj: Resource, target: type[S]) -> S:
-        """Return ``obj`` in another version, by the declared converters, whose errors are raised.
+        """Return ``obj`` in the version of ``target``, converted by the declared converters.
 
         Raises:
-            DecodeError: there is no converter to that version.
+            DecodeError: there is no converter to that version. For errors of converters, see ``Converters.convert``.
         """
         return decode(target, self._converters.convert(encode(obj), target.api_version), checked=True)
 
     def configurations(self, name: str, place: Place, *, ca: bytes = b"") -> list[Configuration]:
-        """Return the configurations of the admission hooks: at most one MutatingWebhookConfiguration and one validating one.
+        """Return at most one MutatingWebhookConfiguration and one ValidatingWebhookConfiguration for the admission hooks.
 
-        ``ca``: PEM of the authorities that the serving certificate may be signed by; empty if something else fills it in.
+        ``ca``: the CA bundle, as PEM, that API servers trust for the serving certificate; empty if another program fills it in.
         """
         from kubeloop.controller.webhooks.configurations import configurations
 
         return configurations(self.hooks, name, place, ca)
 
     def definitions(self, place: Place) -> dict[str, Callable[[bytes], dict[str, Any]]]:
-        """Return for each kind with converters the name of its CustomResourceDefinition, and a function from a CA bundle to
-        ``spec.conversion``.
+        """Return a function for each CustomResourceDefinition of a kind with converters, by the definition's name.
+
+        The function takes a CA bundle (PEM), and returns ``spec.conversion`` of the definition.
 
         Raises:
             DeclarationError: no class of a kind has the plural, which the name of its definition contains.

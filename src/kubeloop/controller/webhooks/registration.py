@@ -1,4 +1,4 @@
-"""Registers hooks with the API server and maintains the registration: applies configurations, injects CA bundles, watches both."""
+"""Registers hooks with the API server: applies configurations, injects CA bundles, and restores either if another program changes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubeloop.cache import Event, Informers
+from kubeloop.cache import InformerEvent, InformerFactory
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.controller.webhooks.configurations import Place
 from kubeloop.controller.webhooks.hooks import Webhooks
@@ -17,7 +17,7 @@ from kubeloop.timing import Clock, TokenBucket
 from kubeloop.transport import logger_with_context
 from kubeloop.types import JSONObject
 
-log = logger_with_context("kubeloop.controller.webhooks")
+_LOG = logger_with_context("kubeloop.controller.webhooks")
 
 Operation = dict[str, Any]
 
@@ -37,8 +37,9 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Inject:
-    """Names of webhook configurations and CustomResourceDefinitions that other programs apply (Helm, kustomize). The server only sets their
-    CA bundles.
+    """Names of webhook configurations and CustomResourceDefinitions in which the server only sets the CA bundle.
+
+    Other programs apply these objects (Helm, kustomize).
 
     Example:
         >>> Inject(validating=["foo-webhooks"], definitions=["foos.example.com"]).mutating
@@ -71,10 +72,9 @@ class Register:
     Args:
         name: Name of the configurations.
         place: Address of the webhook server for API servers, a ``Service`` or ``Url``. None: the server's own address, for a test on the
-            same
-            machine.
-        temporary: Delete the configurations and restore the conversion of the kinds at the end; after a crash the next start
-            with the same name does so. None: temporary if ``place`` is None, as that address ends with the server.
+            same machine.
+        temporary: Delete the configurations and restore the conversion of the kinds at the end; after a crash the next start with the same
+            name does so. None: temporary if ``place`` is None, as that address ends with the server.
 
     Example:
         >>> from kubeloop.controller.webhooks import Service
@@ -105,14 +105,14 @@ class RegistrationTarget:
 
 
 def injected(inject: Inject) -> list[RegistrationTarget]:
-    """Return the objects that ``Inject`` names."""
+    """Return the objects that ``inject`` names, as targets of a ``Registrar``."""
     found = [RegistrationTarget(_kind("validating"), name, bundle_patch) for name in inject.validating]
     found += [RegistrationTarget(_kind("mutating"), name, bundle_patch) for name in inject.mutating]
     return found + [RegistrationTarget(_kind("definitions"), name, definition_bundle_patch) for name in inject.definitions]
 
 
 def registered(hooks: Webhooks, name: str, place: Place, *, temporary: bool = False) -> list[RegistrationTarget]:
-    """Return what ``Register`` applies.
+    """Return the configurations and definitions of ``hooks``, which ``Register`` applies, as targets of a ``Registrar``.
 
     Args:
         hooks: The hooks.
@@ -135,7 +135,7 @@ def registered(hooks: Webhooks, name: str, place: Place, *, temporary: bool = Fa
 
 def _kind(which: str) -> type[Unstructured]:
     api_version, kind, plural = _KINDS[which]
-    return Unstructured.of(api_version, kind, plural=plural, namespaced=False)
+    return Unstructured.for_kind(api_version, kind, plural=plural, namespaced=False)
 
 
 def _configuration(hooks: Webhooks, name: str, place: Place, kind: type[Unstructured], temporary: bool) -> Callable[[bytes], JSONObject]:
@@ -192,15 +192,15 @@ class Registrar:
         for target in self._targets:
             if target.manifest is not None:
                 await self._apply(target, target.manifest)
-                log.debug("%s applied", target)
+                _LOG.debug("%s applied", target)
             else:
                 await self._patch(target)
 
     async def keep(self) -> None:
         """Watch the targets and repair changed ones until cancelled."""
-        async with Informers(self._client, clock=self._clock, read_your_writes=False) as informers:
+        async with InformerFactory(self._client, clock=self._clock, read_your_writes=False) as informers:
             for number, target in enumerate(self._targets):
-                informer = informers.of(target.kind, field_selector={"metadata.name": target.name}, namespace=ALL_NAMESPACES)
+                informer = informers.for_kind(target.kind, field_selector={"metadata.name": target.name}, namespace=ALL_NAMESPACES)
                 mark = _marker(self._mark, number)
                 informer.on_event(added=mark, updated=mark, deleted=mark, name=f"webhook registration of {target}")
             while True:
@@ -218,10 +218,10 @@ class Registrar:
         try:
             await self._patch(target, self._limits[number])
         except _Contended:
-            log.warning("%s is changed again and again; who else writes it? It is put right every %g s", target, _AGAIN)
+            _LOG.warning("%s keeps being changed, probably by another writer; restoring it every %g s", target, _AGAIN)
             self._clock.call_later(_AGAIN, lambda: self._mark(number))
         except KubeloopError as error:
-            log.warning("%s cannot be told of the webhooks: %s; tried again in %g s", target, error, _AGAIN)
+            _LOG.warning("cannot register the webhooks in %s: %s; retrying in %g s", target, error, _AGAIN)
             self._clock.call_later(_AGAIN, lambda: self._mark(number))
 
     async def _patch(self, target: RegistrationTarget, limit: TokenBucket | None = None) -> None:
@@ -232,15 +232,15 @@ class Registrar:
             if target.manifest is not None:
                 _take(limit)
                 await self._apply(target, target.manifest)
-                log.info("%s was deleted; applied again", target)
+                _LOG.info("%s was deleted; applied it again", target)
             else:
-                log.info("%s is not there yet; it gets the webhooks when it comes", target)
+                _LOG.info("%s does not exist yet; the webhooks are registered when it is created", target)
             return
         patch = target.patch(found.to_dict(), self._bundle) if self._bundle or target.patch not in _OF_BUNDLES else []
         if patch:
             _take(limit)
             await self._client.patch(target.kind, target.name, patch, type="json")
-            log.info("%s trusts the webhooks' certificates", target)
+            _LOG.info("%s trusts the webhooks' certificates", target)
 
     async def _apply(self, target: RegistrationTarget, manifest: Callable[[bytes], JSONObject]) -> None:
         await self._client.apply(target.kind.from_dict(manifest(self._bundle)), field_manager=FIELD_MANAGER, force=True)
@@ -258,5 +258,5 @@ def _take(limit: TokenBucket | None) -> None:
         raise _Contended
 
 
-def _marker(mark: Callable[[int], None], number: int) -> Callable[[Event[Any]], None]:
+def _marker(mark: Callable[[int], None], number: int) -> Callable[[InformerEvent[Any]], None]:
     return lambda _: mark(number)

@@ -55,8 +55,8 @@ class AdmissionRequest(Generic[R]):
         asked_resource: The resource of the client's request.
         asked_subresource: The subresource of the client's request.
         name: Name of the object; empty while the server has still to generate it.
-        namespace: Its namespace; empty for cluster-scoped kinds.
-        user: The writer.
+        namespace: Namespace of the object; empty for cluster-scoped kinds.
+        user: The author of the write.
         object: The state to store, typed as the hook declares, for this hook alone; None for DELETE.
         old: The stored state, for UPDATE and DELETE, for this hook alone.
         dry_run: The write is not stored, so the hook must not have side effects.
@@ -123,7 +123,7 @@ _NULL: Final = msgspec.Raw(b"null")
 
 
 class RawRequest(msgspec.Struct, rename="camel"):
-    """``request`` of a review, with its objects as undecoded bytes."""
+    """The ``request`` of an AdmissionReview, with its objects as undecoded bytes."""
 
     uid: str
     operation: str
@@ -184,7 +184,7 @@ def read_review(body: bytes) -> tuple[str, RawRequest]:
     try:
         review = _REVIEWS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ReviewMalformed(f"the body is no AdmissionReview: {error}") from None
+        raise ReviewMalformed(f"the body is not an AdmissionReview: {error}") from None
     version = checked_version(review.api_version, review.kind, ADMISSION, "AdmissionReview")
     request = review.request
     if request is None:
@@ -192,7 +192,7 @@ def read_review(body: bytes) -> tuple[str, RawRequest]:
     if not request.uid:
         raise ReviewMalformed("the AdmissionReview's request has no uid")
     if request.operation not in OPERATIONS:
-        raise ReviewMalformed(f'request.operation is "{request.operation}"; known are {", ".join(OPERATIONS)}')
+        raise ReviewMalformed(f'request.operation is "{request.operation}"; known: {", ".join(OPERATIONS)}')
     return version, request
 
 
@@ -206,7 +206,7 @@ def checked_version(api_version: str, kind: str, group: str, expected: str) -> s
         expected: The expected kind.
 
     Raises:
-        ReviewMalformed: the document has another group or kind.
+        ReviewMalformed: the document has another group or kind, or an unknown version.
     """
     given, _, version = api_version.rpartition("/")
     if kind != expected or given != group or version not in VERSIONS:
@@ -219,17 +219,16 @@ def has_object(raw: msgspec.Raw) -> bool:
 
 
 class Denied(KubeloopError):
-    """Raised by a hook to deny a write. Its author reads ``message``.
+    """Raised by a hook to deny a write. The author of the write reads ``message``.
 
     Args:
         message: The reason, for people.
         field: A field (``spec.replicas``): the response is Invalid (422) and names the field as a cause, as built-in validation does.
-            Empty:
-            the response is Forbidden (403).
+            Empty: the response is Forbidden (403).
         value: The value of that field.
         errors: Several fields at once, made by ``kubeloop.meta.field_error``, instead of ``field`` and ``value``.
         code: HTTP status. 0: 422 or 403.
-        reason: Reason of the Status. Empty: that of ``code``.
+        reason: Reason of the Status. Empty: Invalid if fields are named; otherwise Forbidden, or no reason if ``code`` is set.
 
     Raises:
         ValueError: neither ``message`` nor ``errors``; or ``code`` is not from 400 to 599.

@@ -70,12 +70,12 @@ def review_of(
 
     Args:
         hook: The hook to call.
-        obj: The written object; for DELETE the deleted one.
+        obj: The written object; for DELETE the deleted object.
         operation: The operation.
-        old: The stored object before an UPDATE.
-        user: The writer.
+        old: The stored object before an UPDATE. None: ``obj`` as it was read.
+        user: The author of the write.
         dry_run: The write is a dry run.
-        subresource: The subresource. None: that of the hook.
+        subresource: The subresource. None: the hook's.
         options: Options of the write as a JSON tree.
     """
     kind, resource = kind_info(hook.body).gvk._asdict(), hook.gvr._asdict()

@@ -17,7 +17,7 @@ from kubeloop.controller.webhooks.hooks import Webhooks
 from kubeloop.controller.webhooks.registration import Inject, Register, Registrar, injected, registered
 from kubeloop.controller.webhooks.request import ReviewMalformed
 from kubeloop.controller.webhooks.session import SESSION, end_session
-from kubeloop.controller.webhooks.tls import CertificateSource, Serving, change_certificate, server_tls
+from kubeloop.controller.webhooks.tls import CertificateSource, ServingCertificate, change_certificate, server_tls
 from kubeloop.http1.errors import BodyMalformed, BodyTooLarge
 from kubeloop.meta import ApiError, ConfigError, KubeloopError, TransportError, UntrustedCertificate
 from kubeloop.meta.repr import counted
@@ -32,7 +32,7 @@ from kubeloop.transport import logger_with_context
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-log = logger_with_context("kubeloop.controller.webhooks")
+_LOG = logger_with_context("kubeloop.controller.webhooks")
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ async def retry_until_available(description: str, attempt: Callable[[], Awaitabl
             pause = backoff.next()
             if not _passes(error) or clock.now() + pause > end:
                 raise
-            log.warning("%s: %s; tried again in %.1f s", description, error, pause)
+            _LOG.warning("%s: %s; retrying in %.1f s", description, error, pause)
         await clock.sleep(pause)
 
 
@@ -109,9 +109,8 @@ class Observer(Protocol):
 class Endpoint:
     """Answers the requests of a listener.
 
-    404 for a path without a hook, 405 for other methods than POST, 415 for other types than JSON, 413 for too long a body, 400 for a
-    malformed review;
-    otherwise 200 with a review, even if the hook failed.
+    The status is 404 for a path without a hook, 405 for methods other than POST, 415 for media types other than JSON, 413 for too long a
+    body, 400 for a malformed review; otherwise 200 with a review, even if the hook failed.
     """
 
     def __init__(self, hooks: Webhooks, observer: Observer | None = None, now: Callable[[], float] = time.monotonic) -> None:
@@ -137,7 +136,7 @@ class Endpoint:
 
     async def _answer(self, request: Request) -> tuple[Answer, bool]:
         if request.method != "POST":
-            refused = _text(405, "a webhook is asked by POST")
+            refused = _text(405, "webhooks accept only POST")
             refused.headers.append(("Allow", "POST"))
             return refused, False
         value = request.header("Content-Type")
@@ -175,29 +174,30 @@ class WebhookServer:
     """Serves admission and conversion webhooks within ``async with``.
 
     Guarantees
-        It waits up to ``start_timeout`` seconds for an API server that is not reachable yet, and logs that.
-        It answers before API servers know of it, and in a manager's ``servers`` before any cache starts: an informer of a kind that is
-        converted here can list (behaviour S219). It needs no leader: every replica answers.
+        The server waits up to ``start_timeout`` seconds for an API server that is not reachable yet, and logs that.
+        It answers before it is registered with API servers and, as one of the ``servers`` of a manager, before any cache starts, so that an
+        informer can list a kind that this server converts. It needs no leader: every replica answers.
         A new certificate applies to new connections; open ones continue. Failures of certificates or registration after the start are
         logged and retried, while the hooks continue to answer.
-        At the end open requests are finished, for up to two seconds. A temporary registration (``Register``) is removed before.
+        At the end a temporary registration (``Register``) is removed; then open requests are finished, for up to two seconds.
 
     Args:
         hooks: The hooks.
         certificates: Source of the certificate: ``CertificateFiles`` or ``ManagedCertificates``.
-        client: Required to register, to inject and for ``ManagedCertificates``; it stays open.
+        client: Required for ``register``, ``inject`` and ``ManagedCertificates``; the server does not close it.
         host: Address to listen on; in a pod ``0.0.0.0``.
         port: Port to listen on. 0: any free port.
-        register: Apply configurations. None: others apply them.
-        inject: Fill in the CA bundles of configurations that others apply.
-        client_authorities: PEM; API servers must present a certificate signed by one of these. Empty: any client.
+        register: Apply configurations. None: other programs apply them.
+        inject: Fill in the CA bundles of configurations that other programs apply.
+        client_authorities: Certificate authorities, PEM. API servers must present a certificate that one of them signed. Empty: any client.
         registry: Registry of the metrics. None: prometheus_client's default one.
         start_timeout: Seconds to wait for the API server.
         clock: Clock of delays. None: the system's monotonic clock.
 
     Raises:
-        DeclarationError: no hook, or a version without a converter. ConfigError: the address is in use; no usable certificate; an
-            option requires another. ApiError, TransportError: certificates or configurations could not be read or applied.
+        DeclarationError: no hook is declared, or there is no converter to a version.
+        ConfigError: the address is in use; no certificate is usable; or an option requires another option.
+        ApiError, TransportError: certificates or configurations could not be read or applied.
 
     Example:
         >>> from kubeloop.controller.webhooks import ManagedCertificates, Register, Service
@@ -207,6 +207,8 @@ class WebhookServer:
         >>> server = WebhookServer(hooks, certificates, client=client, host="0.0.0.0", register=Register("foo", service))
         >>> manager = Manager(client, servers=[server])
     """
+
+    # Behaviour S219.
 
     def __init__(
         self,
@@ -239,9 +241,9 @@ class WebhookServer:
         self._context: ssl.SSLContext | None = None
         self._listener: Listener | None = None
         self._registrar: Registrar | None = None
-        self._serving: Serving | None = None
+        self._serving: ServingCertificate | None = None
         self._session = ""
-        self.tasks = Supervisor(self._clock, log)
+        self.tasks = Supervisor(self._clock, _LOG)
 
     async def __aenter__(self) -> Self:
         try:
@@ -256,11 +258,11 @@ class WebhookServer:
 
     @property
     def url(self) -> str:
-        """Base URL ``https://HOST:PORT`` while it serves."""
+        """Base URL ``https://HOST:PORT`` while the server runs."""
         return self._started.url
 
     @property
-    def serving(self) -> Serving:
+    def serving(self) -> ServingCertificate:
         """The certificate for new connections."""
         if self._serving is None:
             raise ConfigError(_NOT_STARTED)
@@ -270,12 +272,13 @@ class WebhookServer:
         """Check readiness: raise an error unless the server responds.
 
         Raises:
-            ConfigError: it was not started, or has ended. KubeloopError: its certificate or registration cannot be maintained at present.
+            ConfigError: the server was not started, or has ended.
+            KubeloopError: its certificate or registration cannot be maintained at present.
         """
         _ = self._started
         for name in self.tasks.failures:
             if not self.tasks.healthy(name):
-                raise KubeloopError(f"{name} failed and is tried again; the log has the reason")
+                raise KubeloopError(f"{name} failed, retrying; the log has the reason")
 
     @property
     def _started(self) -> Listener:
@@ -296,13 +299,13 @@ class WebhookServer:
         await listener.bind()
         self._listener = listener
         await listener.serve()
-        log.info("serving %s at %s", counted(len(self._hooks.paths), "webhook"), listener.url)
-        log.debug("paths of the webhooks: %s", ", ".join(self._hooks.paths))
-        self.tasks.start(lambda: self._certificates.keep(self._changed), name="webhook-certificates")
+        _LOG.info("serving %s at %s", counted(len(self._hooks.paths), "webhook"), listener.url)
+        _LOG.debug("paths of the webhooks: %s", ", ".join(self._hooks.paths))
+        self.tasks.start(lambda: self._certificates.watch(self._changed), name="webhook-certificates")
         if self._client is not None and (self._register or self._inject):
             await self._tell(self._client, listener, self._serving)
 
-    async def _tell(self, client: Client, listener: Listener, serving: Serving) -> None:
+    async def _tell(self, client: Client, listener: Listener, serving: ServingCertificate) -> None:
         targets = injected(self._inject) if self._inject else []
         if self._register:
             place, temporary = self._register.place or Url(listener.url), self._register.is_temporary
@@ -319,7 +322,7 @@ class WebhookServer:
     async def _patiently(self, description: str, attempt: Callable[[], Awaitable[T]]) -> T:
         return await retry_until_available(description, attempt, self._clock, self._start_timeout)
 
-    def _changed(self, serving: Serving) -> None:
+    def _changed(self, serving: ServingCertificate) -> None:
         assert self._context is not None
         # API servers that get the new authorities first trust the next certificate, and the present one, which an old authority signed.
         if self._registrar is not None:
@@ -342,8 +345,8 @@ class WebhookServer:
             async with TimeLimit(self._clock, _END_TIMEOUT):
                 await end_session(self._client, session)
         except (KubeloopError, TimeoutError) as error:
-            log.warning(
-                "the webhook registration %s stays behind, and API servers refuse writes for it: %s. Start the program again, or run: "
+            _LOG.warning(
+                "the webhook registration %s remains, and API servers refuse writes because of it: %s. Start the program again, or run: "
                 "kubectl delete validatingwebhookconfigurations,mutatingwebhookconfigurations -l %s=%s",
                 session,
                 str(error) or "no answer in time",

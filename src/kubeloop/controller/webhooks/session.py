@@ -12,7 +12,6 @@ from typing import Any, Final
 from kubeloop.client import Client
 from kubeloop.merge.json_patch import json_diff
 from kubeloop.meta import NotFound, Unstructured
-from kubeloop.transport import logger_with_context
 from kubeloop.types import JSONObject
 
 # Patches that set the CA bundle of a configuration or the conversion of a definition. Pure.
@@ -24,7 +23,7 @@ Operation = dict[str, Any]
 
 
 def bundle_patch(configuration: JSONObject, bundle: bytes) -> list[Operation]:
-    """Return the patch that sets the CA bundle (PEM) of every webhook of a configuration. It fails if the webhooks' names changed."""
+    """Return a JSON patch that sets the CA bundle (PEM) of every webhook of a configuration. It fails if the webhooks' names changed."""
     wanted = base64.b64encode(bundle).decode()
     patch: list[Operation] = []
     for at, webhook in enumerate(configuration.get("webhooks") or ()):
@@ -57,9 +56,6 @@ def conversion_patch(definition: JSONObject, conversion: JSONObject) -> list[Ope
     return [{"op": "add", "path": "/spec/conversion", "value": conversion}]
 
 
-log = logger_with_context("kubeloop.controller.webhooks")
-
-
 #: Label on the objects of a session; its value is the name of the registration.
 SESSION: Final = "kubeloop.dev/webhook-session"
 #: Annotation on a definition: its conversion before the session, as JSON.
@@ -69,11 +65,13 @@ _CONFIGURATIONS: Final = (
     ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
     ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
 )
-_Definition = Unstructured.of("apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False)
+_Definition = Unstructured.for_kind(
+    "apiextensions.k8s.io/v1", "CustomResourceDefinition", plural="customresourcedefinitions", namespaced=False
+)
 
 
 def marked_conversion_patch(definition: JSONObject, conversion: JSONObject, name: str) -> list[Operation]:
-    """Return the patch that makes the webhooks of session ``name`` convert a definition, with a note of the conversion before."""
+    """Return the patch that sets the conversion of a definition for session ``name``, and records the previous one in an annotation."""
     patch = conversion_patch(definition, conversion)
     metadata = definition.get("metadata") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
@@ -85,7 +83,7 @@ def marked_conversion_patch(definition: JSONObject, conversion: JSONObject, name
 
 
 def restoring_patch(definition: JSONObject) -> list[Operation]:
-    """Return the patch that restores a definition's conversion from before the session. It fails if another program wrote in between."""
+    """Return the patch that restores a definition's conversion from before the session. It fails if the definition was changed since."""
     metadata = definition["metadata"]
     annotations = dict(metadata.get("annotations") or {})
     labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != SESSION}
@@ -99,14 +97,14 @@ def restoring_patch(definition: JSONObject) -> list[Operation]:
 
 
 async def end_session(client: Client, name: str) -> list[str]:
-    """Delete the configurations of session ``name``, and restore the conversion of its definitions. Returns what was changed.
+    """Delete the configurations of session ``name``, and restore the conversion of its definitions. Return texts that name the changes.
 
     Raises:
         ApiError, TransportError: The requests failed.
     """
     done: list[str] = []
     for kind, plural in _CONFIGURATIONS:
-        configurations = Unstructured.of("admissionregistration.k8s.io/v1", kind, plural=plural, namespaced=False)
+        configurations = Unstructured.for_kind("admissionregistration.k8s.io/v1", kind, plural=plural, namespaced=False)
         for found in await client.list(configurations, label_selector={SESSION: name}):
             try:
                 await client.delete(configurations, found.metadata.name)

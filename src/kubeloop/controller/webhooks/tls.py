@@ -16,11 +16,11 @@ from kubeloop.transport import logger_with_context
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
-    """A serving certificate with its key, as PEM. ``authorities``: its present and coming authorities; empty if unknown.
+class ServingCertificate:
+    """A serving certificate with its key, as PEM. ``authorities``: its present and future certificate authorities; empty if unknown.
 
     Example:
-        >>> serving = Serving(certificate=b"-----BEGIN CERTIFICATE-----...", key=b"-----BEGIN PRIVATE KEY-----...")
+        >>> serving = ServingCertificate(certificate=b"-----BEGIN CERTIFICATE-----...", key=b"-----BEGIN PRIVATE KEY-----...")
         >>> serving.authorities
         b''
     """
@@ -36,38 +36,40 @@ class Serving:
 class CertificateSource(Protocol):
     """Provides a serving certificate, and its successor before it expires."""
 
-    async def open(self, client: Client | None, clock: Clock) -> Serving:
+    async def open(self, client: Client | None, clock: Clock) -> ServingCertificate:
         """Return the first certificate.
 
         Raises:
-            ConfigError: there is no certificate, or it cannot be used; the message names file or Secret. ApiError, TransportError: a Secret
-                cannot be reached.
+            ConfigError: there is no certificate, or it cannot be used; the message names file or Secret.
+            ApiError, TransportError: a Secret cannot be reached.
         """
 
-    async def keep(self, changed: Callable[[Serving], None]) -> None:
+    async def watch(self, changed: Callable[[ServingCertificate], None]) -> None:
         """Call ``changed`` with each new certificate, until cancelled. Failures are logged and retried."""
 
 
-def server_tls(serving: Serving, client_authorities: bytes = b"") -> ssl.SSLContext:
-    """Return a TLS context (TLS 1.2 or newer). ``client_authorities`` (PEM): if set, every client needs a certificate that one of them
-    signed.
+def server_tls(serving: ServingCertificate, client_authorities: bytes = b"") -> ssl.SSLContext:
+    """Return a TLS context (TLS 1.2 or newer) of a server.
+
+    If ``client_authorities`` (PEM) are given, every client needs a certificate that one of them signed.
 
     Raises:
-        ConfigError: the authorities are not certificates. ssl.SSLError: the certificate is invalid, or the key does not belong to it.
+        ConfigError: the authorities are not certificates.
+        ssl.SSLError: the certificate is invalid, or the key does not belong to it.
     """
     context = tls.server_tls()
     if client_authorities:
         try:
             context.load_verify_locations(cadata=client_authorities.decode("ascii", "replace"))
         except (ssl.SSLError, ValueError) as error:
-            raise ConfigError(f"client_authorities are no PEM certificates: {error}") from None
+            raise ConfigError(f"client_authorities are not PEM certificates: {error}") from None
         context.verify_mode = ssl.CERT_REQUIRED
     _load(context, serving)
     return context
 
 
-def change_certificate(context: ssl.SSLContext, serving: Serving) -> None:
-    """Serve new connections with ``serving``; open ones do not change.
+def change_certificate(context: ssl.SSLContext, serving: ServingCertificate) -> None:
+    """Serve new connections with the certificate ``serving``; open connections continue.
 
     Raises:
         ssl.SSLError: the certificate or its key is invalid; nothing is changed then.
@@ -76,12 +78,12 @@ def change_certificate(context: ssl.SSLContext, serving: Serving) -> None:
     _load(context, serving)
 
 
-def check_pair(serving: Serving) -> None:
+def check_pair(serving: ServingCertificate) -> None:
     """Check a certificate and its key. Raises ssl.SSLError if the certificate is invalid, or the key does not belong to it."""
     _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), serving)
 
 
-def _load(context: ssl.SSLContext, serving: Serving) -> None:
+def _load(context: ssl.SSLContext, serving: ServingCertificate) -> None:
     # ssl reads files only: the folder is 0700, so other users cannot read it, and it is removed at once.
     with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:
         path = Path(folder, "pair.pem")
@@ -90,7 +92,7 @@ def _load(context: ssl.SSLContext, serving: Serving) -> None:
         context.load_cert_chain(path)
 
 
-log = logger_with_context("kubeloop.controller.webhooks")
+_LOG = logger_with_context("kubeloop.controller.webhooks")
 
 
 class CertificateFiles:
@@ -125,39 +127,39 @@ class CertificateFiles:
         self._authorities = Path(folder, authorities)
         self._period = period
         self._clock: Clock = SystemClock()
-        self._served: Serving | None = None
+        self._served: ServingCertificate | None = None
         self._told = ""
 
-    async def open(self, client: Client | None, clock: Clock) -> Serving:  # noqa: ARG002 - files need no client
+    async def open(self, client: Client | None, clock: Clock) -> ServingCertificate:  # noqa: ARG002 - files need no client
         self._clock = clock
         self._served = self._read()
         return self._served
 
-    async def keep(self, changed: Callable[[Serving], None]) -> None:
+    async def watch(self, changed: Callable[[ServingCertificate], None]) -> None:
         while True:
             await self._clock.sleep(self._period)
             try:
                 found = self._read()
             except ConfigError as error:
                 if self._told != str(error):
-                    log.warning("%s; the certificate from before is served on", error)
+                    _LOG.warning("%s; the previous certificate stays in use", error)
                 self._told = str(error)
                 continue
             self._told = ""
             if found != self._served:
                 self._served = found
-                log.info("serving with the new certificate of %s", self._certificate)
+                _LOG.info("serving with the new certificate of %s", self._certificate)
                 changed(found)
 
-    def _read(self) -> Serving:
+    def _read(self) -> ServingCertificate:
         try:
             pair = self._certificate.read_bytes(), self._key.read_bytes()
             authorities = self._authorities.read_bytes() if self._authorities.exists() else b""
         except OSError as error:
             raise ConfigError(f"cannot read {error.filename}: {error.strerror}; is the certificate's Secret mounted there?") from None
-        found = Serving(*pair, authorities)
+        found = ServingCertificate(*pair, authorities)
         try:
             check_pair(found)
         except (ssl.SSLError, ValueError) as error:
-            raise ConfigError(f"{self._certificate} and {self._key} are no certificate with its key: {error}") from None
+            raise ConfigError(f"{self._certificate} and {self._key} are not a certificate and its key: {error}") from None
         return found

@@ -17,7 +17,7 @@ from operator import attrgetter
 
 from kubeloop.api.core.v1 import ConfigMap, Secret
 from kubeloop.client import DeleteOptions
-from kubeloop.controller import Controller, Predicate, Result, Watch
+from kubeloop.controller import Controller, Predicate, Result, WatchedKind
 from kubeloop.meta import Conflict, NotFound, ObjectKey
 from kubeloop.meta.time import parse_time
 
@@ -33,7 +33,7 @@ _is_cluster_info = Predicate(lambda event: (event.head.namespace, event.head.nam
 
 
 def expiry_of(token: Secret) -> datetime | None:
-    """Return when a token expires, or None if it does not. A time that cannot be read has passed."""
+    """Return when a bootstrap token expires, or None if it does not expire. A malformed time counts as expired."""
     text = _text(token, "expiration")
     if not text:
         return None
@@ -44,7 +44,7 @@ def expiry_of(token: Secret) -> datetime | None:
 
 
 def signing_key(token: Secret, now: datetime) -> tuple[str, str] | None:
-    """Return the id and the secret of a token that signs, or None if it is malformed, has expired or is not for signing."""
+    """Return the id and the secret of a token, or None if the token is malformed, has expired or may not be used for signing."""
     name = _NAME.fullmatch(token.metadata.name)
     token_id, secret = _text(token, "token-id"), _text(token, "token-secret")
     if name is None or name[1] != token_id or not secret or _text(token, "usage-bootstrap-signing") != "true":
@@ -61,11 +61,11 @@ def detached_signature(content: str, token_id: str, secret: str) -> str:
 
 
 def signed(data: dict[str, str], tokens: Iterable[Secret], now: datetime) -> dict[str, str]:
-    """Return the data of ``cluster-info`` with the signatures of these tokens and no others.
+    """Return the data of ``cluster-info`` with signatures by exactly the given tokens.
 
     Args:
-        data: The present data. Without the signed text it stays as it is.
-        tokens: The bootstrap tokens. Tokens that do not sign are ignored, and of two with the same id the first one counts.
+        data: The present data, which is returned unchanged if it has no text to sign.
+        tokens: The bootstrap tokens. Tokens that may not sign are ignored; of two tokens with the same id the first one counts.
         now: The present time.
     """
     if CONTENT not in data:
@@ -82,7 +82,7 @@ def signed(data: dict[str, str], tokens: Iterable[Secret], now: datetime) -> dic
 class BootstrapSigner(
     Controller[ConfigMap],
     predicates=[_is_cluster_info],
-    watches=[Watch(Secret, to=lambda _: [CLUSTER_INFO], predicates=(_is_token,))],
+    watches=[WatchedKind(Secret, to=lambda _: [CLUSTER_INFO], predicates=(_is_token,))],
     name="bootstrap-signer-controller",
 ):
     """Signs ``cluster-info`` with each bootstrap token, so that a client that knows a token can trust the ConfigMap."""
@@ -112,7 +112,7 @@ class BootstrapTokenCleaner(Controller[Secret], predicates=[_is_token], name="to
         try:
             await self.client.delete(token, options=DeleteOptions(uid=token.metadata.uid))
         except (Conflict, NotFound):
-            return None  # The token is gone, or a namesake has replaced it.
+            return None  # The token is deleted, or another Secret of the same name has replaced it.
         return None
 
 

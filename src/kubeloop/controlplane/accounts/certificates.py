@@ -1,4 +1,4 @@
-"""Certificate signing requests of Kubernetes' own signers: approves those of kubelets, signs approved ones, deletes old ones.
+"""Controllers of CertificateSigningRequests: approve client certificates of kubelets, sign approved requests, delete old requests.
 
 Source: Kubernetes pkg/controller/certificates (approver, signer, cleaner).
 """
@@ -15,11 +15,13 @@ from cryptography.x509.oid import NameOID
 from kubeloop.api.authorization.v1 import ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec
 from kubeloop.api.certificates.v1 import CertificateSigningRequest, CertificateSigningRequestCondition
 from kubeloop.controller import Controller, Result
-from kubeloop.meta import NotFound
+from kubeloop.meta import NotFound, ObjectKey
 from kubeloop.pki import CertificateAuthority
 from kubeloop.pki.signing_requests import SigningRefused, alternative_names, read_request, sign
+from kubeloop.timing import Clock
+from kubeloop.workqueue import ExponentialLimiter, Limiter
 
-# The rules for requests of each of Kubernetes' own signers.
+# The rules for requests to each of the built-in signers.
 #
 # Source: Kubernetes pkg/apis/certificates/helpers.go; documentation, "Certificates and Certificate Signing Requests".
 
@@ -33,13 +35,13 @@ _NODE = "system:node:"
 
 
 def common_name(request: x509.CertificateSigningRequest) -> str:
-    """Return the last common name, as Go reads a subject, or an empty text if there is none."""
+    """Return the common name of a request's subject, or an empty text. Of several common names the last counts, as in Go."""
     result = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(result[-1].value) if result else ""
 
 
 def check_client(_: x509.CertificateSigningRequest, usages: Collection[str]) -> None:
-    """Check a request of the signer for API clients."""
+    """Check a request to the signer for API clients (kube-apiserver-client). Raises SigningRefused."""
     for usage in usages:
         if usage not in ("digital signature", "key encipherment", "client auth"):
             raise SigningRefused(f"invalid usage for client certificate: {usage}")
@@ -48,7 +50,7 @@ def check_client(_: x509.CertificateSigningRequest, usages: Collection[str]) -> 
 
 
 def check_kubelet_client(request: x509.CertificateSigningRequest, usages: Collection[str]) -> None:
-    """Check a request of the signer for kubelets as clients."""
+    """Check a request to the signer for client certificates of kubelets (kube-apiserver-client-kubelet). Raises SigningRefused."""
     _check_organization(request)
     names = alternative_names(request)
     for kind, description in (
@@ -64,7 +66,7 @@ def check_kubelet_client(request: x509.CertificateSigningRequest, usages: Collec
 
 
 def check_kubelet_serving(request: x509.CertificateSigningRequest, usages: Collection[str]) -> None:
-    """Check a request of the signer for kubelets as servers."""
+    """Check a request to the signer for serving certificates of kubelets (kubelet-serving). Raises SigningRefused."""
     _check_organization(request)
     names = alternative_names(request)
     if not names.get_values_for_type(x509.DNSName) and not names.get_values_for_type(x509.IPAddress):
@@ -77,7 +79,7 @@ def check_kubelet_serving(request: x509.CertificateSigningRequest, usages: Colle
     _check_node(request)
 
 
-#: Checks by signer; each raises SigningRefused in upstream's words.
+#: Checks by signer; each raises SigningRefused with upstream's message.
 CHECKS: dict[str, Callable[[x509.CertificateSigningRequest, Collection[str]], None]] = {
     CLIENT: check_client,
     KUBELET_CLIENT: check_kubelet_client,
@@ -96,7 +98,7 @@ def _check_node(request: x509.CertificateSigningRequest) -> None:
 
 
 def _check_usages(usages: Collection[str], purpose: str) -> None:
-    """Check the key usages: EC keys encipher nothing."""
+    """Check the key usages; key encipherment is optional, because EC keys do not support it."""
     if set(usages) not in ({"digital signature", purpose}, {"digital signature", "key encipherment", purpose}):
         desired = " ".join(sorted(("digital signature", "key encipherment", purpose)))
         raise SigningRefused(f"usages did not match [{desired}]")
@@ -106,7 +108,10 @@ def _check_usages(usages: Collection[str], purpose: str) -> None:
 LIFETIME = timedelta(days=365)
 _SHORTEST = timedelta(minutes=10)
 
-#: Retention of finished requests, and of pending ones.
+#: Seconds before the first retry of a request whose requester is not authorized, and the maximum (certificate_controller.go).
+_FIRST_RETRY, _LONGEST_RETRY = 0.2, 1000.0
+
+#: Retention of requests after the decision, and of requests without a decision or certificate.
 _DONE, _WAITING = timedelta(hours=1), timedelta(hours=24)
 
 
@@ -115,7 +120,7 @@ def _has(request: CertificateSigningRequest, kind: str) -> bool:
 
 
 class CertificateSigner(Controller[CertificateSigningRequest], name="csr-signer"):
-    """Signs approved requests with the cluster's authority, for three signers: API clients, kubelets as clients, kubelets as servers.
+    """Signs approved requests to three signers with the cluster's CA: for API clients, and for kubelets as clients and as servers.
 
     A request that its signer cannot sign gets the condition Failed with the reason.
     """
@@ -147,28 +152,43 @@ class CertificateSigner(Controller[CertificateSigningRequest], name="csr-signer"
 
 
 class CertificateApprover(Controller[CertificateSigningRequest], name="csr-approver"):
-    """Approves client certificates of kubelets if the requester may have them: for its own node, or for any node.
+    """Approves client certificates of kubelets if the requester is authorized.
 
-    RBAC decides: ``create`` on ``certificatesigningrequests/selfnodeclient`` or ``/nodeclient``.
+    The requester needs the permission to ``create`` ``certificatesigningrequests/selfnodeclient``, for a certificate of the requesting
+    node itself, or ``certificatesigningrequests/nodeclient``, for a certificate of any node. A request whose requester is not authorized is
+    retried with back-off.
+
+    Guarantees:
+        Only the request that was reviewed is approved, not another one of the same name, and not a request that was denied meanwhile.
     """
 
-    async def reconcile(self, request: CertificateSigningRequest) -> None:
+    def retry_limiter(self, clock: Clock) -> Limiter[ObjectKey]:  # noqa: ARG002  # it has no clock
+        return ExponentialLimiter(_FIRST_RETRY, _LONGEST_RETRY)
+
+    async def reconcile(self, request: CertificateSigningRequest) -> Result | None:
         decided = _has(request, "Approved") or _has(request, "Denied")
         if request.spec.signer_name != KUBELET_CLIENT or request.status.certificate or decided:
-            return
+            return None
         try:
             requested = read_request(request.spec.request)
             check_kubelet_client(requested, request.spec.usages)
         except SigningRefused:
-            return  # another approver may decide
+            return None  # another approver may decide
         kinds = [("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.")]
         if request.spec.username == common_name(requested):
             kinds.insert(0, ("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."))
         for subresource, message in kinds:
             if await self._may(request, subresource):
-                with contextlib.suppress(NotFound):
-                    await self.client.certificates.approve(request.metadata.name, reason="AutoApproved", message=message)
-                return
+                await self._approve(request, message)
+                return None
+        return Result(requeue=True)  # the requester may be authorized later
+
+    async def _approve(self, request: CertificateSigningRequest, message: str) -> None:
+        approved = CertificateSigningRequestCondition(type="Approved", status="True", reason="AutoApproved", message=message)
+        request.status.conditions.append(approved)
+        # The request's resource version makes a conflict of each change since the review; ``certificates.approve`` reads the request again.
+        with contextlib.suppress(NotFound):
+            await self.client.subresource(CertificateSigningRequest, request.metadata.name, "approval").update(request)
 
     async def _may(self, request: CertificateSigningRequest, subresource: str) -> bool:
         description = ResourceAttributes(
@@ -186,11 +206,10 @@ class CertificateApprover(Controller[CertificateSigningRequest], name="csr-appro
 
 
 class CertificateCleaner(Controller[CertificateSigningRequest], name="csr-cleaner"):
-    """Deletes requests an hour after the decision, a day after creation or approval without a certificate, and when
-    the certificate expires."""
+    """Deletes a request an hour after its decision, a day after creation or approval without a certificate, or at its expiry."""
 
     async def reconcile(self, request: CertificateSigningRequest) -> Result | None:
-        end = kept_until(request)
+        end = deletion_time(request)
         if end is None:
             return None
         left = (end - self.clock.wall()).total_seconds()
@@ -201,8 +220,8 @@ class CertificateCleaner(Controller[CertificateSigningRequest], name="csr-cleane
         return None
 
 
-def kept_until(request: CertificateSigningRequest) -> datetime | None:
-    """Return the time after which the request is deleted, or None if it is not deleted."""
+def deletion_time(request: CertificateSigningRequest) -> datetime | None:
+    """Return the time after which a request is deleted, or None if it is not deleted."""
     ends: list[datetime] = []
     made = request.metadata.creation_timestamp
     if not request.status.conditions and made is not None:

@@ -6,9 +6,9 @@ from typing import TypeVar
 
 from kubeloop.api.core.v1 import ConfigMap, Namespace, Secret, ServiceAccount
 from kubeloop.api.rbac.v1 import ClusterRole, PolicyRule
-from kubeloop.cache import Head
+from kubeloop.cache import EventType, Head
 from kubeloop.codec import to_dict
-from kubeloop.controller import Controller, Predicate, Watch
+from kubeloop.controller import Controller, KeyController, Predicate, WatchedKind
 from kubeloop.meta import AlreadyExists, ApiError, Conflict, NotFound, ObjectKey, ObjectMeta, Resource, selector_from
 from kubeloop.pki import SigningKey, legacy_token
 
@@ -20,6 +20,7 @@ R = TypeVar("R", bound=Resource)
 
 ACCOUNT = "default"
 AUTHORITY = "kube-root-ca.crt"
+_DESCRIBED = "kubernetes.io/description"
 #: The annotation's text is part of the published object, and compared by users' tools.
 _DESCRIPTION = (
     "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or "
@@ -31,8 +32,10 @@ def _namespace_of(head: Head) -> list[ObjectKey]:
     return [ObjectKey("", "", head.namespace)] if head.name in (ACCOUNT, AUTHORITY) else []
 
 
-class ServiceAccountController(Controller[Namespace], watches=[Watch(ServiceAccount, to=_namespace_of)], name="serviceaccount-controller"):
-    """Creates ``default`` in each namespace, and again after its deletion."""
+class ServiceAccountController(
+    Controller[Namespace], watches=[WatchedKind(ServiceAccount, to=_namespace_of)], name="serviceaccount-controller"
+):
+    """Creates the service account ``default`` in each namespace, and creates it again after its deletion."""
 
     async def reconcile(self, namespace: Namespace) -> None:
         if _ends(namespace) or self.lister(ServiceAccount).head(ACCOUNT, namespace.metadata.name) is not None:
@@ -40,8 +43,10 @@ class ServiceAccountController(Controller[Namespace], watches=[Watch(ServiceAcco
         await _create(self, ServiceAccount(metadata=ObjectMeta(name=ACCOUNT, namespace=namespace.metadata.name)))
 
 
-class RootCertificatePublisher(Controller[Namespace], watches=[Watch(ConfigMap, to=_namespace_of)], name="root-ca-certificate-publisher"):
-    """Publishes the certificate authority of the API server (PEM) in each namespace, for pods that use it."""
+class RootCertificatePublisher(
+    Controller[Namespace], watches=[WatchedKind(ConfigMap, to=_namespace_of)], name="root-ca-certificate-publisher"
+):
+    """Publishes the CA of the API server, in PEM, in the ConfigMap ``kube-root-ca.crt`` of each namespace."""
 
     def __init__(self, authority: str) -> None:
         self._authority = authority
@@ -49,14 +54,14 @@ class RootCertificatePublisher(Controller[Namespace], watches=[Watch(ConfigMap, 
     async def reconcile(self, namespace: Namespace) -> None:
         if _ends(namespace):
             return
-        desired = {"ca.crt": self._authority}
+        desired, annotations = {"ca.crt": self._authority}, {_DESCRIBED: _DESCRIPTION}
         result = self.lister(ConfigMap).get(AUTHORITY, namespace.metadata.name)
         if result is None:
-            annotations = {"kubernetes.io/description": _DESCRIPTION}
             metadata = ObjectMeta(name=AUTHORITY, namespace=namespace.metadata.name, annotations=annotations)
             await _create(self, ConfigMap(metadata=metadata, data=desired))
-        elif result.data != desired:
+        elif result.data != desired or not result.metadata.annotations.get(_DESCRIBED):
             result.data = desired
+            result.metadata.annotations |= annotations
             await self.client.update(result)
 
 
@@ -68,7 +73,7 @@ async def _create(controller: Controller[Namespace], obj: Resource) -> None:
     try:
         await controller.client.create(obj)
     except (AlreadyExists, NotFound):
-        return  # Made by another writer meanwhile, or the namespace is gone.
+        return  # Another client has created the object meanwhile, or the namespace is deleted.
     except ApiError as error:
         if not error.has_cause("NamespaceTerminating"):
             raise
@@ -82,17 +87,22 @@ KIND = "kubernetes.io/service-account-token"
 _NAME, _UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"
 _ACCOUNT = "account"
 
+_ACCOUNT_PATH, _UID_PATH = f'metadata.annotations["{_NAME}"]', f'metadata.annotations["{_UID}"]'
 _is_token = Predicate(lambda event: event.head.value("type") == KIND, ("type",))
+_is_deleted_token = _is_token & Predicate(lambda event: event.type is EventType.DELETED)
 
 
 class TokenSecretController(
     Controller[Secret],
     predicates=[_is_token],
-    watches=[Watch(ServiceAccount, to="secrets_of")],
-    indexes={Secret: {_ACCOUNT: f'metadata.annotations["{_NAME}"]'}},
+    watches=[WatchedKind(ServiceAccount, to="secrets_of")],
+    indexes={Secret: {_ACCOUNT: _ACCOUNT_PATH}},
     name="tokens-controller",
 ):
-    """Sets ``token``, ``ca.crt`` and ``namespace`` in each Secret whose type and account name request them."""
+    """Sets ``token``, ``ca.crt`` and ``namespace`` in each Secret of type ``kubernetes.io/service-account-token``.
+
+    It deletes a Secret whose service account does not exist or has another uid.
+    """
 
     def __init__(self, authority: str, key: SigningKey) -> None:
         self._authority = authority.encode()
@@ -106,27 +116,30 @@ class TokenSecretController(
         if secret.type != KIND or secret.metadata.deletion_timestamp is not None:
             return
         annotations = secret.metadata.annotations
-        account = await self._account(annotations.get(_NAME, ""), secret.metadata.namespace)
+        account = await self._account(annotations.get(_NAME, ""), annotations.get(_UID, ""), secret.metadata.namespace)
         try:
-            if account is None or annotations.get(_UID, account.metadata.uid) != account.metadata.uid:
+            if account is None:
                 await self.client.delete(secret)
             elif self._fill(secret, account):
                 await self.client.update(secret)
         except (Conflict, NotFound):
             return  # the Secret was changed or deleted; the watch will report it
 
-    async def _account(self, name: str, namespace: str) -> ServiceAccount | None:
-        """Return an account; read it from the server if the cache has none, because the cache may lag."""
+    async def _account(self, name: str, uid: str, namespace: str) -> ServiceAccount | None:
+        """Return the service account with a name and a uid ("": any), or None.
+
+        The account is read from the server if the cache does not have it, because the cache may lag.
+        """
         result = self.lister(ServiceAccount).get(name, namespace)
-        if result is not None or not name:
-            return result
-        try:
-            return await self.client.get(ServiceAccount, name, namespace=namespace)
-        except NotFound:
-            return None
+        if name and (result is None or uid not in ("", result.metadata.uid)):
+            try:
+                result = await self.client.get(ServiceAccount, name, namespace=namespace)
+            except NotFound:
+                return None
+        return result if result is not None and uid in ("", result.metadata.uid) else None
 
     def _fill(self, secret: Secret, account: ServiceAccount) -> bool:
-        """Set missing data; return whether any was missing."""
+        """Set missing data, and a CA that differs, in a token Secret; return whether anything changed."""
         data = secret.data
         missing = {"ca.crt": self._authority} if self._authority and data.get("ca.crt") != self._authority else {}
         if not data.get("namespace"):
@@ -139,20 +152,50 @@ class TokenSecretController(
         return bool(missing)
 
 
+class TokenReferenceController(
+    KeyController[ServiceAccount],
+    watches=[WatchedKind(Secret, to="references_to", paths=("type", _ACCOUNT_PATH, _UID_PATH), predicates=(_is_deleted_token,))],
+    name="token-references",
+):
+    """Removes a deleted token Secret from ``secrets`` of its service account.
+
+    A key that stands for a reference is account, uid and Secret, separated by ``/``; no service account has such a name.
+    """
+
+    def references_to(self, secret: Head) -> list[ObjectKey]:
+        account, uid = secret.value(_ACCOUNT_PATH), secret.value(_UID_PATH) or ""
+        return [ObjectKey("", secret.namespace, f"{account}/{uid}/{secret.name}")] if account else []
+
+    async def reconcile(self, key: ObjectKey) -> None:
+        name, *reference = key.name.split("/")
+        if not reference:
+            return
+        uid, secret = reference
+        try:
+            account = await self.client.get(ServiceAccount, name, namespace=key.namespace)
+            remaining = [one for one in account.secrets if one.name != secret]
+            if uid not in ("", account.metadata.uid) or len(remaining) == len(account.secrets):
+                return
+            account.secrets = remaining
+            await self.client.update(account)
+        except NotFound:
+            return
+
+
 # Aggregated cluster roles, such as ``view``, ``edit`` and ``admin``.
 # Source: Kubernetes pkg/controller/clusterroleaggregation; documentation, "Aggregated ClusterRoles".
 
 
-#: Upstream's name, so that either control plane takes over from the other.
+#: The field manager of upstream's controller, so that the two control planes can replace each other.
 MANAGER = "clusterrole-aggregation-controller"
 _RULE = "aggregationRule"
 
 
-class ClusterRoleAggregator(Controller[ClusterRole], watches=[Watch(ClusterRole, to="all_aggregated", paths=(_RULE,))], name=MANAGER):
-    """Keeps the rules of a role with an ``aggregationRule`` equal to those of the roles that its selectors match, each once."""
+class ClusterRoleAggregator(Controller[ClusterRole], watches=[WatchedKind(ClusterRole, to="all_aggregated", paths=(_RULE,))], name=MANAGER):
+    """Sets the rules of a ClusterRole with an ``aggregationRule`` to those of the roles that its selectors match, without duplicates."""
 
     def all_aggregated(self, _: Head) -> list[ObjectKey]:
-        """Return all aggregated roles: there are few roles, and any may contribute to any."""
+        """Return the keys of all aggregated roles: there are few, and each role may contribute to each of them."""
         return [ObjectKey("", "", head.name) for head in self.lister(ClusterRole).heads() if head.value(_RULE)]
 
     async def reconcile(self, role: ClusterRole) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kubeloop.api.autoscaling.v2 import HorizontalPodAutoscalerBehavior, HPAScalingRules
 
-#: Seconds in which the highest recommendation counts before a workload shrinks (kube-controller-manager's default).
+#: Seconds for which the highest recommendation counts before a workload shrinks (kube-controller-manager's default).
 DOWNSCALE_STABILIZATION = 300.0
 _GROWTH_FACTOR, _GROWTH_MINIMUM = 2, 4
 _UNCHANGED = ("ReadyForNewScale", "recommended size matches current size")
@@ -32,7 +32,7 @@ _SHRINKS_TOO_FAST = ("ScaleDownLimit", "the desired replica count is decreasing 
 
 
 class PastAmount(NamedTuple):
-    """A recommended number of replicas, or the absolute change of a rescale, and when it was made (seconds of a clock)."""
+    """A recommended number of replicas or the absolute change of a rescale, and its time in seconds of a monotonic clock."""
 
     time: float
     amount: int
@@ -40,7 +40,7 @@ class PastAmount(NamedTuple):
 
 @dataclass(slots=True)
 class ScalingHistory:
-    """Recent recommendations and changes of an autoscaler. They live in memory only, as upstream's."""
+    """Recent recommendations and rescales of an autoscaler, only in memory, as upstream."""
 
     recommendations: list[PastAmount] = field(default_factory=list)
     increases: list[PastAmount] = field(default_factory=list)
@@ -55,9 +55,9 @@ class ScalingHistory:
         """Record a rescale for the policies of a behavior.
 
         Args:
-            behavior: Rules of the autoscaler. None: nothing reads the rescale, and it is not recorded.
+            behavior: Rules of the autoscaler. None: no policy reads the rescale, and it is not recorded.
             before: Number of replicas before the rescale.
-            after: Number of replicas after it.
+            after: Number of replicas after the rescale.
             now: Seconds of the history's clock.
         """
         if behavior is None:
@@ -70,7 +70,7 @@ class ScalingHistory:
 
 
 class ScalingBounds(NamedTuple):
-    """The present number of replicas, and its limits."""
+    """The present number of replicas, and the minimum and maximum of the autoscaler."""
 
     current: int
     minimum: int
@@ -78,7 +78,10 @@ class ScalingBounds(NamedTuple):
 
 
 class ScalingDecision(NamedTuple):
-    """A number of replicas with reason and message of the conditions AbleToScale and ScalingLimited."""
+    """The number of replicas to set, with reason and message of the conditions AbleToScale (``able``) and ScalingLimited (``limit``).
+
+    ``limited`` is the status of ScalingLimited.
+    """
 
     replicas: int
     able: tuple[str, str]
@@ -89,17 +92,17 @@ class ScalingDecision(NamedTuple):
 def decide_scaling(
     history: ScalingHistory, bounds: ScalingBounds, desired: int, behavior: HorizontalPodAutoscalerBehavior | None, now: float
 ) -> ScalingDecision:
-    """Apply stabilization, rate limits and bounds to the number that the metrics ask for, and record that number.
+    """Apply stabilization, rate limits and bounds to the number of replicas that the metrics recommend, and record the recommendation.
 
     Args:
-        history: Earlier recommendations and rescales; gets the new recommendation.
+        history: Earlier recommendations and rescales, to which the new recommendation is added.
         bounds: Present number, minimum and maximum.
-        desired: Number that the metrics ask for.
-        behavior: Rules of the autoscaler, with the server's defaults. None: those of clusters without behaviors.
+        desired: Number of replicas that the metrics recommend.
+        behavior: Rules of the autoscaler, with the server's defaults. None: the fixed rules from before ``spec.behavior`` existed.
         now: Seconds of the clock of ``history``.
 
     Returns:
-        The number of replicas to set.
+        The number of replicas to set, with the reasons for conditions.
     """
     if behavior is None or behavior.scale_up is None or behavior.scale_down is None:
         stabilized = _stabilize(history, desired, now)
@@ -136,7 +139,7 @@ def _window(rules: HPAScalingRules, default: float) -> float:
 
 
 def _limit(bounds: ScalingBounds, desired: int) -> tuple[int, tuple[str, str]]:
-    """Apply the bounds, and at most double the present number or raise it to four."""
+    """Limit a number of replicas to the bounds, and growth to double the present number or four."""
     fastest = max(_GROWTH_FACTOR * bounds.current, _GROWTH_MINIMUM)
     if desired < bounds.minimum:
         return bounds.minimum, _TOO_FEW
@@ -162,7 +165,7 @@ def _limit_by_rules(
 
 
 def _most_replicas(history: ScalingHistory, current: int, rules: HPAScalingRules, now: float) -> int:
-    """Return how far the policies let the workload grow at present."""
+    """Return the highest number of replicas that the policies for growth allow now."""
     if rules.select_policy == "Disabled":
         return current
     select: Callable[[list[int]], int] = min if rules.select_policy == "Min" else max
@@ -177,7 +180,7 @@ def _most_replicas(history: ScalingHistory, current: int, rules: HPAScalingRules
 
 
 def _fewest_replicas(history: ScalingHistory, current: int, rules: HPAScalingRules, now: float) -> int:
-    """Return how far the policies let the workload shrink at present."""
+    """Return the lowest number of replicas that the policies for shrinking allow now."""
     if rules.select_policy == "Disabled":
         return current
     select: Callable[[list[int]], int] = max if rules.select_policy == "Min" else min
@@ -191,7 +194,7 @@ def _fewest_replicas(history: ScalingHistory, current: int, rules: HPAScalingRul
 
 
 def _policies(history: ScalingHistory, current: int, rules: HPAScalingRules, now: float) -> list[tuple[int, str, int]]:
-    """Return each policy's type and value with the number of replicas at the start of its period."""
+    """Return for each policy the number of replicas at the start of its period, its type and its value."""
     return [
         (
             current - _sum(history.increases, policy.period_seconds, now) + _sum(history.decreases, policy.period_seconds, now),

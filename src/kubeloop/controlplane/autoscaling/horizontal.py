@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscaler controller: sets the number of replicas of any workload with a scale subresource by its metrics.
+"""HorizontalPodAutoscaler controller: sets the number of replicas of workloads with a scale subresource according to metrics.
 
 It executes the decisions of ``metric_evaluation`` and ``behavior``. Source: Kubernetes pkg/controller/podautoscaler/horizontal.go.
 """
@@ -41,22 +41,22 @@ from kubeloop.meta import (
 
 #: Seconds between two decisions about one workload (kube-controller-manager's default).
 SYNC_PERIOD = 15.0
-#: Attempts to write a scale that others change (client-go's default).
+#: Attempts to write a scale after conflicts (client-go's default).
 _ATTEMPTS = 5
 _LOG = logging.getLogger("kubeloop.controlplane")
 _ABLE, _ACTIVE, _LIMITED = "AbleToScale", "ScalingActive", "ScalingLimited"
 
 
 class ScalingFailed(KubeloopError):
-    """An autoscaler could not decide or scale; conditions and events give the reason."""
+    """An autoscaler could not compute the number of replicas or write the scale; conditions and events give the reason."""
 
 
 class UnusableSelector(KubeloopError):
-    """The selector of a workload is missing or malformed, or another autoscaler selects the same pods; the message is Kubernetes'."""
+    """The selector of a workload is missing or malformed, or another autoscaler selects the same pods; with upstream's message."""
 
 
 class NoSuchKind(KubeloopError):
-    """The server serves no kind that an autoscaler names; the message is Kubernetes'."""
+    """The server does not serve the kind of an autoscaler's target; the message is upstream's."""
 
 
 @dataclass(slots=True)
@@ -64,9 +64,9 @@ class _Autoscaler:
     """The controller's memory of one autoscaler.
 
     Attributes:
-        due: Time of the clock at which it is synced next.
+        due: Time of the clock at which the autoscaler is synced next.
         history: Earlier recommendations and rescales.
-        selector: Selector of its workload's pods, once it is known.
+        selector: Selector of the workload's pods; None until it is known.
     """
 
     due: float
@@ -84,15 +84,15 @@ class HorizontalPodAutoscalerController(
 
     Guarantees:
         An autoscaler is synced once in a period, the first time one period after it appears, as upstream.
-        A scale is written only at the version that the decision was based on, or at that of a retry after a conflict.
+        A scale is written only at the resource version on which the decision is based, or at a newer one after a conflict.
         Several autoscalers that select the same pods never scale; a condition names them.
 
     Not guaranteed:
-        Stabilization over a restart: recommendations and rescales live in memory, as upstream's.
+        Stabilization across a restart: recommendations and rescales are only in memory, as upstream.
 
     Args:
         period: Seconds between two syncs of one autoscaler.
-        rules: Which pods count as starting.
+        rules: Rules that say which pods count as starting; None: the defaults.
     """
 
     def __init__(self, *, period: float = SYNC_PERIOD, rules: ReadinessRules | None = None) -> None:
@@ -120,12 +120,12 @@ class HorizontalPodAutoscalerController(
         try:
             await self._sync(autoscaler, known)
         except ScalingFailed as failure:
-            # Conditions and events report it to users, and the next period tries again: it is no fault of this program.
+            # Conditions and events report the failure to users, and the next period retries: it is no error of this program.
             _LOG.info("%s: %s", key, failure)
         return Result(requeue_after=self._period)
 
     async def _sync(self, autoscaler: HorizontalPodAutoscaler, known: _Autoscaler) -> None:
-        """Decide about one workload, scale it, and write the status.
+        """Compute the number of replicas of one autoscaler's workload, scale the workload, and write the autoscaler's status.
 
         Raises:
             ScalingFailed: The workload, its scale or its metrics cannot be read or written.
@@ -175,7 +175,7 @@ class HorizontalPodAutoscalerController(
         statuses: list[MetricStatus],
         error: str,
     ) -> NoReturn:
-        """Report that the metrics give no number of replicas.
+        """Report in status and Events that no number of replicas can be computed from the metrics.
 
         Raises:
             ScalingFailed: Always.
@@ -188,10 +188,10 @@ class HorizontalPodAutoscalerController(
     # -------------------------------------------------------------------------------------------------------------- the workload
 
     async def _find_scale(self, autoscaler: HorizontalPodAutoscaler) -> tuple[type[Resource], Scale]:
-        """Return the workload's kind and scale, whichever version of its group has one.
+        """Return the workload's kind and scale, from the first served version of the kind that has a scale subresource.
 
         Raises:
-            KubeloopError: There is no such kind, object or subresource; the message of the first attempt is Kubernetes'.
+            KubeloopError: The kind, object or subresource does not exist; the message is upstream's for the first version.
         """
         reference, namespace = autoscaler.spec.scale_target_ref, autoscaler.metadata.namespace
         failure: KubeloopError | None = None
@@ -215,17 +215,17 @@ class HorizontalPodAutoscalerController(
         if api_version.count("/") > 1:
             raise NoSuchKind(f"unexpected GroupVersion string: {api_version}")
         group = api_version.rpartition("/")[0]
-        named = Unstructured.of(api_version or "v1", kind)
+        named = Unstructured.for_kind(api_version or "v1", kind)
         try:
             await self.client.mapping(named)
         except UnknownKind:
-            # An autoscaler may name a version that is no longer served: any version of the kind does.
+            # An autoscaler may name a version that is no longer served: any version of the kind suffices.
             versions = {
                 one.gvk.api_version: None for one in await self.client.mapper.resources() if (one.gvk.group, one.gvk.kind) == (group, kind)
             }
             if not versions:
                 raise NoSuchKind(f'no matches for kind "{kind}" in group "{group}"') from None
-            return [Unstructured.of(version, kind) for version in versions]
+            return [Unstructured.for_kind(version, kind) for version in versions]
         return [named]
 
     async def _rescale(
@@ -241,7 +241,7 @@ class HorizontalPodAutoscalerController(
         """Write the workload's scale.
 
         Raises:
-            ScalingFailed: The server refuses it; event, condition and status say so.
+            ScalingFailed: The server refuses the write, which an Event, a condition and the status report.
         """
         current = scale.spec.replicas or 0
         try:
@@ -275,7 +275,7 @@ class HorizontalPodAutoscalerController(
     # -------------------------------------------------------------------------------------------------------------- the decision
 
     def _bounded(self, autoscaler: HorizontalPodAutoscaler, current: int) -> tuple[int | None, str]:
-        """Return the number of replicas that follows without metrics, and the reason of a rescale; None if metrics decide."""
+        """Return the number of replicas that the bounds or a size of zero dictate, with a reason; None if the metrics decide."""
         minimum = _minimum(autoscaler)
         if current == 0:
             text = "scaling is disabled since the replica count of the target is zero"
@@ -292,7 +292,7 @@ class HorizontalPodAutoscalerController(
         """Evaluate the metrics, and set the condition ScalingActive.
 
         Raises:
-            UnusableSelector: The pods of the workload are not known.
+            UnusableSelector: The workload has no selector, or another autoscaler selects the same pods.
         """
         namespace = autoscaler.metadata.namespace
         selector = self._selector(autoscaler, known, scale)
@@ -336,7 +336,7 @@ class HorizontalPodAutoscalerController(
         """Return the selector of the workload's pods.
 
         Raises:
-            UnusableSelector: There is none, or another autoscaler selects the same pods.
+            UnusableSelector: The workload has no selector, or another autoscaler selects the same pods.
         """
         text = scale.status.selector or ""
         if not text:
@@ -384,7 +384,7 @@ class HorizontalPodAutoscalerController(
         autoscaler.status.conditions = [one for one in autoscaler.status.conditions if one.type != kind]
 
     async def _write_status(self, autoscaler: HorizontalPodAutoscaler, before: HorizontalPodAutoscalerStatus) -> None:
-        """Write the status if it differs from ``before``. A refusal is an event; the next period tries again."""
+        """Write the status if it differs from ``before``. If the server refuses it, record an Event; the next period retries."""
         if autoscaler.status == before:
             return
         try:

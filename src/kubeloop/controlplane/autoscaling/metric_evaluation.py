@@ -1,4 +1,4 @@
-"""Evaluates the metrics of one autoscaler: the proposal and the status of each, and the highest proposal of all.
+"""Evaluates the metrics of one autoscaler: the recommended number of replicas and the status of each metric, and the highest number.
 
 Source: Kubernetes pkg/controller/podautoscaler/horizontal.go (computeReplicasForMetrics and the functions it calls).
 """
@@ -46,7 +46,7 @@ _LARGEST = 2**63 - 1
 
 
 class MetricFailure(KubeloopError):
-    """A metric that gives no proposal.
+    """No number of replicas can be computed from a metric.
 
     Attributes:
         reason: Reason of the event and of the condition ScalingActive.
@@ -59,7 +59,7 @@ class MetricFailure(KubeloopError):
 
 
 class EvaluatedMetric(NamedTuple):
-    """The replicas that one metric asks for, its name in conditions and events, and its entry in ``status.currentMetrics``."""
+    """The number of replicas that one metric recommends, its name in conditions and events, and its entry in ``status.currentMetrics``."""
 
     replicas: int
     name: str
@@ -70,8 +70,9 @@ class Evaluation(NamedTuple):
     """The result of all metrics of an autoscaler.
 
     Attributes:
-        highest: The metric that asks for most replicas. None: too many metrics failed, so that the workload must not change.
-        statuses: For each metric; that of a failed one is empty.
+        highest: The metric that recommends the most replicas. None: all metrics failed, or some failed and the others would shrink the
+            workload, so that it must not change.
+        statuses: The status of each metric; empty for a failed metric.
         failures: The failed metrics, in the order of the spec.
     """
 
@@ -81,24 +82,24 @@ class Evaluation(NamedTuple):
 
     @property
     def error(self) -> str:
-        """Summary of the failures, in Kubernetes' words."""
+        """Summary of the failures, with upstream's text."""
         return f"invalid metrics ({len(self.failures)} invalid out of {len(self.statuses)}), first error is: {self.failures[0]}"
 
 
 @dataclass(frozen=True, slots=True)
 class MetricEvaluator:
-    """Computes the proposals of the metrics of one workload.
+    """Computes the numbers of replicas that the metrics of one workload recommend.
 
     Attributes:
         reader: Reads the metrics.
         namespace: Namespace of autoscaler and workload.
-        selector: Selects the pods of the workload.
-        pods: The pods that it selects.
+        selector: The selector of the workload's pods.
+        pods: The pods that the selector matches.
         desired: ``spec.replicas`` of the workload's scale.
         existing: ``status.replicas`` of the workload's scale.
-        tolerances: Of the autoscaler.
+        tolerances: The tolerances of the autoscaler.
         now: Present time.
-        rules: Which pods count as starting.
+        rules: Rules that say which pods count as starting.
     """
 
     reader: MetricsReader
@@ -112,7 +113,7 @@ class MetricEvaluator:
     rules: ReadinessRules
 
     async def evaluate_all(self, specs: Sequence[MetricSpec]) -> Evaluation:
-        """Evaluate all metrics. Where some fail, the others may let the workload grow, and not shrink."""
+        """Evaluate all metrics. If some fail, the others may grow the workload but not shrink it."""
         highest: EvaluatedMetric | None = None
         statuses, failures = [], []
         for spec in specs:
@@ -133,7 +134,7 @@ class MetricEvaluator:
         """Evaluate one metric.
 
         Raises:
-            MetricFailure: It gives no proposal.
+            MetricFailure: No number of replicas can be computed from the metric.
         """
         if spec.type == "Resource" and spec.resource is not None:
             reason, prefix = "FailedGetResourceMetric", f"failed to get {spec.resource.name} resource metric value"
@@ -213,7 +214,7 @@ class MetricEvaluator:
             except MetricError as error:
                 if not by_value:
                     prefix = f"{prefix}: failed to get {metric.name} object metric"
-                # Upstream passes the arguments of this message in another order than its text means.
+                # Upstream passes the arguments of this message in the wrong order; the text is the same here.
                 place = f"{described.kind} on {self.namespace} {described.name}"
                 raise MetricError(f"unable to get metric {metric.name}: {place}/{error}") from error
             proposal = self._propose(usage, target, by_value=by_value)
@@ -269,7 +270,7 @@ def _external_name(metric: MetricIdentifier) -> str:
 
 
 def _go_text(selector: LabelSelector | None) -> str:
-    """Return a selector as Go prints it, which conditions and events quote."""
+    """Return the text of a selector that Go's ``LabelSelector.String`` prints, which conditions and events quote."""
     if selector is None:
         return "nil"
     labels = "".join(f"{key}: {value}," for key, value in sorted(selector.match_labels.items()))

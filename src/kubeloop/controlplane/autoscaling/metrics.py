@@ -1,6 +1,6 @@
 """Reads metrics from ``metrics.k8s.io``, ``custom.metrics.k8s.io`` and ``external.metrics.k8s.io``, if an extension server serves them.
 
-Errors have the texts of Kubernetes' clients, since conditions and events quote them.
+Errors have the texts of upstream's clients, because conditions and events quote them.
 Source: Kubernetes pkg/controller/podautoscaler/metrics/client.go; k8s.io/metrics pkg/client.
 """
 
@@ -21,7 +21,7 @@ from kubeloop.meta import ApiError, KubeloopError, LabelSelector, Quantity, Sele
 
 T = TypeVar("T")
 
-#: Seconds that a measurement covers if the custom metrics API does not say it.
+#: Seconds that a measurement covers if the custom metrics API does not give a window.
 _DEFAULT_WINDOW = 60.0
 _CUSTOM = "custom.metrics.k8s.io"
 _CUSTOM_VERSIONS = ("v1beta2", "v1beta1")
@@ -75,19 +75,19 @@ class _ExternalValues(msgspec.Struct):
 
 
 class MetricsReader:
-    """Reads the metrics that autoscalers name. Amounts are thousandths."""
+    """Reads the metrics that autoscalers name. Values are in thousandths of the metric's unit."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def resource(self, resource: str, namespace: str, selector: Selector, container: str = "") -> dict[str, PodMetric]:
-        """Return the usage of a resource by pod name.
+        """Return the usage of a resource by pod name. Pods without usage of the resource are left out.
 
         Args:
-            resource: Such as ``cpu``.
+            resource: A resource such as ``cpu``.
             namespace: Namespace of the pods.
             selector: Selects the pods.
-            container: Only this container counts. Empty: all.
+            container: Count only this container. Empty: all containers.
 
         Raises:
             MetricError: The metric does not exist, or its API is not served.
@@ -137,7 +137,7 @@ class MetricsReader:
 
         Args:
             metric: Name of the metric.
-            namespace: Namespace of the object; a Namespace stands for itself.
+            namespace: Namespace of the object. If ``reference`` is a Namespace, the metric of this namespace is returned.
             reference: The object.
             metric_selector: Selects among the series of the metric. None: all.
 
@@ -160,7 +160,7 @@ class MetricsReader:
         return Quantity(values[0].value).milli_value()
 
     async def external(self, metric: str, namespace: str, metric_selector: LabelSelector | None) -> list[int]:
-        """Return all series of an external metric that ``metric_selector`` selects.
+        """Return the values of all series of an external metric that ``metric_selector`` selects; None selects all.
 
         Raises:
             MetricError: The metric does not exist, or its API is not served.
@@ -227,7 +227,7 @@ class _Groups(msgspec.Struct):
 
 
 def _message(error: KubeloopError, resource: str) -> str:
-    """Return the text of Kubernetes' client for an error: a response without Status gets a general one."""
+    """Return the text of upstream's client for an error; a 404 or 503 whose Status has no details gets a generic text."""
     if not isinstance(error, ApiError):
         return str(error)
     if error.status.details is None and error.code in _GENERIC:

@@ -1,4 +1,4 @@
-"""Computes how many replicas a metric asks for. Pure functions; amounts are thousandths of the metric's unit.
+"""Computes how many replicas a metric recommends. Pure functions; amounts are in thousandths of the metric's unit.
 
 Source: Kubernetes pkg/controller/podautoscaler/replica_calculator.go and metrics/utilization.go.
 """
@@ -27,11 +27,11 @@ _LARGEST_COUNT, _LARGEST_AMOUNT = 2**31 - 1, 2**63 - 1
 
 
 class MetricError(KubeloopError):
-    """A metric gives no number of replicas; the message is Kubernetes'."""
+    """No number of replicas can be computed from a metric; the message is upstream's."""
 
 
 class PodMetric(NamedTuple):
-    """One pod's usage, when it was measured, and the seconds that the measurement covers."""
+    """The usage of one pod, when it was measured, and the seconds that the measurement covers."""
 
     value: int
     timestamp: datetime
@@ -47,25 +47,32 @@ class Tolerances:
 
     @classmethod
     def from_behavior(cls, behavior: HorizontalPodAutoscalerBehavior | None) -> Tolerances:
-        """Return the tolerances of an autoscaler; each defaults to ``TOLERANCE``."""
+        """Return the tolerances of an autoscaler; a missing one is ``TOLERANCE``."""
         down, up = (rules.tolerance if rules else None for rules in (behavior.scale_down, behavior.scale_up)) if behavior else (None, None)
         return cls(TOLERANCE if down is None else float(down), TOLERANCE if up is None else float(up))
 
     def include(self, ratio: float) -> bool:
-        """Return whether a ratio of usage to target changes nothing."""
+        """Return whether a ratio of usage to target is within the tolerances, so that the workload does not change."""
         return 1.0 - self.down <= ratio <= 1.0 + self.up
 
 
 @dataclass(frozen=True, slots=True)
 class ReadinessRules:
-    """How long the CPU usage of a starting pod is not counted, in seconds. The defaults are kube-controller-manager's."""
+    """Seconds for which the CPU usage of a starting pod is ignored. The defaults are kube-controller-manager's.
+
+    They correspond to its flags ``--horizontal-pod-autoscaler-cpu-initialization-period`` and ``-initial-readiness-delay``.
+    """
 
     cpu_initialization_period: float = 300.0
     initial_readiness_delay: float = 30.0
 
 
 class Proposal(NamedTuple):
-    """Number of replicas that a metric asks for; its present amount, per pod if it is an average; percentage of the requests, if used."""
+    """The number of replicas that a metric recommends.
+
+    ``usage`` is the present amount of the metric: in total, or the average of a pod. ``utilization`` is the percentage of the requests;
+    None if the target is no percentage.
+    """
 
     replicas: int
     usage: int
@@ -80,9 +87,9 @@ class PodSample:
         pods: All pods that the selector of the workload matches.
         metrics: Usage by pod name.
         current: Present number of replicas.
-        tolerances: Of the autoscaler.
+        tolerances: The tolerances of the autoscaler.
         now: Present time.
-        rules: Which pods count as starting.
+        rules: Rules that say which pods count as starting.
     """
 
     pods: Sequence[Pod]
@@ -132,13 +139,13 @@ class _Average(NamedTuple):
 
 
 def propose_by_utilization(sample: PodSample, resource: str, target: int, container: str = "") -> Proposal:
-    """Compute the replicas for a percentage of the requests of the pods.
+    """Compute the number of replicas for a target percentage of the pods' resource requests.
 
     Args:
         sample: Pods and their usage.
-        resource: Such as ``cpu``.
-        target: Percentage that the average is to have.
-        container: Only this container counts. Empty: all.
+        resource: A resource such as ``cpu``.
+        target: Target percentage of the average usage.
+        container: Count only the requests of this container. Empty: all containers.
 
     Returns:
         The proposal; ``usage`` is the average for a pod.
@@ -152,12 +159,12 @@ def propose_by_utilization(sample: PodSample, resource: str, target: int, contai
 
 
 def propose_by_average(sample: PodSample, target: int, resource: str = "") -> Proposal:
-    """Compute the replicas for an amount for each pod.
+    """Compute the number of replicas for a target average amount per pod.
 
     Args:
         sample: Pods and their usage.
-        target: Amount that the average is to have.
-        resource: ``cpu`` leaves starting pods out. Empty: a custom metric.
+        target: Target average amount per pod.
+        resource: The resource; starting pods do not count for ``cpu``. Empty: a custom metric.
 
     Returns:
         The proposal; ``usage`` is the average for a pod.
@@ -170,14 +177,14 @@ def propose_by_average(sample: PodSample, target: int, resource: str = "") -> Pr
 
 
 def propose_by_value(pods: Sequence[Pod], usage: int, target: int, current: int, tolerances: Tolerances) -> Proposal:
-    """Compute the replicas for one amount of the whole workload; it grows with the number of ready pods.
+    """Compute the number of replicas for a target amount that concerns the whole workload: the number of ready pods times usage / target.
 
     Args:
         pods: All pods that the selector of the workload matches.
         usage: Present amount.
-        target: Amount that it is to have.
-        current: Present number of replicas. 0: the pods do not count.
-        tolerances: Of the autoscaler.
+        target: Target amount.
+        current: Present number of replicas. 0: the result is usage / target, rounded up.
+        tolerances: The tolerances of the autoscaler.
 
     Returns:
         The proposal; ``usage`` is the amount itself.
@@ -197,13 +204,13 @@ def propose_by_value(pods: Sequence[Pod], usage: int, target: int, current: int,
 
 
 def propose_by_share(usage: int, target: int, existing: int, tolerances: Tolerances) -> Proposal:
-    """Compute the replicas that share one amount of the whole workload evenly.
+    """Compute the number of replicas among which an amount of the whole workload is divided evenly.
 
     Args:
-        usage: Present amount of all.
-        target: Share of each replica.
+        usage: Present amount of the whole workload.
+        target: Target amount per replica.
         existing: Number of existing replicas.
-        tolerances: Of the autoscaler.
+        tolerances: The tolerances of the autoscaler.
 
     Returns:
         The proposal; ``usage`` is the present share of each replica.
@@ -243,7 +250,7 @@ class _Groups(NamedTuple):
 
 
 def _grouped(sample: PodSample, resource: str) -> tuple[dict[str, int], _Groups]:
-    """Return the usage of the pods that count, and the groups of pods.
+    """Return the usage by name of the pods that count, and the pods grouped into ready, unready and without a metric.
 
     Raises:
         MetricError: No pod counts.
@@ -269,7 +276,7 @@ def _grouped(sample: PodSample, resource: str) -> tuple[dict[str, int], _Groups]
 
 
 def _is_starting(pod: Pod, metric: PodMetric, sample: PodSample) -> bool:
-    """Return whether the CPU usage of a pod says nothing yet, because the pod starts or has never been ready."""
+    """Return whether the CPU usage of a pod is not yet meaningful, because the pod is starting or has never been ready."""
     condition = next((one for one in pod.status.conditions if one.type == "Ready"), None)
     started = pod.status.start_time
     if condition is None or started is None:

@@ -1,4 +1,4 @@
-"""ResourceClaim controller: creates the claims of pods from templates, and releases claims whose pods are done.
+"""ResourceClaim controller: creates the claims of pods from templates, and releases claims whose pods have finished.
 
 Source: Kubernetes pkg/controller/resourceclaim/controller.go; KEP-4381 (structured parameters).
 """
@@ -12,15 +12,15 @@ from kubeloop.api.core.v1 import Pod, PodResourceClaim, PodResourceClaimStatus, 
 from kubeloop.api.resource.v1 import ResourceClaim, ResourceClaimConsumerReference, ResourceClaimTemplate
 from kubeloop.cache import Head
 from kubeloop.client import DeleteOptions
-from kubeloop.controller import KeyController, Watch, is_controlled_by
+from kubeloop.controller import KeyController, WatchedKind, is_controlled_by
 from kubeloop.controller.builder.controller import OWNER_INDEX
 from kubeloop.controller.events import EventSink
 from kubeloop.controlplane.controller_utils import ComponentEvents
 from kubeloop.meta import AlreadyExists, ApiError, KubeloopError, NotFound, ObjectKey, ObjectMeta, OwnerReference
 
-#: Set by the scheduler when it allocates a claim, so that the allocation is released before the claim goes.
+#: The finalizer that the scheduler sets when it allocates a claim, so that the allocation is released before the claim is deleted.
 FINALIZER = "resource.kubernetes.io/delete-protection"
-#: Name of the entry of the pod that a claim was created for.
+#: The annotation with the name of the entry in ``spec.resourceClaims`` of the pod for which a claim was created.
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 FIELD_MANAGER = "ResourceClaimController"
 #: Maximum number of consumers of one claim.
@@ -28,22 +28,24 @@ _MOST_CONSUMERS = 256
 _BASE = 57
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _ATTEMPTS = 5
-#: A key of this prefix stands for a pod, any other for a claim. No claim has such a name.
+#: A key with this prefix stands for a pod, any other key for a claim. No claim can have such a name.
 _POD_KEY = "pod/"
 _NAMED, _GENERATED, _TEMPLATE = "named-claims", "generated-claims", "claim-templates"
 _CLAIMS, _STATUSES = "spec.resourceClaims", "status.resourceClaimStatuses"
+#: The claim that the scheduler created for extended resources of a pod, which names it in its status only (KEP-5004).
+_EXTENDED = "status.extendedResourceClaimStatus.resourceClaimName"
 
 
 class ClaimNotUsable(KubeloopError):
-    """A pod cannot get one of its claims; the message goes into an event."""
+    """A claim of a pod cannot be created or used; the message is that of an Event."""
 
 
 class ResourceClaimController(
     KeyController[ResourceClaim],
     watches=[
-        Watch(Pod, to="keys_of_pod", paths=(_CLAIMS, _STATUSES)),
-        Watch(ResourceClaim, to="pods_of_claim"),
-        Watch(ResourceClaimTemplate, to="pods_of_template"),
+        WatchedKind(Pod, to="keys_of_pod", paths=(_CLAIMS, _STATUSES, _EXTENDED)),
+        WatchedKind(ResourceClaim, to="pods_of_claim"),
+        WatchedKind(ResourceClaimTemplate, to="pods_of_template"),
     ],
     indexes={
         Pod: {
@@ -59,8 +61,9 @@ class ResourceClaimController(
     """Creates ResourceClaims from the templates that pods name, reserves allocated claims for pods with a node, and releases claims.
 
     Guarantees:
-        A pod gets one claim for each entry: the name follows from the pod's uid, so that a kill or a second replica makes no other.
-        A reservation is removed only if its pod is finished, replaced or, by the server itself, gone.
+        A pod gets one claim for each entry: the name is derived from the pod's uid, so that neither a restart nor a second replica of the
+        controller creates another claim.
+        A reservation is removed only if its pod has finished, was replaced, or does not exist on the server.
     """
 
     def event_sinks(self) -> Sequence[EventSink]:
@@ -68,11 +71,11 @@ class ResourceClaimController(
 
     def keys_of_pod(self, pod: Head) -> list[ObjectKey]:
         """Return the keys of a pod and of its claims; none if it has no claims."""
-        entries = pod.value(_CLAIMS) or ()
-        if not entries:
+        entries, extended = pod.value(_CLAIMS) or (), pod.value(_EXTENDED)
+        if not entries and not extended:
             return []
         names = [one.get("resourceClaimName") for one in [*entries, *(pod.value(_STATUSES) or ())]]
-        return [_key_of_pod(pod), *(ObjectKey("", pod.namespace, name) for name in names if name)]
+        return [_key_of_pod(pod), *(ObjectKey("", pod.namespace, name) for name in [*names, extended] if name)]
 
     def pods_of_claim(self, claim: Head) -> list[ObjectKey]:
         pods = self.lister(Pod)
@@ -118,10 +121,15 @@ class ResourceClaimController(
             await status.apply(partial, field_manager=FIELD_MANAGER, force=True)
 
     async def _claim_name(self, pod: Pod, entry: PodResourceClaim, known: str) -> str:
-        """Return the name of the claim of an entry, which is created if there is none.
+        """Return the name of the claim for an entry of ``spec.resourceClaims``; create the claim if the pod has none.
+
+        Args:
+            pod: The pod.
+            entry: The entry, which names a template.
+            known: The name in the pod's status; empty: none.
 
         Raises:
-            ClaimNotUsable: The template does not exist.
+            ClaimNotUsable: The template does not exist, or other objects have the names of the claim.
         """
         owned = [one for one in self.lister(ResourceClaim).by_index(OWNER_INDEX, pod.metadata.uid) if is_controlled_by(one, pod)]
         fitting = [one.metadata.name for one in owned if one.metadata.annotations.get(POD_CLAIM) == entry.name]
@@ -142,10 +150,10 @@ class ResourceClaimController(
         raise ClaimNotUsable(f"all names for the claim {entry.name} are taken")
 
     async def _reserve_claims(self, pod: Pod) -> None:
-        """Reserve allocated claims for a pod that got its node without the scheduler.
+        """Reserve allocated claims for a pod that has a node, if the scheduler has not reserved them.
 
         Raises:
-            ClaimNotUsable: A claim was not created for the pod.
+            ClaimNotUsable: A claim from a template belongs to another pod.
         """
         names = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses}
         for entry in pod.spec.resource_claims:
@@ -166,7 +174,7 @@ class ResourceClaimController(
     # --------------------------------------------------------------------------------------------------------------------- claims
 
     async def _sync_claim(self, claim: ResourceClaim) -> None:
-        """Remove reservations of pods that are done, the allocation after the last of them, and a claim whose pod is done."""
+        """Remove reservations of finished pods; after the last one, remove the allocation and delete a claim created for a finished pod."""
         remaining = [one for one in claim.status.reserved_for if not await self._is_stale(claim, one)]
         if len(remaining) < len(claim.status.reserved_for):
             claim.status.reserved_for = remaining
@@ -194,7 +202,7 @@ class ResourceClaimController(
             return False
         pod = self.lister(Pod).get(consumer.name, claim.metadata.namespace)
         if pod is None:
-            # The cache may lag: the scheduler has just reserved the claim for a pod that it does not show yet.
+            # The cache may lag: the scheduler may just have reserved the claim for a pod that the cache does not have yet.
             try:
                 pod = await self.client.get(Pod, consumer.name, namespace=claim.metadata.namespace)
             except NotFound:
@@ -202,7 +210,7 @@ class ResourceClaimController(
         return pod.metadata.uid != consumer.uid or _is_done(pod)
 
     async def _delete_unused(self, claim: ResourceClaim) -> None:
-        """Delete a claim that was created for a pod which is done. Claims of pods that are gone are left to the garbage collector."""
+        """Delete a claim that was created for a finished pod. The garbage collector deletes claims of deleted pods."""
         owner = next((one for one in claim.metadata.owner_references if one.controller and one.kind == "Pod"), None)
         pod = self.lister(Pod).get(owner.name, claim.metadata.namespace) if owner is not None else None
         if owner is None or pod is None or claim.metadata.deletion_timestamp is not None:
@@ -219,12 +227,12 @@ def _key_of_pod(pod: Head) -> ObjectKey:
 
 
 def _is_done(pod: Pod) -> bool:
-    """Return whether no container of a pod runs, nor ever will."""
+    """Return whether a pod has finished, or is deleted before it got a node."""
     return pod.status.phase in ("Succeeded", "Failed") or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
 
 
 def _claim_from(template: ResourceClaimTemplate, pod: Pod, entry: str, attempt: int) -> ResourceClaim:
-    """Return the claim for an entry of a pod. Its name looks generated, as upstream's, and follows from pod, entry and attempt."""
+    """Return the claim for an entry of a pod. Its name looks generated, as upstream, but is derived from pod, entry and attempt."""
     prefix = f"{pod.metadata.name}-{entry}-"
     if len(prefix) > _BASE:
         length = len(prefix)

@@ -1,1 +1,1 @@
-"""Controllers that delete dependents of deleted owners, and the contents of deleted namespaces."""
+"""Controllers that delete dependents of deleted owners, and the contents of terminating namespaces."""

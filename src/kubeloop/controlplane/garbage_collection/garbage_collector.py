@@ -1,7 +1,8 @@
 """Garbage collector: deletes objects whose owners are gone, and performs orphaning and foreground deletion.
 
-Source: Kubernetes pkg/controller/garbagecollector/garbagecollector.go; documentation, "Garbage Collection". ``ownership_graph`` stores the
-references; this module decides and acts; facts that the graph lacks are read from the server before anything is deleted.
+``ownership_graph`` stores the references; this module decides and acts. It reads owners from the server before it deletes anything.
+
+Source: Kubernetes pkg/controller/garbagecollector/garbagecollector.go; documentation, "Garbage Collection".
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from kubeloop.cache import Event, EventType, Head, Informer, InformerStopped, Registration
+from kubeloop.cache import EventType, Head, Informer, InformerEvent, InformerStopped, Registration
 from kubeloop.client import ALL_NAMESPACES, Client, DeleteOptions, Propagation
 from kubeloop.client.discovery import ApiResource
 from kubeloop.controller import Result, RunnableContext, RunnerStats
+from kubeloop.controller.events import EventRecorder
 from kubeloop.controller.runner.runnable import ReconcileCounts
 from kubeloop.controller.runner.workers import Workers
+from kubeloop.controlplane.controller_utils import ComponentEvents
 from kubeloop.controlplane.garbage_collection.ownership_graph import FOREGROUND, ORPHAN, Item, Node, OwnerEdge, OwnershipGraph
 from kubeloop.meta import (
     Conflict,
@@ -25,6 +28,7 @@ from kubeloop.meta import (
     Invalid,
     KubeloopError,
     NotFound,
+    ObjectMeta,
     PartialObject,
     Resource,
     UnknownKind,
@@ -35,18 +39,19 @@ from kubeloop.timing import Backoff
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import ExponentialLimiter, QueueStats, WorkQueue
 
-log = logger_with_context("kubeloop.controlplane")
+_LOG = logger_with_context("kubeloop.controlplane")
 
 _WORKERS = 10
-#: Kinds that are never owners nor collected, and are the most frequent objects of a cluster (upstream ignores them too).
+_COMPONENT = "garbage-collector-controller"
+#: Resources that are neither owners nor collected, and are the most frequent objects of a cluster (upstream ignores them too).
 _IGNORED = {("", "events"), ("events.k8s.io", "events")}
-#: Seconds to wait for a resource that should be served; discovery follows definitions with a delay.
+#: Seconds to wait until discovery shows the kind of an established definition.
 _DISCOVERY = 10.0
 _DEFINITION = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 
 class _Watched(NamedTuple):
-    """A watched kind. ``resource`` is the name of its definition: ``foos.example.com``."""
+    """A watched kind: its handler and informer. ``resource`` is its resource and group, such as ``foos.example.com``."""
 
     registration: Registration[Resource]
     resource: str
@@ -62,13 +67,17 @@ class _Metadata(msgspec.Struct):
 
 
 class GarbageCollector:
-    """Watches every kind that can be listed, watched and deleted; custom kinds as soon as their definition is established.
+    """Deletes objects whose owners are gone.
 
-    Guarantees
-        An object is deleted only if every one of its owners is known to be gone, or is being deleted in the foreground and waits for it;
-        each owner is read from the server, by uid, and the deletion has uid and version of the checked object as preconditions.
+    It watches every kind that can be listed, watched and deleted; custom kinds as soon as their definition is established.
 
-    ``classes``: the Python class to watch a kind with, so that it shares an informer with the controllers that use it.
+    Guarantees:
+        An object is deleted only if each of its owners is known to be deleted, or is in foreground deletion and waits for the object. Other
+        owners are read from the server and compared by uid. The deletion has the uid and resource version of the checked object as
+        preconditions.
+
+    Args:
+        classes: Classes with which to watch their kinds, so that informers are shared with the controllers that use these classes.
     """
 
     needs_leader = True
@@ -81,9 +90,10 @@ class GarbageCollector:
         self._definitions: Registration[Resource] | None = None
         self._leaving: Supervisor | None = None
         self._closing = False
-        self._surroundings: RunnableContext | None = None
+        self._context: RunnableContext | None = None
         self._queue: WorkQueue[Item] | None = None
         self._workers: Workers[Item] | None = None
+        self._events: EventRecorder | None = None
         self._last_change = ""
 
     @property
@@ -98,21 +108,22 @@ class GarbageCollector:
 
     @property
     def tasks(self) -> Supervisor | None:
-        """The supervisor of its background tasks; None before it is connected."""
+        """The supervisor of the collector's background tasks; None before ``connect``."""
         return self._leaving
 
-    async def connect(self, surroundings: RunnableContext) -> None:
-        self._surroundings = surroundings
+    async def connect(self, context: RunnableContext) -> None:
+        self._context = context
         self._closing = False
-        clock = surroundings.clock
+        clock = context.clock
         self._queue = WorkQueue(ExponentialLimiter(), clock)
-        cluster = surroundings.client.cluster
+        self._events = EventRecorder(context.client, _COMPONENT, sinks=[ComponentEvents()], clock=clock)
+        cluster = context.client.cluster
         self._workers = Workers(self.name, self._attend, self._queue, _WORKERS, cluster=cluster, clock=clock)
         await self._watch_everything()
-        definitions = surroundings.informers.of(self._class_of(_DEFINITION, "customresourcedefinitions", False), namespace=ALL_NAMESPACES)
+        definitions = context.informers.for_kind(self._class_of(_DEFINITION, "customresourcedefinitions", False), namespace=ALL_NAMESPACES)
         changed = self._definition_changed
         self._definitions = definitions.on_event(added=changed, updated=changed, deleted=changed, name=f"{self.name} definitions")
-        self._leaving = Supervisor(clock, log)
+        self._leaving = Supervisor(clock, _LOG)
         self._leaving.start(self._leave_what_is_gone, name=f"{self.name} stops informers of removed kinds")
 
     async def synced(self, timeout: float) -> None:
@@ -124,8 +135,9 @@ class GarbageCollector:
         # A definition established after discovery was read, but before the informer of definitions had its first list, causes no change
         # event. Reading discovery again after that list closes the gap.
         await self._until_known(self._look)
-        if self._workers is not None:
-            await self._workers.run()
+        if self._workers is not None and self._events is not None:
+            async with self._events:
+                await self._workers.run()
 
     def stop(self) -> None:
         if self._workers is not None:
@@ -137,7 +149,7 @@ class GarbageCollector:
             self._definitions.remove()
         if self._leaving is not None:
             await self._leaving.stop()
-        # Not a copy of the list: a handler of definitions that still runs stops informers meanwhile.
+        # No iteration over a copy: a handler of definitions that still runs may stop informers meanwhile.
         while self._watched:
             await self._unwatch(next(iter(self._watched)))
         if self._queue is not None:
@@ -146,20 +158,20 @@ class GarbageCollector:
     # ------------------------------------------------------------------------------------------------------------ watched kinds
 
     async def _watch_everything(self, but: str = "") -> None:
-        """Watch all served kinds that are not watched yet; ``but`` is a resource (``foos.example.com``) that discovery may still show."""
+        """Watch all served kinds that are not watched yet, except the removed resource ``but``, which discovery may still show."""
         for resource in await self._client.mapper.resources():
             if self._is_collectable(resource) and str(resource.gvr.group_resource) != but:
                 self._watch(resource)
 
     async def _served(self) -> set[GroupVersionKind]:
-        """Return the kinds that the server has now, from new discovery."""
+        """Return the kinds that the server serves now, without cached discovery."""
         self._client.mapper.forget()
         return {resource.gvk for resource in await self._client.mapper.resources()}
 
     def _is_collectable(self, resource: ApiResource) -> bool:
         if (resource.gvr.group, resource.gvr.resource) in _IGNORED or not {"list", "watch", "delete"} <= set(resource.verbs):
             return False
-        # One version of a resource is enough: all show the same objects. The preferred one is first.
+        # One version of a resource is enough: all versions show the same objects. The preferred one is first.
         return not any(gvk.group == resource.gvk.group and gvk.kind == resource.gvk.kind for gvk in self._watched)
 
     def _watch(self, resource: ApiResource) -> None:
@@ -167,7 +179,7 @@ class GarbageCollector:
             return
         around, gvk, plural = self._around, resource.gvk, resource.gvr.resource
         cls = self._class_of(gvk, plural, resource.namespaced)
-        informer = around.informers.of(cls, namespace=around.namespace or ALL_NAMESPACES)
+        informer = around.informers.for_kind(cls, namespace=around.namespace or ALL_NAMESPACES)
         registration = informer.on_event(added=self._seen, updated=self._seen, deleted=self._seen, name=f"{self.name} {plural}")
         self._watched[gvk] = _Watched(registration, str(resource.gvr.group_resource), informer)
 
@@ -176,14 +188,14 @@ class GarbageCollector:
         if watched is None:
             return
         watched.registration.remove()
-        if gvk not in self._classes:  # other controllers use those too
+        if gvk not in self._classes:  # Other controllers share the informers of these classes.
             await self._around.informers.remove(watched.informer)
 
     async def _leave_what_is_gone(self) -> None:
         """Stop the informers of removed kinds until all informers have their first list.
 
-        A definition may be deleted while lagging discovery still shows its kind. No event reports such a removal, and the
-        first list of the kind would be awaited for ever.
+        A definition may be deleted while lagging discovery still shows its kind. No event reports such a removal, and the informer would
+        wait for the first list of the kind forever.
         """
         clock = self._around.clock
         backoff = Backoff(initial=1.0, cap=10.0, clock=clock)
@@ -192,20 +204,20 @@ class GarbageCollector:
             try:
                 served = await self._served()
             except KubeloopError as error:
-                log.warning("cannot read the served kinds: %s; trying again", error)
+                _LOG.warning("cannot read the served kinds: %s; retrying", error)
                 continue
             for gvk, watched in list(self._watched.items()):
                 if gvk not in served and not watched.informer.synced and self._watched.get(gvk) is watched:
                     await self._unwatch(gvk)
 
-    async def _definition_changed(self, event: Event[Resource]) -> None:
-        """Handle a custom kind that was added, changed its versions or was removed: read discovery again."""
+    async def _definition_changed(self, event: InformerEvent[Resource]) -> None:
+        """Read discovery again after a CustomResourceDefinition was added, changed or removed."""
         if event.initial or event.type is EventType.RESYNC:
             return  # ``run`` reads discovery once the informer of definitions has its first list
         await self._until_known(lambda: self._look_at(event))
 
     async def _until_known(self, look: Callable[[], Awaitable[bool]]) -> None:
-        """Call ``look`` until the server responds and shows all established kinds: discovery may lag a moment."""
+        """Call ``look``, which reads discovery, until it returns true or 10 seconds are over; errors of the server are retried."""
         clock = self._around.clock
         backoff = Backoff(initial=0.1, cap=5.0, clock=clock)
         until = clock.now() + _DISCOVERY
@@ -214,7 +226,7 @@ class GarbageCollector:
                 if await look() or clock.now() >= until:
                     return
             except KubeloopError as error:
-                log.warning("cannot read the served kinds: %s; trying again", error)
+                _LOG.warning("cannot read the served kinds: %s; retrying", error)
             await clock.sleep(backoff.next())
 
     async def _look(self) -> bool:
@@ -222,10 +234,10 @@ class GarbageCollector:
         await self._watch_everything()
         return True
 
-    async def _look_at(self, event: Event[Resource]) -> bool:
+    async def _look_at(self, event: InformerEvent[Resource]) -> bool:
         """Update the watched kinds after a change of a definition.
 
-        Return false if the definition is established but discovery does not show its kind yet.
+        Return False if the definition is established but discovery does not show its kind yet.
         """
         name = event.head.name
         deleted = event.type is EventType.DELETED
@@ -235,7 +247,7 @@ class GarbageCollector:
             if watched.resource == name and (gone is not None or gvk not in served):
                 await self._unwatch(gvk)
         if isinstance(gone, Unstructured):
-            # With its definition every object of a kind is deleted, and the watch may have ended before reporting that.
+            # The server deletes all objects of a kind with its definition, and the watch may have ended before it reported that.
             for uid in self._graph.uids(gone.get("spec", "group", default=""), gone.get("spec", "names", "kind", default="")):
                 self._is_gone(uid)
         await self._watch_everything(but=name if deleted else "")
@@ -245,18 +257,21 @@ class GarbageCollector:
         known = self._classes.get(gvk)
         if known is not None:
             return known
-        return Unstructured.of(gvk.api_version, gvk.kind, plural=plural or None, namespaced=namespaced)
+        return Unstructured.for_kind(gvk.api_version, gvk.kind, plural=plural or None, namespaced=namespaced)
 
     # ------------------------------------------------------------------------------------------------------------------ events
 
-    def _seen(self, event: Event[Resource]) -> None:
+    def _seen(self, event: InformerEvent[Resource]) -> None:
         head = event.head
         if event.type is EventType.RESYNC:
             return
         if event.type is EventType.DELETED:
             look = self._graph.remove(head.uid)
         else:
-            look = self._graph.put(_node(head, event.view.kind))
+            node = _node(head, event.view.kind)
+            for dependent, owner in self._graph.invalid_references(node):
+                self._report(dependent, owner)
+            look = self._graph.put(node)
             if event.old is not None and event.old.uid != head.uid:
                 look += self._graph.remove(event.old.uid)
         queue = self._queue
@@ -264,6 +279,14 @@ class GarbageCollector:
             self._last_change = f"{event.view.kind.kind} {event.key} {event.type.value}"
             for item in look:
                 queue.add(item)
+
+    def _report(self, dependent: Item, owner: OwnerEdge) -> None:
+        """Write an Event about a reference to an owner in another namespace."""
+        place, cls = dependent.namespace, Unstructured.for_kind(dependent.api_version, dependent.kind)
+        obj = cls(metadata=ObjectMeta(name=dependent.name, namespace=place, uid=dependent.uid))
+        if self._events is not None:
+            text = f'ownerRef {owner.in_namespace(place)} does not exist in namespace "{place}"'
+            self._events.warning(obj, "OwnerRefInvalidNamespace", text)
 
     # ----------------------------------------------------------------------------------------------------------------- decisions
 
@@ -304,7 +327,7 @@ class GarbageCollector:
                 await self._drop_owners(item, live, [*gone, *waiting])
             return
         if waiting and self._graph.dependents(item.uid):
-            # Waiting owners expect their dependents' dependents to be deleted first, too.
+            # An owner in foreground deletion expects that the dependents of its dependents are deleted first, too.
             await self._break_circles(item)
             await self._delete(item, live, "Foreground")
         elif ORPHAN in live.metadata.finalizers:
@@ -315,7 +338,7 @@ class GarbageCollector:
             await self._delete(item, live, "Background")
 
     async def _state_of(self, owner: OwnerEdge, namespace: str) -> str:
-        """Return ``solid``, ``waiting`` (for its dependents to be deleted) or ``gone``."""
+        """Return the state of an owner: ``solid``, ``waiting`` (in foreground deletion, until its dependents are deleted) or ``gone``."""
         if not namespace and await self._is_namespaced(owner):
             # The namespace is unknown. Such a reference is never a reason to delete (upstream does not act on it either).
             return "solid"
@@ -345,7 +368,10 @@ class GarbageCollector:
         await self._drop_finalizer(item, live, ORPHAN)
 
     async def _break_circles(self, item: Item) -> None:
-        """Unblock a cycle: a dependent that waits for its own dependents, and is one of them, must not block that object."""
+        """Set blockOwnerDeletion of an object's owner references to false if a dependent waits for its own dependents.
+
+        Otherwise a cycle of owner references in foreground deletion would block itself.
+        """
         for dependent in self._graph.dependents(item.uid):
             if not dependent.waits:
                 continue
@@ -369,7 +395,7 @@ class GarbageCollector:
         except NotFound:
             self._is_gone(item.uid)
         else:
-            log.info("deleted %s (%s): its owners are gone", item, policy.lower())
+            _LOG.info("deleted %s (%s): its owners are gone", item, policy.lower())
 
     async def _drop_owners(self, item: Item, live: PartialObject, uids: list[str]) -> None:
         stored = [msgspec.to_builtins(reference) for reference in live.metadata.owner_references if reference.uid not in uids]
@@ -397,16 +423,16 @@ class GarbageCollector:
         return live if live is not None and live.metadata.uid == item.uid else None
 
     async def _read(self, api_version: str, kind: str, namespace: str, name: str) -> PartialObject | None:
-        """Return the object's metadata; None if it does not exist. An owner of a namespaced object is in its namespace or cluster-scoped.
+        """Return an object's metadata from the server; None if the object does not exist.
 
         Args:
             api_version: Group and version of the kind.
             kind: The kind.
-            namespace: Namespace of the dependent.
-            name: Name of the owner.
+            namespace: Namespace of the object; ignored for a cluster-scoped kind. The namespace of an owner is that of its dependent.
+            name: Name of the object.
 
         Raises:
-            KubeloopError: the server does not know the kind: the owner may exist, so nothing may be deleted.
+            KubeloopError: The server does not serve the kind. The object may exist, so nothing may be deleted.
         """
         cls = await self._served_class(api_version, kind)
         if cls is None:
@@ -422,7 +448,7 @@ class GarbageCollector:
         return cls is not None and (await self._client.mapping(cls)).namespaced
 
     async def _served_class(self, api_version: str, kind: str) -> type[Resource] | None:
-        cls = self._class_of(GroupVersionKind.of(api_version, kind))
+        cls = self._class_of(GroupVersionKind.from_api_version(api_version, kind))
         try:
             await self._client.mapping(cls)
         except UnknownKind:
@@ -436,9 +462,9 @@ class GarbageCollector:
 
     @property
     def _around(self) -> RunnableContext:
-        if self._surroundings is None:
+        if self._context is None:
             raise KubeloopError("the garbage collector is not connected; give it to a Manager")
-        return self._surroundings
+        return self._context
 
     @property
     def _client(self) -> Client:
@@ -457,7 +483,7 @@ def _node(head: Head, kind: type[Resource]) -> Node:
 
 
 def _is_established(definition: Resource) -> bool:
-    """Return whether discovery should show the kind of a definition."""
+    """Return whether a CustomResourceDefinition is established, has a served version and is not being deleted."""
     if not isinstance(definition, Unstructured) or definition.metadata.deletion_timestamp is not None:
         return False
     if not any(version.get("served") for version in definition.get("spec", "versions", default=None) or []):
@@ -467,7 +493,7 @@ def _is_established(definition: Resource) -> bool:
 
 
 def _guard(live: PartialObject) -> dict[str, object]:
-    """Return preconditions: the server refuses the patch if the object was replaced or changed since it was checked."""
+    """Return metadata for a patch which the server refuses if the object was replaced or changed since it was read."""
     return {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}
 
 

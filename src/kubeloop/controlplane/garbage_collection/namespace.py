@@ -1,4 +1,4 @@
-"""Namespace controller: deletes the content of a terminating namespace, then removes its finalizer.
+"""Namespace controller: deletes the content of terminating namespaces, then removes their finalizer.
 
 Source: Kubernetes pkg/controller/namespace/deletion/namespaced_resources_deleter.go and status_condition_utils.go.
 """
@@ -22,10 +22,10 @@ from kubeloop.controller import Controller, Result
 from kubeloop.meta import KubeloopError, MethodNotAllowed, NotFound, PartialObject, Resource, Unstructured
 
 FINALIZER = "kubernetes"
-#: Number of concurrent requests for resources. A namespace has some forty of them.
+#: Maximum number of resources that are deleted concurrently. A namespace has some forty resources.
 _AT_ONCE = 8
 _PODS = ("", "pods")
-#: Seconds until remaining objects are checked again; each time longer, because no event reports the removal of the last finalizer.
+#: First and longest delay in seconds until remaining objects are checked again: no event reports the removal of the last finalizer.
 _FIRST_LOOK, _LONGEST_LOOK = 0.2, 15.0
 
 
@@ -37,7 +37,7 @@ class _Remains:
     finalizers: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     undiscovered: str = ""
-    #: Only pods were looked at, because some are left.
+    #: Only pods were deleted and counted, because some remain.
     pods_only: bool = False
 
     @property
@@ -46,7 +46,7 @@ class _Remains:
 
 
 class _State(NamedTuple):
-    """A condition without its time."""
+    """A condition of a namespace without its transition time; ``state`` True is the status ``True``."""
 
     kind: str
     state: bool
@@ -55,7 +55,7 @@ class _State(NamedTuple):
 
 
 class NamespaceController(Controller[Namespace], workers=10, name="namespace-controller"):
-    """Deletes all objects of a Terminating namespace, in the background; removes the finalizer when none is left.
+    """Deletes all objects of a terminating namespace, and removes the namespace's finalizer when none is left.
 
     Pods are deleted first; the other objects follow when no pod is left. The namespace's conditions list remaining objects and reasons,
     but not remaining pods: upstream's controller returns before it counts them.
@@ -71,11 +71,11 @@ class NamespaceController(Controller[Namespace], workers=10, name="namespace-con
             self._looks.pop(uid, None)
             return None
         remains = await self._empty(name)
+        namespace = await self._report(namespace, remains)
         if remains.nothing:
             self._looks.pop(uid, None)
             await self._finalize(namespace)
             return None
-        await self._report(namespace, remains)
         looks = self._looks[uid] = self._looks.get(uid, 0) + 1
         return Result(requeue_after=min(_FIRST_LOOK * 1.5 ** (looks - 1), _LONGEST_LOOK))
 
@@ -104,7 +104,7 @@ class NamespaceController(Controller[Namespace], workers=10, name="namespace-con
             if resource.namespaced and {"list", "delete"} <= set(resource.verbs) and identity not in seen:
                 seen.add(identity)
                 desired.append(resource)
-        # Pods go first, as with upstream's OrderedNamespaceDeletion: network policies and Secrets must not go before their programs end.
+        # Pods are deleted first, as with upstream's OrderedNamespaceDeletion: programs need network policies and Secrets until they end.
         await asyncio.gather(*(one(resource) for resource in desired if _identity(resource) == _PODS))
         remains.pods_only = bool(remains.objects)
         if not remains.pods_only:
@@ -113,7 +113,7 @@ class NamespaceController(Controller[Namespace], workers=10, name="namespace-con
 
     async def _empty_one(self, name: str, resource: ApiResource, remains: _Remains) -> None:
         gvk = resource.gvk
-        cls = Unstructured.of(gvk.api_version, gvk.kind, plural=resource.gvr.resource, namespaced=True)
+        cls = Unstructured.for_kind(gvk.api_version, gvk.kind, plural=resource.gvr.resource, namespaced=True)
         left = await self._list(cls, name)
         if not left:
             return
@@ -147,18 +147,20 @@ class NamespaceController(Controller[Namespace], workers=10, name="namespace-con
         except NotFound:
             return
 
-    async def _report(self, namespace: Namespace, remains: _Remains) -> None:
+    async def _report(self, namespace: Namespace, remains: _Remains) -> Namespace:
+        """Write the conditions of a namespace if they changed; return the namespace as it is stored."""
         now = self.clock.wall().replace(microsecond=0)
         conditions = conditions_of(namespace.status.conditions, _states(remains), now)
         if conditions == namespace.status.conditions:
-            return
+            return namespace
         namespace.status.conditions = conditions
         with contextlib.suppress(NotFound):
-            await self.client.update_status(namespace)
+            return await self.client.update_status(namespace)
+        return namespace
 
 
 def _states(remains: _Remains) -> list[_State]:
-    """Return the state of each condition, in upstream's order and words."""
+    """Return all conditions for a terminating namespace, with upstream's order and texts."""
     objects = ", ".join(f"{description} has {count} resource instances" for description, count in sorted(remains.objects.items()))
     finalizers = ", ".join(f"{description} in {count} resource instances" for description, count in sorted(remains.finalizers.items()))
     failures = f"Failed to delete all resource types, {len(remains.failures)} remaining: {'; '.join(sorted(remains.failures))}"
@@ -190,7 +192,7 @@ def _states(remains: _Remains) -> list[_State]:
 
 
 def conditions_of(before: list[NamespaceCondition], states: list[_State], now: datetime) -> list[NamespaceCondition]:
-    """Return the new conditions; a condition with unchanged state keeps its time."""
+    """Return the new conditions of a namespace; a condition with unchanged status keeps its transition time. Other conditions stay."""
     known = {condition.type: condition for condition in before}
     fresh: list[NamespaceCondition] = []
     for kind, state, reason, message in states:

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
-#: Number of cached uids of deleted owners, so that the dependents of one owner do not each read it from the server. Upstream caches 500.
+#: Number of cached uids of deleted objects: without the cache, each dependent of a deleted owner causes a read. Upstream caches 500.
 _GONE = 4096
 
 
 class OwnerEdge(NamedTuple):
-    """One owner reference of a dependent; ``blocks`` is blockOwnerDeletion."""
+    """One owner reference of an object; ``blocks`` is its ``blockOwnerDeletion``."""
 
     api_version: str
     kind: str
@@ -25,9 +25,13 @@ class OwnerEdge(NamedTuple):
     uid: str
     blocks: bool = False
 
+    def in_namespace(self, namespace: str) -> str:
+        """Return the text that upstream's Events contain for this owner in a namespace."""
+        return f"[{self.api_version}/{self.kind}, namespace: {namespace}, name: {self.name}, uid: {self.uid}]"
+
 
 class Item(NamedTuple):
-    """An object's identity in the graph. Prints as people name it."""
+    """The identity of an object in the graph; ``str`` returns kind, namespace and name."""
 
     uid: str
     api_version: str
@@ -40,7 +44,7 @@ class Item(NamedTuple):
 
 
 class Node:
-    """The last seen state of one object."""
+    """The last seen state of one object: its owners, its finalizers, and whether it is being deleted."""
 
     __slots__ = ("deleting", "finalizers", "item", "owners")
 
@@ -49,9 +53,9 @@ class Node:
 
         Args:
             item: Identity of the object.
-            owners: Its owner references.
-            deleting: Whether it has a deletion timestamp.
-            finalizers: Its finalizers.
+            owners: Owner references of the object.
+            deleting: Whether the object has a deletion timestamp.
+            finalizers: Finalizers of the object.
         """
         self.item = item
         self.owners = owners
@@ -60,26 +64,25 @@ class Node:
 
     @property
     def orphans(self) -> bool:
-        """It is being deleted, and its dependents are to be orphaned first."""
+        """Whether the object is being deleted, and its dependents must be orphaned first."""
         return self.deleting and ORPHAN in self.finalizers
 
     @property
     def waits(self) -> bool:
-        """It is being deleted, and waits for its blocking dependents to go first (foreground deletion)."""
+        """Whether the object is in foreground deletion, in which its blocking dependents are deleted first."""
         return self.deleting and FOREGROUND in self.finalizers
 
     def blocks(self, owner: str) -> bool:
-        """Return whether the foreground deletion of the owner with that uid has to wait for this object."""
+        """Return whether the foreground deletion of the owner with the uid ``owner`` has to wait for this object."""
         return any(reference.uid == owner and reference.blocks for reference in self.owners)
 
 
 class OwnershipGraph:
-    """Processes the events of all kinds and returns the objects to check after each of them.
+    """Owner references of all objects, which ``put`` and ``remove`` update from watch events.
 
-    ``put`` and ``remove`` return items whose state may have changed: an object with an unknown owner; the dependents of an owner
-    that vanished or began a foreground deletion; an owner whose last blocking dependent may have gone. Only the server knows whether an
-    unknown
-    owner really does not exist.
+    ``put`` and ``remove`` return the objects that the garbage collector must check: an object with an unknown owner, the dependents of an
+    owner that was deleted or began a foreground deletion, and an owner whose last blocking dependent may have been deleted. Only the server
+    knows whether an unknown owner really does not exist.
     """
 
     def __init__(self) -> None:
@@ -91,11 +94,11 @@ class OwnershipGraph:
         return len(self._nodes)
 
     def find(self, uid: str) -> Node | None:
-        """Return an object by uid, or None."""
+        """Return the last seen state of the object with a uid, or None if it is unknown."""
         return self._nodes.get(uid)
 
     def uids(self, group: str, kind: str) -> set[str]:
-        """Return the uids of all objects of a kind, in any version, that are known or named as an owner. Scans every object."""
+        """Return the uids of all objects of a kind, in any version, that are known or referenced as owners. Scans every object."""
         own = {uid for uid, node in self._nodes.items() if (node.item.api_version.rpartition("/")[0], node.item.kind) == (group, kind)}
         named = {
             owner.uid
@@ -110,11 +113,11 @@ class OwnershipGraph:
         return [self._nodes[dependent] for dependent in sorted(self._dependents.get(uid, ()))]
 
     def is_gone(self, uid: str) -> bool:
-        """Return whether the object with that uid is known to be deleted. False also means that its state is unknown."""
+        """Return whether the object with a uid is known to be deleted. False may also mean that its state is unknown."""
         return uid in self._gone
 
     def forget_owner(self, uid: str) -> None:
-        """Record that the server has no object with that uid. (Uids are never reused, so this stays true.)"""
+        """Record that the server has no object with a uid; do nothing if the graph has the object. Uids are never reused."""
         if uid in self._nodes:
             return
         self._gone[uid] = None
@@ -122,8 +125,27 @@ class OwnershipGraph:
         if len(self._gone) > _GONE:
             self._gone.popitem(last=False)
 
+    def invalid_references(self, node: Node) -> list[tuple[Item, OwnerEdge]]:
+        """Return references across namespaces that ``put`` of a node will add: the dependents and their references.
+
+        An owner is cluster-scoped or in the namespace of its dependents (upstream reportInvalidNamespaceOwnerRef).
+        """
+        item = node.item
+        before = self._nodes.get(item.uid)
+        known = {owner.uid for owner in before.owners} if before else set()
+        result = []
+        for owner in node.owners:
+            there = self._nodes.get(owner.uid)
+            if owner.uid not in known and there is not None and there.item.namespace not in ("", item.namespace):
+                result.append((item, owner))
+        if before is None and item.namespace:
+            for dependent in self.dependents(item.uid):
+                if dependent.item.namespace != item.namespace:
+                    result += [(dependent.item, owner) for owner in dependent.owners if owner.uid == item.uid]
+        return result
+
     def put(self, node: Node) -> list[Item]:
-        """Record an added or changed object."""
+        """Record an added or changed object, and return the objects to check."""
         uid = node.item.uid
         before = self._nodes.get(uid)
         self._nodes[uid] = node
@@ -137,7 +159,7 @@ class OwnershipGraph:
         return list(self._look_after_put(node, before, owners_before))
 
     def remove(self, uid: str) -> list[Item]:
-        """Record the deletion of an object."""
+        """Record the deletion of an object, and return the objects to check."""
         node = self._nodes.pop(uid, None)
         self.forget_owner(uid)
         owners = node.owners if node is not None else ()
@@ -163,9 +185,9 @@ class OwnershipGraph:
             yield from self._waiting(uid)
 
     def _is_well(self, owner: OwnerEdge, namespace: str) -> bool:
-        """Return whether an owner is known, is not being deleted, and matches the reference.
+        """Return whether an owner is known, is not in foreground deletion, and matches the reference.
 
-        A reference to an object in another namespace, or with another name, refers to nothing (upstream addDependentToOwners).
+        A reference to an object in another namespace, or with another name, is invalid (upstream addDependentToOwners).
         """
         node = self._nodes.get(owner.uid)
         if node is None or node.waits:

@@ -15,15 +15,15 @@ from kubeloop.types import JSONObject
 GROUP: Final = "metrics.k8s.io"
 VERSION: Final = "v1beta1"
 _API = f"{GROUP}/{VERSION}"
-#: Resources of the API: name, kind, whether namespaced.
+#: Resources of the API, each as name, kind and whether it is namespaced.
 RESOURCES: Final = (("nodes", "NodeMetrics", False), ("pods", "PodMetrics", True))
 
 
 def measured_metadata(metadata: JSONObject, now: datetime) -> JSONObject:
-    """Return the metadata of a measurement.
+    """Return the metadata of a PodMetrics or NodeMetrics object: name and labels of the pod or node, and the time of the measurement.
 
     Args:
-        metadata: Those of the pod or node.
+        metadata: The metadata of the pod or node.
         now: The time of the measurement.
     """
     result: JSONObject = {"name": metadata["name"], "creationTimestamp": format_time(now.replace(microsecond=0))}
@@ -31,17 +31,17 @@ def measured_metadata(metadata: JSONObject, now: datetime) -> JSONObject:
 
 
 def quantities(usage: Mapping[str, float]) -> dict[str, str]:
-    """Return the quantities of a usage in processors and bytes, by ``cpu`` and ``memory``."""
+    """Return the quantities, such as ``250000000n`` and ``64Ki``, of a usage in CPUs and bytes with the keys ``cpu`` and ``memory``."""
     return {"cpu": f"{round(usage['cpu'] * 1e9)}n", "memory": f"{round(usage['memory'] / 1024)}Ki"}
 
 
 def metrics_object(kind: str, metrics: JSONObject) -> JSONObject:
-    """Return a measurement as an object of the API."""
+    """Return a measurement with ``kind`` and ``apiVersion``, such as a PodMetrics object."""
     return {"kind": kind, "apiVersion": _API} | metrics
 
 
 def metrics_list(kind: str, items: list[JSONObject]) -> JSONObject:
-    """Return a list of measurements."""
+    """Return the list object of measurements of a kind, such as PodMetricsList."""
     return {"kind": f"{kind}List", "apiVersion": _API, "metadata": {}, "items": items}
 
 
@@ -66,7 +66,7 @@ def api_group_list() -> JSONObject:
 
 
 def api_resource_list() -> JSONObject:
-    """Return the resources of the version, for discovery without aggregation."""
+    """Return the APIResourceList of metrics.k8s.io/v1beta1, for discovery without aggregation."""
     resources = [
         {"name": name, "singularName": name.removesuffix("s"), "namespaced": namespaced, "kind": kind, "verbs": ["get", "list"]}
         for name, kind, namespaced in RESOURCES

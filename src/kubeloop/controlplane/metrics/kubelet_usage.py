@@ -1,4 +1,4 @@
-"""The usage of nodes and pods that kubelets measure, for the metrics server: read from ``/metrics/resource`` of each ready node.
+"""CPU and memory usage of nodes and pods for the metrics server, read from ``/metrics/resource`` of the kubelet of each ready node.
 
 Requests go through the API server (``nodes/proxy``). Source: kubernetes-sigs/metrics-server pkg/scraper, pkg/storage (rates from two
 measurements, fresh containers); k8s.io/kubernetes pkg/kubelet/metrics/collectors/resource_metrics.go.
@@ -22,9 +22,9 @@ from kubeloop.meta import KubeloopError, NotFound, Selector, format_time
 from kubeloop.types import JSONObject
 
 _LOG = logging.getLogger("kubeloop.controlplane.metrics")
-#: Seconds between two measurements (the shortest of metrics-server), and for the response of a kubelet.
+#: Seconds between two measurements (the shortest period of metrics-server), and seconds to wait for the response of a kubelet.
 RESOLUTION, TIMEOUT = 10.0, 5.0
-#: Kubelets that are asked at one time.
+#: Maximum number of concurrent requests to kubelets.
 _AT_ONCE = 16
 #: Namespace, pod and container; empty for the node itself.
 Key = tuple[str, str, str]
@@ -34,7 +34,11 @@ _CPU, _MEMORY, _START = "cpu_usage_seconds_total", "memory_working_set_bytes", "
 
 @dataclass
 class Sample:
-    """A measurement of one container or node: when, processor time in seconds, memory in bytes, and the start of the container."""
+    """A measurement of one container or node.
+
+    ``at`` is its Unix time, ``cpu_seconds`` the CPU time, ``memory`` is in bytes, and ``started`` is the Unix time at which the container
+    started; 0 if it is unknown.
+    """
 
     at: float = 0.0
     cpu_seconds: float = 0.0
@@ -44,7 +48,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Usage:
-    """Processors and bytes in use, and the seconds and the end of the measurement."""
+    """The CPUs and bytes of memory in use, the seconds (``window``) over which they were measured, and the Unix time of the end."""
 
     cpu: float
     memory: float
@@ -53,14 +57,15 @@ class Usage:
 
 
 def parse_resource_metrics(text: str, now: float) -> dict[Key, Sample]:
-    """Return the samples of a kubelet's ``/metrics/resource``.
+    """Return the samples in a kubelet's ``/metrics/resource``, by namespace, pod and container.
 
     Args:
         text: The response.
-        now: The time of measurements that have none, in seconds.
+        now: The Unix time of measurements without a timestamp.
 
     Raises:
         ValueError: The text is malformed.
+        KeyError: A measurement of a container lacks a label.
     """
     result: dict[Key, Sample] = {}
     for family in text_string_to_metric_families(text):
@@ -83,13 +88,13 @@ def parse_resource_metrics(text: str, now: float) -> dict[Key, Sample]:
 
 @dataclass
 class UsageHistory:
-    """The last two measurements of one kubelet, and the usage between them."""
+    """The last measurement of one kubelet, and the usage between it and the measurement before."""
 
     before: dict[Key, Sample] = field(default_factory=dict)
     usages: dict[Key, Usage] = field(default_factory=dict)
 
     def add(self, samples: Mapping[Key, Sample]) -> None:
-        """Take over a measurement. A container that was not there before, or restarted, is measured since its start."""
+        """Add a measurement and compute the usage since the previous one. The usage of a new or restarted container is since its start."""
         usages = {}
         for key, sample in samples.items():
             former = self.before.get(key)
@@ -109,7 +114,7 @@ class UsageHistory:
 
         Args:
             namespace: The pod's namespace.
-            pod: Its name.
+            pod: The pod's name.
         """
         for (owner, name, container), usage in self.usages.items():
             if (owner, name) == (namespace, pod) and container:
@@ -117,7 +122,7 @@ class UsageHistory:
 
 
 class KubeletUsage:
-    """A source of the metrics server, for nodes with kubelets.
+    """The ``UsageSource`` of a metrics server for nodes with kubelets.
 
     Args:
         resolution: Seconds between two measurements.
@@ -130,7 +135,7 @@ class KubeletUsage:
         self._client: Client | None = None
 
     async def measure(self, client: Client) -> None:
-        """Measure all ready nodes, again and again."""
+        """Measure all ready nodes periodically until the call is cancelled."""
         self._client = client
         while True:
             try:
@@ -154,7 +159,7 @@ class KubeletUsage:
             samples = parse_resource_metrics(response.body.decode(), client.clock.wall().timestamp())
         except (KubeloopError, ValueError, KeyError) as error:
             if name not in self._silent:
-                _LOG.warning("metrics: the kubelet of node %s gives none: %s", name, error)
+                _LOG.warning("metrics: the kubelet of node %s returned no metrics: %s", name, error)
             self._silent.add(name)
             self._histories.pop(name, None)
             return
@@ -166,7 +171,7 @@ class KubeletUsage:
 
         Args:
             info: The request.
-            labels: Selects pods if it names none.
+            labels: Selects pods if the request names none.
         """
         if self._client is None:
             return []
@@ -193,7 +198,7 @@ class KubeletUsage:
 
         Args:
             info: The request.
-            labels: Selects nodes if it names none.
+            labels: Selects nodes if the request names none.
         """
         if self._client is None:
             return []
@@ -218,8 +223,8 @@ def pod_usage(metadata: JSONObject, namespace: str, containers: Iterable[tuple[s
 
     Args:
         metadata: Name and labels of the pod.
-        namespace: Its namespace.
-        containers: Its containers with their usage; the earliest measurement is that of the pod.
+        namespace: Namespace of the pod.
+        containers: Containers of the pod with their usage; time and window of the pod are those of the earliest measurement.
     """
     measured = list(containers)
     result = _measurement(metadata, min((usage for _, usage in measured), key=lambda usage: usage.at))

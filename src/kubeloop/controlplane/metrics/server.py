@@ -1,6 +1,6 @@
-"""An extension API server for metrics.k8s.io: the usage of nodes and pods, registered with the API server as an APIService.
+"""An extension API server for metrics.k8s.io, the usage of nodes and pods, which registers as an APIService.
 
-It listens on loopback over TLS, and answers only the API server, which proves itself with the certificate of a front proxy. The API server
+It listens on loopback over TLS, and serves only the API server, which authenticates with its front-proxy certificate. The API server
 authenticates and authorizes users before it forwards their requests.
 
 Source: Kubernetes documentation, "Configure the Aggregation Layer"; kubernetes-sigs/metrics-server.
@@ -56,23 +56,23 @@ _KINDS = {name: kind for name, kind, _ in RESOURCES}
 
 
 class UsageSource(Protocol):
-    """The measurements that a metrics server serves."""
+    """Measures the usage of nodes and pods that a ``MetricsServer`` serves."""
 
     async def measure(self, client: Client) -> None:
         """Measure until the call is cancelled."""
 
     async def pods(self, info: RequestInfo, labels: Selector) -> list[JSONObject]:
-        """Return the PodMetrics for a request: of the pod that it names, or of the pods of its namespace that labels select."""
+        """Return the PodMetrics for a request: of the pod that it names, or of the pods of its namespace that ``labels`` select."""
 
     async def nodes(self, info: RequestInfo, labels: Selector) -> list[JSONObject]:
-        """Return the NodeMetrics for a request: of the node that it names, or of the nodes that labels select."""
+        """Return the NodeMetrics for a request: of the node that it names, or of the nodes that ``labels`` select."""
 
 
 class MetricsServer:
-    """Serves the usage of nodes and of their pods until the manager stops; then the APIService is deleted.
+    """Serves metrics.k8s.io until the manager stops, and then deletes the APIService.
 
     Args:
-        source: The measurements.
+        source: Measures the usage of nodes and pods.
     """
 
     def __init__(self, source: UsageSource) -> None:
@@ -80,10 +80,10 @@ class MetricsServer:
         self._allowed: frozenset[str] = frozenset()
 
     async def run(self, context: RunnableContext) -> None:
-        """Serve until the call is cancelled.
+        """Serve until the call is cancelled; return at once if the API server does not support extension servers.
 
         Raises:
-            KubeloopError: The server cannot listen, or must not register.
+            KubeloopError: The server cannot listen, or is not allowed to register.
         """
         client = context.client
         try:

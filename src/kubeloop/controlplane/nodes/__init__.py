@@ -1,1 +1,1 @@
-"""Controllers that watch over nodes and the pods of lost nodes."""
+"""Controllers that monitor nodes, and evict or delete the pods of nodes that are not ready or missing."""

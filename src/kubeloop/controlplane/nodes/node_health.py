@@ -1,4 +1,4 @@
-"""Decisions of the node lifecycle controller: which nodes are lost, their taints and labels, and how fast the nodes of a zone are tainted.
+"""Decisions of the node lifecycle controller: conditions of lost nodes, taints and labels, and how fast the nodes of a zone are tainted.
 
 No I/O and no clock. Source: Kubernetes pkg/controller/nodelifecycle (node_lifecycle_controller.go, scheduler/rate_limited_queue.go);
 component-helpers node/topology (GetZoneKey).
@@ -20,7 +20,7 @@ NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
-#: Type and status of a condition to the key of the taint that it causes.
+#: The key of the taint that a condition causes, by the type and status of the condition.
 _TAINTS = {
     ("Ready", "False"): NOT_READY,
     ("Ready", "Unknown"): UNREACHABLE,
@@ -29,11 +29,11 @@ _TAINTS = {
     ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
     ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
 }
-#: Status of the condition Ready to the key of the NoExecute taint that it causes.
+#: The key of the NoExecute taint that the condition Ready causes, by its status.
 EVICTING: Final[Mapping[str, str]] = {"False": NOT_READY, "Unknown": UNREACHABLE}
-#: Keys of the NoSchedule taints that the controller adds and removes; all others are left alone.
+#: Keys of the NoSchedule taints that the controller adds and removes; it does not touch taints with other keys.
 _MANAGED = frozenset({*_TAINTS.values(), UNSCHEDULABLE})
-#: Conditions that become Unknown when a node is lost. NetworkUnavailable belongs to the control plane.
+#: Conditions that become Unknown when a node is lost. The kubelet does not write NetworkUnavailable.
 _HEARTBEAT_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 #: Pairs of a stable and a beta label. The beta label gets the value of the stable label.
 _LABELS = (("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch"))
@@ -47,14 +47,14 @@ def ready_condition(node: Node) -> NodeCondition | None:
 
 
 def scheduling_taints(node: Node, now: datetime) -> Sequence[Taint] | None:
-    """Return the taints of a node after its conditions and ``spec.unschedulable`` have set those with the effect NoSchedule.
+    """Return the taints of a node with exactly the NoSchedule taints that its conditions and ``spec.unschedulable`` require.
 
     Args:
         node: The node.
         now: The ``timeAdded`` of new taints.
 
     Returns:
-        All taints of the node; None if it has them already.
+        All taints of the node; None if nothing changes.
     """
     keys = [_TAINTS[mark] for one in node.status.conditions if (mark := (one.type, one.status)) in _TAINTS]
     if node.spec.unschedulable:
@@ -66,7 +66,7 @@ def scheduling_taints(node: Node, now: datetime) -> Sequence[Taint] | None:
 
 
 def eviction_taints(taints: Sequence[Taint], key: str, now: datetime) -> list[Taint] | None:
-    """Return the taints of a node with one of the NoExecute taints of ``EVICTING``, and without the others.
+    """Return the taints of a node with one of the NoExecute taints in ``EVICTING``, or none, and without the other ones.
 
     Args:
         taints: The node's taints.
@@ -74,7 +74,7 @@ def eviction_taints(taints: Sequence[Taint], key: str, now: datetime) -> list[Ta
         now: The ``timeAdded`` of a new taint.
 
     Returns:
-        All taints of the node; None if it has them already.
+        All taints of the node; None if nothing changes.
     """
     remaining = [one for one in taints if one.effect != NO_EXECUTE or one.key not in EVICTING.values() or one.key == key]
     if key and not any(one.key == key and one.effect == NO_EXECUTE for one in remaining):
@@ -83,12 +83,12 @@ def eviction_taints(taints: Sequence[Taint], key: str, now: datetime) -> list[Ta
 
 
 def beta_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the beta labels that a node lacks, or whose values differ from those of the stable labels."""
+    """Return the beta labels that a node lacks or whose values differ from the stable labels, with the values of the stable labels."""
     return {beta: labels[stable] for stable, beta in _LABELS if stable in labels and labels.get(beta) != labels[stable]}
 
 
 def zone_of(labels: Mapping[str, str]) -> str:
-    """Return the zone of a node, unique over all regions; "" for none."""
+    """Return a key for the zone of a node that is unique across regions; "" for a node without zone and region."""
     zone = labels.get("failure-domain.beta.kubernetes.io/zone", labels.get("topology.kubernetes.io/zone", ""))
     region = labels.get("failure-domain.beta.kubernetes.io/region", labels.get("topology.kubernetes.io/region", ""))
     return f"{region}:\0:{zone}" if region or zone else ""
@@ -98,8 +98,12 @@ def zone_of(labels: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Signals:
-    """The signs of life of a node: ``heartbeat`` of its condition Ready (None: it has no such condition), and its Lease's ``renewal``."""
+class Heartbeats:
+    """The last heartbeats of a node.
+
+    ``heartbeat`` is the heartbeat time of its condition Ready; None without such a condition. ``renewal`` is the resource version of its
+    Lease, which each renewal changes; "" without a Lease.
+    """
 
     heartbeat: str | None
     renewal: str
@@ -107,20 +111,20 @@ class Signals:
 
 @dataclass(frozen=True, slots=True)
 class HealthRecord:
-    """The last signs of life of a node, and when the controller saw a new one, by the controller's clock."""
+    """The last heartbeats of a node, and the time of the controller's clock at which it saw a new one."""
 
-    signals: Signals
+    signals: Heartbeats
     seen: float
 
 
-def record_signals(before: HealthRecord | None, signals: Signals, now: float, age: float) -> HealthRecord:
-    """Return the record of a node after a look at its signs of life.
+def record_heartbeats(before: HealthRecord | None, signals: Heartbeats, now: float, age: float) -> HealthRecord:
+    """Return the new record of a node; ``seen`` is ``now`` if a heartbeat has changed since the last record.
 
     Args:
         before: The last record. None: the node is new to the controller.
-        signals: The present signs of life.
+        signals: The present heartbeats.
         now: The present time.
-        age: Seconds since the node was created. A node that never reported Ready is observed from its creation on.
+        age: Seconds since the node was created. For a new node without any heartbeat, ``seen`` is its creation.
     """
     if before is None:
         return HealthRecord(signals, now - age if signals.heartbeat is None and not signals.renewal else now)
@@ -129,7 +133,7 @@ def record_signals(before: HealthRecord | None, signals: Signals, now: float, ag
 
 
 def lost_conditions(node: Node, now: datetime) -> list[NodeCondition] | None:
-    """Return the conditions of a node whose signs of life stay away: all that a kubelet reports are Unknown.
+    """Return the conditions of a lost node, whose heartbeats have stopped: the conditions that a kubelet reports are Unknown.
 
     Args:
         node: The node.
@@ -172,10 +176,10 @@ ZoneState = Literal["Initial", "Normal", "FullDisruption", "PartialDisruption"]
 
 @dataclass(frozen=True, slots=True)
 class EvictionRates:
-    """How many nodes of a zone are tainted NoExecute per second; the defaults of kube-controller-manager's flags.
+    """How many nodes of a zone get a NoExecute taint per second; the defaults of kube-controller-manager's flags.
 
-    ``normal`` applies to healthy zones, ``secondary`` to large zones of which at least the share ``unhealthy`` is not ready. A large zone
-    has more than ``large`` nodes.
+    ``normal`` applies to healthy zones, ``secondary`` to large zones in which at least the fraction ``unhealthy`` of the nodes is not
+    ready. A large zone has more than ``large`` nodes. A smaller zone in this state gets no taints.
     """
 
     normal: float = 0.1
@@ -184,7 +188,7 @@ class EvictionRates:
     unhealthy: float = 0.55
 
     def zone_state(self, statuses: Sequence[str]) -> ZoneState:
-        """Return the state of a zone whose nodes have these statuses of the condition Ready."""
+        """Return the state of a zone from the statuses of the condition Ready of its nodes."""
         failed = sum(one != "True" for one in statuses)
         if failed and failed == len(statuses):
             return "FullDisruption"
@@ -197,7 +201,7 @@ class EvictionRates:
 
 
 class EvictionQueue:
-    """The nodes of a zone that wait for their NoExecute taint, in the order of their arrival, at a limited rate with bursts of one."""
+    """A queue of the nodes of a zone that wait for a NoExecute taint, in order of arrival, with a limited rate in nodes per second."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
@@ -211,14 +215,14 @@ class EvictionQueue:
         self._names.pop(name, None)
 
     def set_rate(self, rate: float, now: float) -> None:
-        """Change the rate. A wait that has begun starts again with the new rate."""
+        """Change the rate. If the queue is waiting, the wait starts again with the new rate."""
         if rate != self.rate:
             self.rate = rate
             if rate > 0 and now < self._next:
                 self._next = now + 1 / rate
 
     def take(self, now: float) -> str | None:
-        """Return the next node to taint, or None if there is none yet."""
+        """Remove and return the name of the next node to taint; None if there is none, or its time has not come."""
         if not self._names or self.rate <= 0 or now < self._next:
             return None
         name = next(iter(self._names))
@@ -227,14 +231,14 @@ class EvictionQueue:
         return name
 
     def seconds(self, now: float) -> float | None:
-        """Return the time until ``take`` returns a node, or None if that needs an event."""
+        """Return the seconds until ``take`` returns a node; None if the queue is empty or its rate is zero."""
         return max(self._next - now, 0.0) if self._names and self.rate > 0 else None
 
 
 class Zones:
-    """The states of all zones, and their queues.
+    """The states of all zones, and the queue of each zone.
 
-    If all zones are fully disrupted, the control plane itself may be cut off: no node is tainted.
+    If all zones are fully disrupted, the control plane itself may be disconnected, so no node is tainted.
 
     Args:
         rates: The rates of the queues.
@@ -246,7 +250,7 @@ class Zones:
         self._queues: dict[str, EvictionQueue] = {}
 
     def queue(self, zone: str) -> EvictionQueue:
-        """Return the queue of a zone; a new zone gets one."""
+        """Return the queue of a zone, and create it for a new zone."""
         if zone not in self._queues:
             self.states[zone] = "Initial"
             self._queues[zone] = EvictionQueue(self.rates.normal)

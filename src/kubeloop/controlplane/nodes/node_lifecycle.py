@@ -1,4 +1,4 @@
-"""Node lifecycle controller: notices lost nodes, taints nodes by their conditions, and marks the pods of lost nodes as not ready.
+"""Node lifecycle controller: detects lost nodes, taints nodes according to their conditions, and marks pods of lost nodes as not ready.
 
 Source: Kubernetes pkg/controller/nodelifecycle/node_lifecycle_controller.go; pkg/controller/util/node/controller_utils.go.
 """
@@ -25,30 +25,31 @@ from kubeloop.controlplane.nodes.node_health import (
     EvictionQueue,
     EvictionRates,
     HealthRecord,
-    Signals,
+    Heartbeats,
     Zones,
     beta_labels,
     eviction_taints,
     lost_conditions,
     ready_condition,
-    record_signals,
+    record_heartbeats,
     scheduling_taints,
     zone_of,
 )
 from kubeloop.meta import Conflict, Invalid, KubeloopError, NotFound, ObjectKey, ObjectMeta, format_time
+from kubeloop.meta.strconv import decimal
 
-#: Seconds between two looks at all nodes (--node-monitor-period).
+#: Seconds between two passes over all nodes (--node-monitor-period).
 MONITOR_PERIOD = 5.0
-#: Seconds without signs of life after which a node is lost (--node-monitor-grace-period).
+#: Seconds without a heartbeat after which a node is lost (--node-monitor-grace-period).
 MONITOR_GRACE_PERIOD = 50.0
-#: The same for a node that has never reported its status (--node-startup-grace-period).
+#: Seconds after which a node that has never reported its status is lost (--node-startup-grace-period).
 STARTUP_GRACE_PERIOD = 60.0
 LEASES = "kube-node-lease"
 #: Index of pods by node.
 POD_NODE = "spec.nodeName"
-#: Seconds after which a write that met a conflict is tried again.
+#: Seconds until a write is retried after a conflict.
 _RETRY = 0.1
-#: The key of the passes over all nodes; no node has a namespace.
+#: The key of the passes over all nodes; keys of nodes have no namespace.
 _MONITOR = ObjectKey("", "monitor", "")
 
 _present = Predicate(lambda event: event.type is not EventType.DELETED)
@@ -56,7 +57,7 @@ _present = Predicate(lambda event: event.type is not EventType.DELETED)
 
 @dataclass(frozen=True, slots=True)
 class _NodeView:
-    """The facts that a pass reads of one version of a node."""
+    """The properties of one version of a node that a pass over all nodes needs."""
 
     name: str
     uid: str
@@ -77,22 +78,24 @@ class NodeLifecycleController(
     workers=8,
     name="node-lifecycle-controller",
 ):
-    """Sets the conditions of lost nodes to Unknown, and the taints that conditions and ``spec.unschedulable`` cause.
+    """Sets the conditions of lost nodes to Unknown, and the taints that conditions and ``spec.unschedulable`` require.
 
     Guarantees:
-        A node whose Lease is not renewed and whose status does not change for the grace period becomes Unknown, and its pods not ready.
-        A node that is not ready gets a taint with NoSchedule at once; and with NoExecute at the rate of its zone, unless all nodes of the
-        cluster are lost. Both are removed when the node is ready.
+        If the Lease of a node is not renewed and its status does not change for the grace period, its condition Ready becomes Unknown and
+        its pods not ready.
+        A node that is not ready gets a NoSchedule taint at once, and a NoExecute taint at the rate of its zone, unless all nodes of the
+        cluster are lost. Both taints are removed when the node is ready.
         Taints with other keys or effects are never touched.
 
     Not guaranteed:
-        The start of the controller counts as a sign of life of each node, and the time in which it does not run is left out.
+        Detection across a restart: the start of the controller counts as a heartbeat of each node, and time in which the controller does
+        not run does not count.
 
     Args:
         period: Seconds between two passes over all nodes.
-        grace_period: Seconds without signs of life after which a node is lost.
-        startup_grace_period: The same for a node that has never reported its status.
-        rates: How fast nodes are tainted with NoExecute.
+        grace_period: Seconds without a heartbeat after which a node is lost.
+        startup_grace_period: Seconds after which a node that has never reported its status is lost.
+        rates: How fast nodes get NoExecute taints; None: the defaults.
     """
 
     def event_sinks(self) -> Sequence[EventSink]:
@@ -161,7 +164,7 @@ class NodeLifecycleController(
         await asyncio.gather(*(self._taint_next(queue) for queue in self._zones.queues()))
 
     def _extend_after_stall(self) -> None:
-        """Leave out the time in which this program did not run, as under a debugger: kubelets in the same program did not run, too."""
+        """Exclude time in which this program was stopped, such as by a debugger: kubelets in the same program were stopped, too."""
         now = self.clock.now()
         stalled = now - self._passed - 2 * self._period if self._passed is not None else 0.0
         self._passed = now
@@ -187,17 +190,17 @@ class NodeLifecycleController(
         self._report(name, view.uid, "RemovingNode", f"Removing Node {name} from Controller")
 
     def _is_silent(self, view: _NodeView) -> bool:
-        """Record the signs of life of a node; return whether they have stayed away for the grace period."""
+        """Record the heartbeats of a node; return whether none came for the grace period and the node is not yet Unknown."""
         lease = self.lister(Lease).head(view.name, LEASES)
-        signals = Signals(view.heartbeat, lease.resource_version if lease is not None else "")
+        signals = Heartbeats(view.heartbeat, lease.resource_version if lease is not None else "")
         now = self.clock.now()
         age = (self.clock.wall() - view.created).total_seconds() if view.created is not None else 0.0
-        record = self._records[view.name] = record_signals(self._records.get(view.name), signals, now, age)
+        record = self._records[view.name] = record_heartbeats(self._records.get(view.name), signals, now, age)
         grace_period = self._startup_grace_period if view.ready is None else self._grace_period
         return now - record.seen > grace_period and view.ready != "Unknown"
 
     async def _lose(self, view: _NodeView) -> None:
-        """Set the conditions of a node to Unknown. A conflict is left to the next pass."""
+        """Set the conditions of a lost node to Unknown. After a conflict the next pass retries."""
         try:
             node = await self.client.get(Node, view.name)
             conditions = lost_conditions(node, self.clock.wall().replace(microsecond=0))
@@ -212,7 +215,7 @@ class NodeLifecycleController(
             self.events.normal(_reference(view.name, view.uid), "NodeNotReady", f"Node {view.name} status is now: NodeNotReady")
 
     async def _follow(self, view: _NodeView) -> None:
-        """Request or remove the NoExecute taint of a node, and mark the pods of a lost node as not ready."""
+        """Queue a node for its NoExecute taint, or replace or remove the taint, and mark the pods of a lost node as not ready."""
         queue, desired = self._zones.queue(view.zone), EVICTING.get(view.ready or "", "")
         if not desired:
             queue.remove(view.name)
@@ -232,14 +235,14 @@ class NodeLifecycleController(
                 queue.add(name)
 
     async def _set_eviction(self, view: _NodeView, key: str) -> bool:
-        """Give a node the NoExecute taint with this key ("": none), and no other of this controller; return whether it has it now."""
+        """Set the key of a node's NoExecute taint, or remove the taint for ""; return True unless that must be retried."""
         node = self.lister(Node).get(view.name)
         if node is None or node.metadata.uid != view.uid:
             return True
         return await self._write_taints(node, eviction_taints(node.spec.taints, key, self.clock.wall().replace(microsecond=0)))
 
     async def _mark_pods(self, view: _NodeView) -> None:
-        """Set the condition Ready of the pods of a lost node to False, once for each pod."""
+        """Set the condition Ready of the pods of a lost node to False, once for each pod. Failures are retried in the next pass."""
         marked = self._marked.get(view.name, frozenset())
         heads = self.lister(Pod).heads_by_index(POD_NODE, view.name)
         pods = [self.lister(Pod).decoded(head) for head in heads if head.uid not in marked]
@@ -248,7 +251,7 @@ class NodeLifecycleController(
         self._marked[view.name] = frozenset(head.uid for head in heads) - failed
 
     async def _mark_pod(self, pod: Pod) -> bool:
-        """Return False if the pod has to be marked in a later pass."""
+        """Set the condition Ready of a pod to False; return False if that has to be retried."""
         if not is_ready(pod):
             return True
         moment = format_time(self.clock.wall().replace(microsecond=0))
@@ -258,7 +261,7 @@ class NodeLifecycleController(
         try:
             await self.client.patch(Pod, metadata.name, change, type="strategic", namespace=metadata.namespace, subresource="status")
         except (NotFound, Invalid):
-            return True  # Gone, or a namesake has replaced it: the uid is a precondition.
+            return True  # The pod is deleted or replaced: the uid is a precondition.
         except KubeloopError as error:
             self.log.warning("cannot mark the pod %s/%s as not ready: %s", metadata.namespace, metadata.name, error)
             return False
@@ -268,11 +271,11 @@ class NodeLifecycleController(
     # ---------------------------------------------------------------------------------------------------------------------- writes
 
     async def _write_taints(self, node: Node, taints: Sequence[Taint] | None) -> bool:
-        """Write the taints of a node unless they are None; return False if the node has changed meanwhile."""
+        """Write the taints of a node, if not None; return False if the node has changed meanwhile."""
         if taints is None:
             return True
         node.spec.taints = list(taints)
-        # The version is a precondition, so that concurrent changes of the taints are not overwritten.
+        # The resource version is a precondition, so that concurrent changes of the taints are not overwritten.
         return await self._patch(node, {"spec": {"taints": to_dict(node).get("spec", {}).get("taints")}}, versioned=True)
 
     async def _patch(self, node: Node, change: dict[str, Any], *, versioned: bool = False) -> bool:
@@ -311,20 +314,20 @@ def _view_of(node: Node) -> _NodeView:
     )
 
 
-# The annotation of nodes for how many seconds kubelets may use cached Secrets and ConfigMaps.
+# The annotation of nodes that says for how many seconds kubelets may use cached Secrets and ConfigMaps.
 # Source: Kubernetes pkg/controller/ttl/ttl_controller.go.
 
 
 TTL = "node.alpha.kubernetes.io/ttl"
 _PATH = f'metadata.annotations["{TTL}"]'
-#: The lowest and highest number of nodes of each step, and its seconds. Steps overlap, so that few nodes more or less change nothing.
+#: For each step the lowest and highest number of nodes, and the TTL in seconds. Steps overlap, so that small changes do not change the TTL.
 _STEPS = ((0, 100, 0), (90, 500, 15), (450, 1000, 30), (900, 2000, 60), (1800, None, 300))
 
 _with_ttl = Predicate(lambda event: True, (_PATH,))  # noqa: ARG005
 
 
 def next_step(step: int, nodes: int) -> int:
-    """Return the index of the step of a cluster with this number of nodes that was at another step before."""
+    """Return the index of the TTL step for a number of nodes, starting from the present step ``step``."""
     while (most := _STEPS[step][1]) is not None and nodes > most:
         step += 1
     while nodes < _STEPS[step][0]:
@@ -333,7 +336,7 @@ def next_step(step: int, nodes: int) -> int:
 
 
 class NodeTTLController(KeyController[Node], predicates=[_with_ttl], workers=5, name="ttl-controller"):
-    """Annotates each node with a TTL that grows with the number of nodes."""
+    """Annotates each node with the TTL of cached Secrets and ConfigMaps, which grows with the number of nodes."""
 
     def __init__(self) -> None:
         self._step = 0
@@ -353,12 +356,10 @@ class NodeTTLController(KeyController[Node], predicates=[_with_ttl], workers=5, 
         try:
             await self.client.patch(Node, head.name, change, type="strategic")
         except (Invalid, NotFound):
-            return  # The node is gone, or a namesake has replaced it.
+            return  # The node is deleted, or another node of the same name has replaced it.
 
 
 def _number(text: str | None) -> str | None:
-    """Return the number in an annotation as Go prints it; None if there is none."""
-    try:
-        return None if text is None else str(int(text))
-    except ValueError:
-        return None
+    """Return the number in an annotation in the format of Go; None if the annotation is missing or no number."""
+    number = None if text is None else decimal(text)
+    return None if number is None else str(number)

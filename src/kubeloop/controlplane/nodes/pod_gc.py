@@ -19,23 +19,23 @@ from kubeloop.meta import Conflict, Invalid, KubeloopError, NotFound, ObjectKey,
 PERIOD = 20.0
 #: Seconds for which a node must be missing before its pods are deleted.
 QUARANTINE = 40.0
-#: Ended pods that are left alone, in the whole cluster.
+#: Number of finished pods in the whole cluster that are not deleted.
 THRESHOLD = 12500
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _ENDED = frozenset({"Succeeded", "Failed"})
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
-#: The one key: every sweep looks at all pods.
+#: The only key: each sweep checks all pods.
 _SWEEP = ObjectKey("", "", "")
 
 _NODE, _PHASE = "spec.nodeName", "status.phase"
-_never = Predicate(lambda event: False, (_NODE, _PHASE))  # noqa: ARG005  # sweeps come by the clock, not by changes
+_never = Predicate(lambda event: False, (_NODE, _PHASE))  # noqa: ARG005  # sweeps are triggered by time, not by changes
 
 
 class PodGarbageCollector(KeyController[Pod], predicates=[_never], reads=[Node], name="pod-garbage-collector"):
     """Deletes orphaned and surplus pods, with a grace period of zero.
 
-    These are pods that are bound to a missing node, terminating pods on nodes that are out of service, terminating pods without a node, and
-    the oldest finished pods beyond a threshold.
+    It deletes pods that are bound to a missing node, terminating pods on nodes that are out of service, terminating pods without a node,
+    and the oldest finished pods beyond a threshold.
 
     Guarantees:
         A pod becomes Failed before it is deleted, unless it has finished. A node counts as missing only if a read from the server, not only
@@ -58,7 +58,7 @@ class PodGarbageCollector(KeyController[Pod], predicates=[_never], reads=[Node],
         self.enqueue(_SWEEP)
 
     async def reconcile(self, key: ObjectKey) -> Result:  # noqa: ARG002  # there is one key
-        # Thousands of pods are looked at by their heads; only pods to delete are decoded.
+        # Only the heads of pods are read, of which there may be thousands; only pods to delete are decoded.
         heads = self.lister(Pod).heads()
         missing = await self._missing_nodes({name for head in heads if (name := head.value(_NODE))})
         ended = [head for head in heads if head.value(_PHASE) in _ENDED]
@@ -76,7 +76,7 @@ class PodGarbageCollector(KeyController[Pod], predicates=[_never], reads=[Node],
         return Result(requeue_after=self._period)
 
     async def _missing_nodes(self, names: set[str]) -> set[str]:
-        """Return the nodes of pods that have been missing for the quarantine and that the server does not have either."""
+        """Return those of the nodes in ``names`` that have been missing for the quarantine and that the server does not have either."""
         now = self.clock.now()
         nodes = {head.name for head in self.lister(Node).heads()}
         for name in names - nodes:
@@ -93,12 +93,12 @@ class PodGarbageCollector(KeyController[Pod], predicates=[_never], reads=[Node],
         return missing
 
     async def _fail_and_delete(self, pod: Pod, message: str) -> None:
-        """Delete one pod. A failure is logged, and the next sweep tries again: it must not delay other pods."""
+        """Set one pod to Failed and delete it. A failure is logged and retried in the next sweep, so that it does not delay other pods."""
         try:
             await self._write_failed(pod, message)
             await self.client.delete(pod, grace_period_seconds=0, options=DeleteOptions(uid=pod.metadata.uid))
         except (NotFound, Conflict):
-            return  # Gone, or a namesake has replaced it.
+            return  # The pod is deleted, or another pod of the same name has replaced it.
         except KubeloopError as error:
             self.log.warning("cannot delete the pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, error)
         else:
@@ -118,12 +118,12 @@ class PodGarbageCollector(KeyController[Pod], predicates=[_never], reads=[Node],
         try:
             await self.client.patch(Pod, metadata.name, change, type="strategic", namespace=metadata.namespace, subresource="status")
         except Invalid as error:
-            # The uid is a precondition: a namesake is left alone.
+            # The uid is a precondition: another pod of the same name is not changed.
             raise Conflict(error.status, error.request) from error
 
 
 def surplus(pods: Iterable[Pod], threshold: int) -> list[Pod]:
-    """Return the ended pods beyond the threshold: evicted pods first, then the oldest."""
+    """Return the finished pods to delete so that ``threshold`` remain: evicted pods first, then the oldest; none if it is 0."""
     ended = [pod for pod in pods if pod.status.phase in _ENDED]
     count = len(ended) - threshold
     if threshold <= 0 or count <= 0:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeloop.api.core.v1 import Node, Pod, Taint, Toleration
-from kubeloop.cache import Event, EventType, Head
+from kubeloop.cache import EventType, Head, InformerEvent
 from kubeloop.client import DeleteOptions
-from kubeloop.controller import KeyController, Predicate, Result, Watch, path_changed
+from kubeloop.controller import KeyController, Predicate, Result, WatchedKind, path_changed
 from kubeloop.controlplane.nodes.node_health import NO_EXECUTE
 from kubeloop.controlplane.nodes.node_lifecycle import POD_NODE
 from kubeloop.meta import Conflict, Invalid, NotFound, ObjectKey, ObjectMeta, format_time
@@ -22,11 +22,11 @@ REASON = "TaintManagerEviction"
 
 
 def tolerated_seconds(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> float:
-    """Return for how long a pod may stay on a node: 0 if it does not tolerate a taint, infinity if it tolerates all for ever.
+    """Return for how many seconds a pod may stay on a node: 0 if it does not tolerate a taint, infinity if it tolerates all forever.
 
     Args:
         taints: The NoExecute taints of the node.
-        tolerations: The pod's.
+        tolerations: The tolerations of the pod.
     """
     used: list[Toleration] = []
     for taint in taints:
@@ -52,14 +52,14 @@ def _evicting(taints: Iterable[dict[str, Any]] | None) -> list[dict[str, Any]]:
     return [one for one in taints or () if one.get("effect") == NO_EXECUTE]
 
 
-def _taints_changed(event: Event[Any]) -> bool:
+def _taints_changed(event: InformerEvent[Any]) -> bool:
     after = [] if event.type is EventType.DELETED else _evicting(event.head.value("spec.taints"))
     return after != (_evicting(event.old.value("spec.taints")) if event.old is not None else [])
 
 
 @dataclass(frozen=True, slots=True)
 class _ScheduledEviction:
-    """An eviction that waits for the end of a toleration."""
+    """An eviction that waits until a toleration ends: the pod's uid, and the time of the controller's clock."""
 
     uid: str
     due: float
@@ -68,7 +68,7 @@ class _ScheduledEviction:
 class TaintEvictionController(
     KeyController[Pod],
     predicates=[path_changed("spec.nodeName") | path_changed("spec.tolerations")],
-    watches=[Watch(Node, to="pods_of_node", predicates=(Predicate(_taints_changed, ("spec.taints",)),))],
+    watches=[WatchedKind(Node, to="pods_of_node", predicates=(Predicate(_taints_changed, ("spec.taints",)),))],
     indexes={Pod: {POD_NODE: "spec.nodeName"}},
     workers=8,
     name="taint-eviction-controller",
@@ -76,11 +76,11 @@ class TaintEvictionController(
     """Evicts pods from nodes with NoExecute taints: sets the condition DisruptionTarget, and deletes the pod with its grace period.
 
     Guarantees:
-        A toleration that is limited in time counts from the moment at which the controller sees the taint.
-        If the taint goes before, the eviction is cancelled.
+        The ``tolerationSeconds`` of a pod count from the moment at which the controller sees the taint.
+        If the taint is removed earlier, the eviction is cancelled.
 
     Not guaranteed:
-        The time that has passed survives no restart of the controller, as upstream.
+        Elapsed time across a restart: after a restart of the controller ``tolerationSeconds`` start again from zero, as upstream.
     """
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class TaintEvictionController(
                 await self.client.patch(Pod, metadata.name, change, type="strategic", namespace=metadata.namespace, subresource="status")
             await self.client.delete(pod, options=DeleteOptions(uid=metadata.uid))
         except (NotFound, Conflict, Invalid):
-            return  # Gone, or a namesake has replaced it: the uid is a precondition.
+            return  # The pod is deleted or replaced: the uid is a precondition.
 
 
 def _taint(document: dict[str, Any]) -> Taint:

@@ -5,21 +5,23 @@ Source: Kubernetes pkg/controller/disruption; documentation, "Specifying a Disru
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from kubeloop.api.apps.v1 import ReplicaSet
-from kubeloop.api.core.v1 import Pod
+from kubeloop.api.core.v1 import Pod, PodCondition
 from kubeloop.api.meta.v1 import Condition
 from kubeloop.api.policy.v1 import PodDisruptionBudget, PodDisruptionBudgetStatus
-from kubeloop.cache import Head
+from kubeloop.cache import Head, InformerEvent
 from kubeloop.client import Client
-from kubeloop.controller import Controller, Result, Watch, controller_of
-from kubeloop.controlplane.controller_utils import is_ready, scaled_value
-from kubeloop.meta import KubeloopError, NotFound, ObjectKey, OwnerReference, Unstructured, selector_from
+from kubeloop.controller import Controller, Predicate, Result, WatchedKind, controller_of
+from kubeloop.controller.events import EventSink
+from kubeloop.controlplane.controller_utils import ComponentEvents, is_ready, scaled_value
+from kubeloop.meta import KubeloopError, LabelSelector, NotFound, ObjectKey, OwnerReference, UnknownKind, Unstructured, selector_from
 
 # Computes the expected and the required healthy pods of a disruption budget from its spec and the scale of the pods' controllers.
 #
@@ -27,14 +29,14 @@ from kubeloop.meta import KubeloopError, NotFound, ObjectKey, OwnerReference, Un
 
 
 class SizeUnknown(KubeloopError):
-    """The number of expected pods is unknown."""
+    """The number of expected pods of a disruption budget cannot be determined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The expected numbers of a disruption budget.
+    """The numbers of pods that a disruption budget expects.
 
-    ``pods`` is the number of expected pods, and ``healthy`` the number of them that must be healthy. ``unmanaged`` says that some pods have
+    ``pods`` is the number of expected pods, and ``healthy`` the number of pods that must be healthy. ``unmanaged`` says that some pods have
     no controller and were not counted.
     """
 
@@ -44,7 +46,11 @@ class Expected:
 
 
 async def expected_pods(client: Client, budget: PodDisruptionBudget, pods: Sequence[Pod]) -> Expected:
-    """Compute the expected pods. Raises SizeUnknown: a percentage or ``maxUnavailable`` refers to a number that no controller has."""
+    """Compute how many pods a disruption budget expects.
+
+    Raises:
+        SizeUnknown: The budget has a percentage or ``maxUnavailable``, and the controller of a pod or its scale does not exist.
+    """
     least, maximum = budget.spec.min_available, budget.spec.max_unavailable
     if maximum is not None:
         total, unmanaged = await _scale(client, pods)
@@ -56,7 +62,7 @@ async def expected_pods(client: Client, budget: PodDisruptionBudget, pods: Seque
 
 
 async def _scale(client: Client, pods: Sequence[Pod]) -> tuple[int, bool]:
-    """Return the sum of the scales of all controllers of the pods, and whether a pod has none."""
+    """Return the sum of the replicas of all controllers of the pods, and whether a pod has no controller."""
     known: dict[str, int] = {}
     tops: dict[str, tuple[str, int]] = {}
     unmanaged = False
@@ -76,7 +82,7 @@ async def _scale(client: Client, pods: Sequence[Pod]) -> tuple[int, bool]:
 
 
 async def _scale_of(client: Client, owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
-    """Return uid and scale of the responsible controller, or None if it was deleted. A Deployment is responsible for its ReplicaSets."""
+    """Return uid and replicas of a pod's controller, or None if it was deleted. A ReplicaSet of a Deployment stands for the Deployment."""
     if owner.kind == "ReplicaSet" and owner.api_version.startswith("apps/"):
         try:
             replica_set = await client.get_metadata(ReplicaSet, owner.name, namespace=namespace)
@@ -85,7 +91,11 @@ async def _scale_of(client: Client, owner: OwnerReference, namespace: str) -> tu
         above = next((one for one in replica_set.metadata.owner_references if one.controller), None)
         if replica_set.metadata.uid == owner.uid and above is not None:
             owner = above
-    kind = Unstructured.of(owner.api_version, owner.kind)
+    kind = Unstructured.for_kind(owner.api_version, owner.kind)
+    try:
+        await client.mapping(kind)
+    except UnknownKind:
+        raise SizeUnknown(f'no matches for kind "{owner.kind}" in version "{owner.api_version}"') from None
     try:
         scale = await client.get_scale(kind, owner.name, namespace=namespace)
     except NotFound:
@@ -97,18 +107,21 @@ async def _scale_of(client: Client, owner: OwnerReference, namespace: str) -> tu
 
 
 ALLOWED = "DisruptionAllowed"
-#: Seconds after which an evicted pod that still exists counts as staying.
+#: The time after which an evicted pod that is not being deleted counts as healthy again.
 DELETION_TIMEOUT = timedelta(minutes=2)
 
 
-class DisruptionController(Controller[PodDisruptionBudget], watches=[Watch(Pod, to="budgets_of")], name="disruption-controller"):
-    """Writes the status of disruption budgets, which evictions consume.
+class DisruptionController(Controller[PodDisruptionBudget], watches=[WatchedKind(Pod, to="budgets_of")], name="disruption-controller"):
+    """Writes the status of disruption budgets, which evictions read and decrease.
 
-    If the number of expected pods is unknown, it allows no disruption, and the condition gives the reason.
+    If the number of expected pods is unknown, the status allows no disruption, and a condition gives the reason.
     """
 
+    def event_sinks(self) -> Sequence[EventSink]:
+        return [ComponentEvents(component="controllermanager")]
+
     def budgets_of(self, pod: Head) -> list[ObjectKey]:
-        """Return all budgets that match the pod's labels."""
+        """Return the keys of all budgets that match the labels of a pod."""
         return [
             ObjectKey("", budget.metadata.namespace, budget.metadata.name)
             for budget in self.lister(PodDisruptionBudget).each(pod.namespace)
@@ -127,10 +140,12 @@ class DisruptionController(Controller[PodDisruptionBudget], watches=[Watch(Pod, 
             await self._write(budget, _failed(budget.status, str(reason), now))
             raise
         if expected.unmanaged:
-            self.events.warning(budget, "UnmanagedPods", _UNMANAGED)
+            self.events.warning(budget, "UnmanagedPods", _UNMANAGED.format(go_selector(budget.spec.selector)))
         counted = count(budget.status, pods, expected, now)
         for pod in counted.stayed:
-            description = f"Pod was expected by PDB {budget.metadata.namespace}/{budget.metadata.name} to be deleted but it wasn't"
+            # Upstream prints the namespace twice instead of the budget's name.
+            place = budget.metadata.namespace
+            description = f"Pod was expected by PDB {place}/{place} to be deleted but it wasn't"
             self.events.warning(pod, "NotDeleted", description)
         await self._write(budget, status_of(budget, counted, now))
         return None if counted.recheck is None else Result(requeue_after=max((counted.recheck - now).total_seconds(), 1.0))
@@ -144,19 +159,79 @@ class DisruptionController(Controller[PodDisruptionBudget], watches=[Watch(Pod, 
             return
 
 
+#: Time after which the condition DisruptionTarget of a pod that is not being deleted is stale.
+STALE_TIMEOUT = timedelta(minutes=2)
+_DISRUPTION_TARGET = "DisruptionTarget"
+_CONDITIONS = "status.conditions"
+
+
+def _is_disruption_target(event: InformerEvent[Pod]) -> bool:
+    conditions = event.head.value(_CONDITIONS) or ()
+    return not event.head.deleting and any(one.get("type") == _DISRUPTION_TARGET and one.get("status") == "True" for one in conditions)
+
+
+class StaleDisruptionController(
+    Controller[Pod], predicates=[Predicate(_is_disruption_target, (_CONDITIONS,))], name="disruption-controller-stale-conditions"
+):
+    """Resets the condition DisruptionTarget of pods to False two minutes after an eviction that led to no deletion."""
+
+    async def reconcile(self, pod: Pod) -> Result | None:
+        now = self.clock.wall()
+        due = stale_at(pod)
+        if due is None:
+            return None
+        if due > now:
+            return Result(requeue_after=(due - now).total_seconds())
+        generation = pod.metadata.generation or None
+        reset = PodCondition(
+            type=_DISRUPTION_TARGET, status="False", last_transition_time=now.replace(microsecond=0), observed_generation=generation
+        )
+        conditions = [reset if one.type == _DISRUPTION_TARGET else one for one in pod.status.conditions]
+        with contextlib.suppress(NotFound):
+            await self.client.update_status(msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=conditions)))
+        return None
+
+
+def stale_at(pod: Pod) -> datetime | None:
+    """Return the time at which a pod's condition DisruptionTarget is stale, or None if the condition is not True or does not become stale.
+
+    The condition of a pod that its kubelet terminates does not: that may take long. Source: disruption.go
+    (nonTerminatingPodHasStaleDisruptionCondition).
+    """
+    if pod.metadata.deletion_timestamp is not None or pod.status.phase in ("Succeeded", "Failed"):
+        return None
+    condition = next((one for one in pod.status.conditions if one.type == _DISRUPTION_TARGET), None)
+    if condition is None or condition.status != "True" or condition.reason == "TerminationByKubelet":
+        return None
+    return (condition.last_transition_time or datetime.min.replace(tzinfo=UTC)) + STALE_TIMEOUT
+
+
 _UNMANAGED = (
-    "Pods selected by this PodDisruptionBudget were found to be unmanaged. As a result, the status of the PDB cannot be calculated "
-    'correctly, which may result in undefined behavior. To account for these pods please set ".spec.minAvailable" field of the PDB to an '
-    "integer value."
+    "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of the PDB cannot be "
+    'calculated correctly, which may result in undefined behavior. To account for these pods please set ".spec.minAvailable" field of '
+    "the PDB to an integer value."
 )
+
+
+def go_selector(selector: LabelSelector | None) -> str:
+    """Return the text of a label selector that Go prints for ``%v``, which upstream's Event contains."""
+    if selector is None:
+        return "nil"
+    labels = "".join(f"{key}: {value}," for key, value in sorted(selector.match_labels.items()))
+    rules = "".join(
+        f"LabelSelectorRequirement{{Key:{rule.key},Operator:{rule.operator},Values:[{' '.join(rule.values)}],}},"
+        for rule in selector.match_expressions
+    )
+    return f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{rules}}},}}"
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The evicted pods of a budget.
+    """The healthy and the evicted pods of a budget.
 
-    ``disrupted`` are the recently evicted pods that still exist, with the time of the eviction. ``stayed`` are pods that still exist
-    although they were evicted long ago. ``recheck`` is the time at which this changes.
+    ``healthy`` is the number of healthy pods. ``disrupted`` has the recently evicted pods that are not being deleted yet, with the time of
+    their eviction. ``stayed`` has pods that are not being deleted although they were evicted more than ``DELETION_TIMEOUT`` ago.
+    ``recheck`` is the time at which the first of the ``disrupted`` pods exceeds this time; None without such pods.
     """
 
     healthy: int
@@ -167,13 +242,16 @@ class Counted:
 
 
 def count(status: PodDisruptionBudgetStatus, pods: Iterable[Pod], expected: Expected, now: datetime) -> Counted:
-    """Return the numbers of a budget's pods. A pod is healthy if it is ready, and neither terminating nor about to be evicted.
+    """Count the pods of a budget. A pod is healthy if it is ready, and neither terminating nor recently evicted.
 
     Args:
-        status: The present status, with the evicted pods.
+        status: The present status, which names the evicted pods.
         pods: The pods that the budget selects.
         expected: The expected numbers.
         now: The present time.
+
+    Returns:
+        The counts and the evicted pods.
     """
     healthy = 0
     disrupted: dict[str, datetime] = {}
@@ -193,7 +271,7 @@ def count(status: PodDisruptionBudgetStatus, pods: Iterable[Pod], expected: Expe
 
 
 def status_of(budget: PodDisruptionBudget, counted: Counted, now: datetime) -> PodDisruptionBudgetStatus:
-    """Return the status. No disruption is allowed while no pod is expected: the first pods of a new budget may have just been created."""
+    """Return the new status of a budget. It allows no disruption while no pod is expected: pods may just have been created."""
     spare = counted.healthy - counted.expected.healthy
     allowed = max(spare, 0) if counted.expected.pods > 0 else 0
     state, reason = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
@@ -220,7 +298,7 @@ def _failed(status: PodDisruptionBudgetStatus, reason: str, now: datetime) -> Po
 
 
 def _with(conditions: list[Condition], new: Condition) -> list[Condition]:
-    """Replace a condition; its transition time changes only with its status."""
+    """Return the conditions with one replaced or added; its transition time changes only with its status."""
     before = next((one for one in conditions if one.type == new.type), None)
     if before is None:
         return [*conditions, new]

@@ -7,38 +7,62 @@ from __future__ import annotations
 
 import msgspec
 
-from kubeloop.api.apps.v1 import Deployment, ReplicaSet
-from kubeloop.api.core.v1 import ConfigMap, PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaStatus, Secret, Service
+from kubeloop.api.apps.v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
+from kubeloop.api.batch.v1 import CronJob, Job
+from kubeloop.api.core.v1 import (
+    ConfigMap,
+    PersistentVolumeClaim,
+    Pod,
+    ReplicationController,
+    ResourceQuota,
+    ResourceQuotaStatus,
+    Secret,
+    Service,
+    ServiceAccount,
+)
+from kubeloop.api.resource.v1 import ResourceClaim
 from kubeloop.cache import EventType, Head
 from kubeloop.codec import to_dict
-from kubeloop.controller import Controller, Predicate, Result, Watch, path_changed
+from kubeloop.controller import Controller, Predicate, Result, WatchedKind, path_changed
 from kubeloop.meta import Conflict, NotFound, ObjectKey
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.quantity import Quantity
 from kubeloop.quota import EVALUATED, Amounts, count_name, evaluator_of, masked, plus
 from kubeloop.types import JSONObject
 
-#: Seconds after which a quota is counted again in any case, as upstream; less for kinds whose deletions are not watched.
-RESYNC, UNWATCHED = 300.0, 30.0
-#: Usual maximum of seconds from admission to storage.
+#: Seconds after which a quota is recounted without an event, as upstream; fewer if it has kinds whose deletions are not watched.
+RESYNC, UNWATCHED = 300.0, 5.0
+#: Seconds that an object usually needs at most from admission to storage.
 _ON_ITS_WAY = 0.2
 _ENDED = frozenset({"Succeeded", "Failed"})
+#: The kinds whose deletions are watched. Other controllers watch all of them, too, so that they share the informers.
+_COUNTED = (
+    PersistentVolumeClaim,
+    ConfigMap,
+    Secret,
+    ServiceAccount,
+    ReplicationController,
+    Deployment,
+    ReplicaSet,
+    StatefulSet,
+    DaemonSet,
+    Job,
+    CronJob,
+    ResourceClaim,
+)
 _WATCHED = frozenset(
-    {
-        GroupResource("", "pods"),
-        GroupResource("", "services"),
-        GroupResource("", "persistentvolumeclaims"),
-        GroupResource("", "configmaps"),
-        GroupResource("", "secrets"),
-        GroupResource("apps", "deployments"),
-        GroupResource("apps", "replicasets"),
-    }
+    GroupResource(info.gvk.group, info.plural or "") for info in (kind.__kind_info__ for kind in (Pod, Service, *_COUNTED))
 )
 
 _gone = Predicate(lambda event: event.type is EventType.DELETED)
 _ended = Predicate(
     lambda event: event.old is not None and event.head.value("status.phase") in _ENDED and event.old.value("status.phase") not in _ENDED,
     ("status.phase",),
+)
+_DEADLINE = "spec.activeDeadlineSeconds"
+#: A pod changed between the scopes Terminating and NotTerminating. Admission counts it in its new scope only.
+_rescoped = Predicate(
+    lambda event: event.old is not None and (event.head.value(_DEADLINE) is None) != (event.old.value(_DEADLINE) is None), (_DEADLINE,)
 )
 _retyped = Predicate(lambda event: event.old is not None and event.head.value("spec.type") != event.old.value("spec.type"), ("spec.type",))
 
@@ -47,26 +71,21 @@ class QuotaController(
     Controller[ResourceQuota],
     predicates=[path_changed("spec") | path_changed("status.hard")],
     watches=[
-        Watch(Pod, to="quotas_of", predicates=(_gone | _ended,)),
-        Watch(Service, to="quotas_of", predicates=(_gone | _retyped,)),
-        Watch(PersistentVolumeClaim, to="quotas_of", predicates=(_gone,)),
-        Watch(ConfigMap, to="quotas_of", predicates=(_gone,)),
-        Watch(Secret, to="quotas_of", predicates=(_gone,)),
-        Watch(Deployment, to="quotas_of", predicates=(_gone,)),
-        Watch(ReplicaSet, to="quotas_of", predicates=(_gone,)),
+        WatchedKind(Pod, to="quotas_of", predicates=(_gone | _ended | _rescoped,)),
+        WatchedKind(Service, to="quotas_of", predicates=(_gone | _retyped,)),
+        *(WatchedKind(kind, to="quotas_of", predicates=(_gone,)) for kind in _COUNTED),
     ],
     name="resourcequota-controller",
 ):
-    """Writes ``status.hard`` and ``status.used``.
+    """Writes ``status.hard`` and ``status.used`` of quotas.
 
-    Guarantees
-        It never overwrites usage that admission recorded after this controller read the quota.
+    Guarantees:
+        The controller never overwrites usage that admission recorded after the controller read the quota.
 
-    Not guaranteed
-        Objects that admission accepted, and storage does not show a moment later, may be missing: the next count corrects it, in five
-        minutes at
-        the latest.
-        Deletions of kinds that are not watched are seen within half a minute.
+    Not guaranteed:
+        Objects that admission has accepted, but that are not stored a moment later, may not be counted; the next count, after five minutes
+        at the latest, corrects that.
+        Deletions of kinds that are not watched are counted within five seconds.
     """
 
     def quotas_of(self, obj: Head) -> list[ObjectKey]:
@@ -78,16 +97,16 @@ class QuotaController(
             quota = await self.client.get(ResourceQuota, quota.metadata.name, namespace=quota.metadata.namespace)
             unwatched = await self._count(quota)
         except (Conflict, NotFound):
-            return Result(requeue_after=1.0)  # admission was faster, or the quota was deleted, and then no retry follows
+            return Result(requeue_after=1.0)  # Admission was faster, or the quota was deleted: then no further retry follows.
         return Result(requeue_after=UNWATCHED if unwatched else RESYNC)
 
     async def _count(self, quota: ResourceQuota) -> bool:
-        """Count the usage; return whether a counted kind is not watched for deletions."""
+        """Count the usage of a quota and write it; return whether deletions of one of the counted kinds are not watched."""
         hard, noted = quota.spec.hard, quota.status.used
         kinds = _kinds(hard)
         result = await self._found(kinds, quota)
         if any(amount < noted.get(name, amount) for name, amount in result.items()):
-            # Just admitted objects may be on their way to storage: usage recorded after ``quota`` was read makes the write conflict.
+            # Admitted objects may not be stored yet, so count again. Usage recorded after ``quota`` was read makes the write conflict.
             await self.clock.sleep(_ON_ITS_WAY)
             result = await self._found(kinds, quota)
         used = masked({**noted, **result}, hard)
@@ -104,7 +123,7 @@ class QuotaController(
         return result
 
     async def _used(self, kind: GroupResource, quota: JSONObject) -> Amounts:
-        """Return the usage of the quota's resources by objects of ``kind``; empty if the server does not know the kind."""
+        """Return the usage of the quota's resources by objects of ``kind``; empty if the server does not serve the kind."""
         evaluator = evaluator_of(kind)
         names = evaluator.names(quota["spec"]["hard"])
         path = await self._path(kind, quota["metadata"]["namespace"])
@@ -134,7 +153,7 @@ class QuotaController(
 
 
 def _kinds(hard: Amounts) -> list[GroupResource]:
-    """Return the kinds that use one of the resources."""
+    """Return the kinds whose objects count for one of the resources of a quota."""
     result = {kind: None for kind, evaluator in EVALUATED.items() if evaluator.names(hard)}
     for name in hard:
         if name.startswith("count/"):

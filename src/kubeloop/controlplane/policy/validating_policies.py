@@ -1,6 +1,6 @@
 """ValidatingAdmissionPolicy status controller: type-checks the expressions of each policy and writes the warnings into its status.
 
-The checks are pure functions over OpenAPI v3 schemas. A fault is a warning: admission evaluates such expressions all the same.
+The checks are pure functions over OpenAPI v3 schemas. An error is only a warning: admission evaluates such expressions nevertheless.
 Source: Kubernetes pkg/controller/validatingadmissionpolicystatus/controller.go; KEP-3488; k8s.io/apiserver
 pkg/admission/plugin/policy/validating/typechecking.go, pkg/cel/common/schemas.go (SchemaDeclType), pkg/cel/openapi/resolver (populateRefs).
 """
@@ -26,7 +26,7 @@ from kubeloop.controller import Controller
 from kubeloop.meta import GroupVersion, GroupVersionKind, GroupVersionResource, NotFound, ObjectMeta, UnknownKind
 from kubeloop.types import JSONObject
 
-#: Maximum number of kinds of a rule that are checked.
+#: Maximum number of kinds of a rule against which expressions are checked.
 MAX_KINDS = 10
 _STRINGS = {"byte": types.BYTES, "date": types.TIMESTAMP, "date-time": types.TIMESTAMP, "duration": types.DURATION}
 _SCALARS = {"boolean": types.BOOL, "integer": types.INT, "number": types.DOUBLE}
@@ -46,11 +46,11 @@ class KindType:
 
 
 class SchemaTypes:
-    """Makes the CEL type of one schema of an OpenAPI document.
+    """Converts one schema of an OpenAPI document to a CEL type.
 
     Args:
         components: The schemas of the document by name, to which ``$ref`` refers.
-        name: A prefix of the names of the types.
+        name: The name of the type, and the prefix of the names of types inside it.
     """
 
     def __init__(self, components: Mapping[str, JSONObject], name: str) -> None:
@@ -59,7 +59,7 @@ class SchemaTypes:
         self._fields: dict[str, dict[str, Type]] = {}
 
     def kind_type(self, schema: JSONObject) -> KindType | None:
-        """Return the type of an object with apiVersion, kind and metadata, or None if CEL has no such type."""
+        """Return the CEL type of a schema, with apiVersion, kind and metadata added if missing; None if CEL has no such type."""
         found = self._type(schema, self._name, is_root=True, parents=())
         return None if found is None else KindType(found, self._fields)
 
@@ -67,7 +67,7 @@ class SchemaTypes:
         reference = _reference(schema)
         if reference is not None:
             if reference in parents:
-                return self._object({}, name, parents)  # A type inside itself has no fields.
+                return self._object({}, name, parents)  # A recursive type has no fields at the second level.
             schema, parents = self._components.get(reference, {}), (*parents, reference)
         if schema.get("format") == "int-or-string" or schema.get("x-kubernetes-int-or-string"):
             return types.DYN
@@ -116,7 +116,7 @@ class SchemaTypes:
 
 
 def _reference(schema: JSONObject) -> str | None:
-    """Return the name of the schema to which a schema refers; ``allOf`` with one reference leaves room for a description beside it."""
+    """Return the name of the schema to which a schema refers, directly or by ``allOf`` (which allows a description beside it), or None."""
     for one in (schema, *(schema.get("allOf") or ())):
         reference: str | None = one.get("$ref")
         if reference:
@@ -125,7 +125,7 @@ def _reference(schema: JSONObject) -> str | None:
 
 
 def kinds_to_check(policy: ValidatingAdmissionPolicy, kinds: Mapping[GroupVersionResource, GroupVersionKind]) -> list[GroupVersionKind]:
-    """Return the kinds that a policy matches by name, sorted, at most ``MAX_KINDS`` of a rule. Rules with wildcards are not checked.
+    """Return the kinds that a policy matches by name, sorted, at most ``MAX_KINDS`` of a rule. Wildcards match no kinds here.
 
     Args:
         policy: The policy.
@@ -147,7 +147,7 @@ def _kinds_of(rule: NamedRuleWithOperations, kinds: Mapping[GroupVersionResource
     for group in sorted(rule.api_groups):
         for version in sorted(rule.api_versions):
             for resource in resources:
-                # A resource mapper takes the empty group for any group.
+                # A resource mapper treats the empty group as any group.
                 yield from (
                     kind
                     for one, kind in sorted(kinds.items())
@@ -162,11 +162,11 @@ def check_policy(
 
     Args:
         policy: The policy.
-        kinds: The kinds that it matches, with their types.
-        params: The type of its parameters; None if it has none, or if their schema is unknown.
+        kinds: The kinds that the policy matches, with their types.
+        params: The type of the policy's parameters; None if it has no parameters, or if their schema is unknown.
 
     Returns:
-        Pairs of a field and a warning.
+        Pairs of a field path and a warning.
     """
     environments = [(kind, _environment(policy, known, params)) for kind, known in kinds]
     warnings = []
@@ -181,7 +181,7 @@ def check_policy(
 
 
 def _environment(policy: ValidatingAdmissionPolicy, known: KindType, params: KindType | None) -> Environment:
-    """Return the environment of a policy's validations. A variable whose expression has a fault has any type."""
+    """Return the CEL environment of a policy's validations. A variable whose expression has an error gets the type ``dyn``."""
     has_params = policy.spec.param_kind is not None
     fields: dict[str, Mapping[str, Type]] = {**ADMISSION_FIELDS, **known.fields, **(params.fields if params is not None else {})}
     params_type = (types.DYN if params is None else params.type) if has_params else None
@@ -208,11 +208,11 @@ def _fault(expression: str, environment: Environment) -> str:
 
 
 def _shown(kind: GroupVersionKind) -> str:
-    """Return a kind as Go prints it."""
+    """Return the text of a kind that Go's ``GroupVersionKind.String`` prints."""
     return f"{kind.group}/{kind.version}, Kind={kind.kind}"
 
 
-#: Upstream's field manager.
+#: The field manager of upstream's controller.
 MANAGER = "validatingadmissionpolicy-status"
 
 
@@ -253,7 +253,7 @@ class ValidatingPolicyStatusController(
         return check_policy(policy, kinds, params_type)
 
     async def _type(self, kind: GroupVersionKind, prefix: str) -> KindType | None:
-        """Return the type of a kind, or None if the server publishes no schema of it."""
+        """Return the CEL type of a kind, or None if the server publishes no schema of the kind."""
         openapi = self.client.mapper.openapi
         try:
             schema = await openapi.schema(kind)

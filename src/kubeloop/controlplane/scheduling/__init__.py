@@ -1,1 +1,1 @@
-"""The scheduler: the facts that it reads from nodes, pods and volumes, its filters, and the controller that binds pods."""
+"""The scheduler: facts about nodes, pods and volumes, plugins that filter and score nodes, and the controller that binds pods."""

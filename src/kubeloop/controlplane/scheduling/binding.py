@@ -1,4 +1,4 @@
-"""Writes of the scheduler: volumes of a pod are bound, then the pod itself; victims are preempted; the status says why a pod waits.
+"""Writes of the scheduler: it binds the volumes of a pod and the pod, deletes the victims of preemption, and records why a pod waits.
 
 Source: Kubernetes pkg/scheduler/schedule_one.go (bindingCycle, updatePod), plugins/volumebinding/binder.go,
 framework/preemption/executor.go.
@@ -27,14 +27,14 @@ from kubeloop.meta.errors import KubeloopError
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
 
-#: Number of bindings that are sent at the same time.
+#: Maximum number of concurrent requests that bind pods.
 _CONCURRENT_BINDINGS = 32
 
 
 class BindingFailed(KubeloopError):
-    """A pod could not be bound to its node; the text says why, in upstream's words.
+    """A pod could not be bound to its node; the text is upstream's.
 
-    ``expected`` says that the pod is gone or has a node already, which its next event shows, so there is nothing to report.
+    ``expected`` says that the pod was deleted or already has a node, which a watch event will show, so that there is nothing to report.
     """
 
     def __init__(self, message: str, *, expected: bool = False) -> None:
@@ -44,9 +44,11 @@ class BindingFailed(KubeloopError):
 
 @dataclass(eq=False)
 class PendingBinding:
-    """A pod with a node that is not bound yet; the node counts it already.
+    """A pod for which the scheduler has chosen a node, but which is not bound yet. The node already counts the pod.
 
-    ``reserved`` and ``annotated``: names of the volumes and claims that carry its reservation, with the version from which on they do.
+    ``plan`` has the volumes to bind first, within ``timeout`` seconds. ``reserved`` has the volumes that are reserved for the pod's claims,
+    and ``annotated`` the claims with the node as their selected node: resource versions of these writes by name. ``nominated`` says that
+    the node was written to the pod's status.nominatedNodeName.
     """
 
     pod: PodFacts
@@ -54,23 +56,24 @@ class PendingBinding:
     plan: VolumePlan
     timeout: float
     cancelled: bool = False
+    nominated: bool = False
     reserved: dict[str, int] = field(default_factory=dict)
     annotated: dict[str, int] = field(default_factory=dict)
 
 
 class VolumeChanges:
-    """Wakes the bindings that wait for volumes or claims."""
+    """Wakes bindings that wait for a change of a volume or claim."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Event] = set()
 
     def notify(self) -> None:
-        """Wake everything that waits."""
+        """Wake all waiting bindings."""
         for one in self._waiting:
             one.set()
 
     async def wait(self, clock: Clock, seconds: float) -> None:
-        """Return after the next change, or after ``seconds``."""
+        """Wait for the next change, at most ``seconds``."""
         changed = asyncio.Event()
         timer = clock.call_later(seconds, changed.set)
         self._waiting.add(changed)
@@ -82,7 +85,7 @@ class VolumeChanges:
 
 
 def reference_to(pod: PodFacts) -> Pod:
-    """Return the pod as the subject of an event."""
+    """Return a Pod with the name, uid and resource version of ``pod``, to be the subject of an Event."""
     version = pod.document["metadata"].get("resourceVersion") or ""
     return Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid, resource_version=version))
 
@@ -92,9 +95,9 @@ class PodBinder:
 
     Args:
         client: The client.
-        clock: Measures the time for volumes.
+        clock: The clock of the time limit for binding volumes.
         events: Records that a pod was scheduled.
-        watch: The facts of the cluster.
+        watch: The facts of the cluster, in which volumes are reserved.
         claims: The cached claims.
         volumes: The cached volumes.
     """
@@ -118,20 +121,20 @@ class PodBinder:
         self.volume_changes = VolumeChanges()
 
     def reserve(self, binding: PendingBinding) -> None:
-        """Show the volumes that a pod gets as reserved, so that the next pod does not get them as well."""
+        """Reserve the volumes of a binding in the facts of the cluster, so that the next pod does not get them as well."""
         for needed, chosen in binding.plan.bindings:
             claim, volume = self._claims.get(needed.name, needed.namespace), self._volumes.get(chosen.name)
             if claim is not None and volume is not None and reserve_volume(volume, claim):
                 self._watch.reserve(volume_facts(volume))
 
     def unreserve(self, binding: PendingBinding) -> None:
-        """Show the volumes of a pod as the cache has them."""
+        """Undo ``reserve``: set the facts of the volumes of a binding to their cached state."""
         for _, chosen in binding.plan.bindings:
             volume = self._volumes.get(chosen.name)
             self._watch.restore(chosen.name, volume_facts(volume) if volume is not None else None)
 
     async def bind(self, binding: PendingBinding) -> None:
-        """Bind the volumes of a pod, and then the pod. It does nothing more when the binding is cancelled meanwhile.
+        """Bind the volumes of a pod, and then the pod; stop between the two if the binding is cancelled.
 
         Raises:
             BindingFailed: The pod must be scheduled again.
@@ -174,8 +177,8 @@ class PodBinder:
             await self.volume_changes.wait(self._clock, left)
 
     async def _write_reservations(self, binding: PendingBinding) -> None:
-        """Reserve volumes for their claims, and request the volumes to provision. What carries its reservation already is not written."""
-        # All changes are made before the first write: the versions that the plan was made of protect what others write meanwhile.
+        """Reserve volumes for their claims, and request the volumes to provision, as far as that is not written yet."""
+        # All objects are read before the first write, so that their resource versions protect concurrent writes of other clients.
         changed: list[tuple[PersistentVolume | PersistentVolumeClaim, dict[str, int]]] = []
         for needed, chosen in binding.plan.bindings:
             claim, volume = self._claims.get(needed.name, needed.namespace), self._volumes.get(chosen.name)
@@ -206,10 +209,10 @@ class PodBinder:
         return all(one is not None and one.bound for one in known)
 
     def _find_fault(self, binding: PendingBinding) -> str:
-        """Return why the volumes of a pod are not bound on its node, in upstream's words; "" while they may be.
+        """Return why the volumes of a pod cannot be bound on its node, with upstream's text; "" while they may still be bound.
 
-        An external provisioner removes its node from a claim for which it can make no volume there. A cache that does not show yet what
-        the scheduler wrote is no such removal.
+        An external provisioner removes the selected node from a claim for which it cannot create a volume there. A cache that does not show
+        the scheduler's write yet must not be mistaken for such a removal.
         """
         for name, version in binding.reserved.items():
             volume = self._volumes.get(name)
@@ -232,11 +235,11 @@ class PodBinder:
 
 
 class PodStatusWriter:
-    """Writes conditions and nominations of pods, and ends the victims of preemption.
+    """Writes conditions and nominations of pods, and deletes the victims of preemption.
 
     Args:
         client: The client.
-        clock: Its time of day stands in conditions.
+        clock: The clock of the times in conditions.
         events: Records why a pod waits, and preemptions.
     """
 
@@ -245,14 +248,26 @@ class PodStatusWriter:
         self._clock = clock
         self._events = events
 
-    async def report_failure(self, pod: PodFacts, reason: str, message: str, nominated: str | None) -> None:
+    async def nominate(self, binding: PendingBinding) -> None:
+        """Write the node of a binding to the pod's status.nominatedNodeName, for other programs such as an autoscaler.
+
+        Raises:
+            KubeloopError: The status could not be written.
+        """
+        # Only if plugins have work before the binding, which takes time (schedule_one.go, bindingCycle; NominatedNodeNameForExpectation).
+        if binding.pod.nominated_node != binding.node:
+            binding.nominated = True  # Also if the response is lost.
+            await self._patch(binding.pod, {"nominatedNodeName": binding.node})
+
+    async def report_failure(self, pod: PodFacts, reason: str, message: str, nominated: str | None, *, was_nominated: bool = False) -> None:
         """Record why a pod was not scheduled, as an Event and in its condition PodScheduled.
 
         Args:
             pod: The pod.
             reason: Unschedulable or SchedulerError.
-            message: Why.
-            nominated: The node on which room is made for the pod; "" for none; None: the nomination stays as it is.
+            message: The message of the Event and the condition.
+            nominated: The node on which preemption makes room for the pod; "" removes the nomination; None leaves it unchanged.
+            was_nominated: Whether the pod may have a nomination that ``pod`` does not show yet.
         """
         self._events.warning(reference_to(pod), "FailedScheduling", message, action="Scheduling")
         status: JSONObject = {}
@@ -260,23 +275,23 @@ class PodStatusWriter:
         wanted = ("False", reason, message)
         if before is None or (before.get("status"), before.get("reason"), before.get("message")) != wanted:
             status["conditions"] = [self._condition(pod, "PodScheduled", *wanted)]
-        if nominated is not None and nominated != pod.nominated_node:
+        if nominated is not None and (was_nominated or nominated != pod.nominated_node):
             status["nominatedNodeName"] = nominated or None
         if status:
             await self._patch(pod, status)
 
     async def clear_nomination(self, pod: PodFacts) -> None:
-        """Take back the node that a pod is nominated to."""
+        """Remove ``nominatedNodeName`` from a pod's status, if it has one."""
         if pod.nominated_node:
             await self._patch(pod, {"nominatedNodeName": None})
 
     async def preempt(self, pod: PodFacts, candidate: Candidate, is_gone: Callable[[str], bool]) -> None:
-        """Delete the victims of a preemption; each gets the condition DisruptionTarget first.
+        """Delete the victims of a preemption, after setting their condition DisruptionTarget.
 
         Args:
             pod: The pod that needs room.
             candidate: The node and its victims.
-            is_gone: Whether the pod of a uid is gone or being deleted already.
+            is_gone: Returns whether the pod with a uid is deleted or already being deleted.
 
         Raises:
             KubeloopError: A victim could not be deleted.
@@ -287,11 +302,11 @@ class PodStatusWriter:
                 continue
             condition = self._condition(victim, "DisruptionTarget", "True", "PreemptionByScheduler", message)
             try:
-                if victim.condition("DisruptionTarget") is None:
+                if not _is_same(victim.condition("DisruptionTarget"), condition):
                     await self._patch(victim, {"conditions": [condition]})
                 await self._client.delete(Pod, victim.name, namespace=victim.namespace, options=DeleteOptions(uid=victim.uid))
             except (NotFound, Conflict):
-                continue  # Deleted, perhaps followed by a namesake.
+                continue  # The victim is deleted, and perhaps replaced by another pod of the same name.
             text = f"Preempted by pod {pod.uid} on node {candidate.node}"
             self._events.normal(reference_to(victim), "Preempted", text, action="Preempting", related=reference_to(pod))
 
@@ -309,7 +324,7 @@ class PodStatusWriter:
         }
 
     async def _patch(self, pod: PodFacts, status: JSONObject) -> None:
-        """Change the status of a pod; a pod that is gone needs no change."""
+        """Change the status of a pod; do nothing if the pod was deleted or replaced."""
         change: Any = {"metadata": {"uid": pod.uid}, "status": status}
         try:
             await self._client.patch(Pod, pod.name, change, type="strategic", namespace=pod.namespace, subresource="status")
@@ -317,6 +332,10 @@ class PodStatusWriter:
             return
 
 
+def _is_same(before: JSONObject | None, condition: JSONObject) -> bool:
+    return before is not None and all(before.get(name) == condition[name] for name in ("status", "reason", "message"))
+
+
 def nominated_below(cluster: ClusterFacts, node: str, priority: int) -> Iterable[PodFacts]:
-    """Return the pods of lower priority that are nominated to a node."""
+    """Return the pods that are nominated to a node and have a lower priority than ``priority``."""
     return [one for one in cluster.nominated.get(node, {}).values() if one.priority < priority]

@@ -1,4 +1,4 @@
-"""Changes in the cluster that may make a pod schedulable, classified so that each plugin can say which of them matter. No I/O.
+"""Changes in the cluster that may make a pod schedulable, classified so that each plugin can name the changes that matter to it. No I/O.
 
 Source: Kubernetes pkg/scheduler/framework/events.go, pkg/scheduler/eventhandlers.go.
 """
@@ -13,7 +13,7 @@ from kubeloop.controlplane.scheduling.facts import NodeFacts, PodFacts
 
 
 class Action(IntFlag):
-    """A change of an object."""
+    """Flags for changes of an object, which can be combined."""
 
     ADD = 1
     DELETE = 2
@@ -27,14 +27,14 @@ class Action(IntFlag):
     POD_GATES_ELIMINATED = 512
 
 
-#: The changes of each kind that a plugin wants to know of.
+#: The changes that may help a pod which a plugin refused, by kind of the changed object.
 Interests = Mapping[str, Action]
 
 
 class ClusterEvent(NamedTuple):
-    """A change of one object. ``old`` and ``new`` are facts, None before an addition and after a deletion.
+    """A change of one object. ``old`` is None for an addition, and ``new`` for a deletion; otherwise they are facts, such as PodFacts.
 
-    ``kind`` is that of the object; a pod is ``Pod`` with a node, and ``UnscheduledPod`` without.
+    ``kind`` is the kind of the object; for a pod it is ``Pod`` if the pod has a node, otherwise ``UnscheduledPod``.
     """
 
     kind: str
@@ -43,18 +43,18 @@ class ClusterEvent(NamedTuple):
     new: Any = None
 
     def concerns(self, interests: Interests) -> bool:
-        """Return whether a plugin with these interests wants to know of the event."""
+        """Return whether ``interests`` include the change."""
         kind = "Pod" if self.kind == "UnscheduledPod" else self.kind
         return bool(interests.get(kind, 0) & self.action)
 
     @property
     def subject(self) -> Any:
-        """The facts of the object: the new ones, or those of a deleted object."""
+        """The facts of the object: the new ones, or the last ones of a deleted object."""
         return self.new if self.new is not None else self.old
 
 
 def node_events(old: NodeFacts | None, new: NodeFacts | None) -> Iterator[ClusterEvent]:
-    """Return the events of a change of a node."""
+    """Yield the events for a change of a node; ``old`` is None for a new node, ``new`` for a deleted one."""
     if old is None or new is None:
         yield ClusterEvent("Node", Action.ADD if old is None else Action.DELETE, old, new)
         return
@@ -67,7 +67,10 @@ def node_events(old: NodeFacts | None, new: NodeFacts | None) -> Iterator[Cluste
 
 
 def pod_events(old: PodFacts | None, new: PodFacts | None) -> Iterator[ClusterEvent]:
-    """Return the events of a change of a pod, which has a node before and after, or at neither time."""
+    """Yield the events for a change of a pod that has a node both before and after the change, or neither time.
+
+    ``old`` is None for a new pod, ``new`` for a deleted one.
+    """
     subject = new if new is not None else old
     kind = "Pod" if subject is not None and (subject.node or new is None) else "UnscheduledPod"
     if old is None or new is None:

@@ -1,6 +1,6 @@
-"""The cluster in the view of the scheduler: nodes with their pods, and indexes over the pods. Changes are applied one by one. No I/O.
+"""The scheduler's in-memory model of the cluster: nodes with their pods, and indexes of the pods, updated incrementally. No I/O.
 
-Pods with equal labels are one group, and equal affinity terms of many pods are one group, so that no decision looks at each pod.
+Pods with equal labels form a group, and so do equal affinity terms, so that no decision has to iterate over all pods.
 Source: Kubernetes pkg/scheduler/backend/cache (cache.go, snapshot.go, node_tree.go).
 """
 
@@ -20,12 +20,12 @@ K = TypeVar("K")
 
 _ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 
-#: Number of pods by name of their node.
+#: Numbers of pods by name of their node.
 NodeCounts = Mapping[str, int]
 
 
 class Budget(NamedTuple):
-    """A PodDisruptionBudget: how many of its pods may be disrupted now. ``disrupted`` names pods whose disruption is counted already."""
+    """A PodDisruptionBudget: how many of its pods may be disrupted now. ``disrupted`` names pods whose disruption is already counted."""
 
     namespace: str
     selector: Selector
@@ -33,8 +33,11 @@ class Budget(NamedTuple):
     disrupted: frozenset[str] = frozenset()
 
 
-class CountsByNode(Generic[K]):
-    """Counts of something on nodes, by a key; a key without a count vanishes."""
+class NodeCountsByKey(Generic[K]):
+    """Maps each key, such as an affinity term, to a count per node, such as the number of pods with the term.
+
+    A count that reaches 0 is removed, and so is a key without counts. Iteration yields each key with its counts by node name.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[K, Counter[str]] = {}
@@ -46,7 +49,7 @@ class CountsByNode(Generic[K]):
         return len(self._counts)
 
     def add(self, key: K, node: str, change: int) -> None:
-        """Add a positive or negative number to a count."""
+        """Add ``change``, a positive or negative number, to the count of a key on a node."""
         counts = self._counts.setdefault(key, Counter())
         counts[node] += change
         if not counts[node]:
@@ -56,7 +59,7 @@ class CountsByNode(Generic[K]):
 
 
 class _PodGroup:
-    """Key of the pods that are equal to every selector of labels."""
+    """The key of a group of pods with equal labels, which are either all terminating or all not terminating."""
 
     __slots__ = ("_key", "labels", "terminating")
 
@@ -73,13 +76,11 @@ class _PodGroup:
 
 
 class ClusterFacts:
-    """All nodes with their pods; labels of namespaces, volume claims by namespace and name, volumes and storage classes by name.
+    """All nodes with their pods, and the other objects that scheduling decisions need.
 
-    The mappings that the constructor takes are read and never changed here; their owner changes them when objects change.
-    ``claim_users`` counts pods with a node by the claims that they use, ``image_nodes`` nodes by image. ``nominated`` has, by node, pods
-    that wait for room on the node which the scheduler makes for them. ``limits`` has the volume limits of each node by CSI driver, and
-    ``attachments`` the attacher and volume of each VolumeAttachment, by its name. ``services`` and ``owner_selectors`` select the pods that
-    belong together.
+    The caller changes the mappings that it passes to the constructor when objects change; this class only reads them. ``claim_users``
+    counts pods with a node by the claims that they use, and ``image_nodes`` counts nodes by image. ``nominated`` has, by node, the pods for
+    which preemption makes room on the node.
 
     Args:
         nodes: The nodes with their pods.
@@ -87,37 +88,46 @@ class ClusterFacts:
         claims: Volume claims by namespace and name.
         volumes: Volumes by name.
         classes: Storage classes by name.
+        budgets: PodDisruptionBudgets by namespace and name.
+        limits: Volume limits of each node, by CSI driver.
+        attachments: Attacher and volume of each VolumeAttachment, by node and name.
+        services: Selectors of the Services of each namespace, by name.
+        owner_selectors: Selector of the pods of a ReplicaSet, StatefulSet or ReplicationController: by kind, namespace and name.
     """
 
     def __init__(
         self,
         nodes: Iterable[NodeFacts] = (),
+        *,
         namespaces: Mapping[str, Mapping[str, str]] | None = None,
         claims: Mapping[tuple[str, str], ClaimFacts] | None = None,
         volumes: Mapping[str, VolumeFacts] | None = None,
         classes: Mapping[str, ClassFacts] | None = None,
+        budgets: Mapping[tuple[str, str], Budget] | None = None,
+        limits: Mapping[str, Mapping[str, int]] | None = None,
+        attachments: Mapping[str, Mapping[str, tuple[str, str]]] | None = None,
+        services: Mapping[str, Mapping[str, Mapping[str, str]]] | None = None,
+        owner_selectors: Mapping[tuple[str, str, str], Selector] | None = None,
     ) -> None:
         self.namespaces = namespaces if namespaces is not None else {}
         self.claims = claims if claims is not None else {}
         self.volumes = volumes if volumes is not None else {}
         self.classes = classes if classes is not None else {}
-        self.budgets: Mapping[tuple[str, str], Budget] = {}
-        self.limits: Mapping[str, Mapping[str, int]] = {}
-        self.attachments: Mapping[str, Mapping[str, tuple[str, str]]] = {}
-        #: Selectors of the Services of each namespace, by name.
-        self.services: Mapping[str, Mapping[str, Mapping[str, str]]] = {}
-        #: Selector of the pods of a ReplicaSet, StatefulSet or ReplicationController: by kind, namespace and name.
-        self.owner_selectors: Mapping[tuple[str, str, str], Selector] = {}
+        self.budgets = budgets if budgets is not None else {}
+        self.limits = limits if limits is not None else {}
+        self.attachments = attachments if attachments is not None else {}
+        self.services = services if services is not None else {}
+        self.owner_selectors = owner_selectors if owner_selectors is not None else {}
         self.by_name: dict[str, NodeFacts] = {}
         self.tainted: set[str] = set()
         self.cordoned: set[str] = set()
         self.image_nodes: Counter[str] = Counter()
         self.claim_users: Counter[tuple[str, str]] = Counter()
         self.nominated: dict[str, dict[str, PodFacts]] = {}
-        self.anti_affinity = CountsByNode[AffinityTerm]()
-        self.affinity = CountsByNode[AffinityTerm]()
-        self.preferences = CountsByNode[AffinityTerm]()
-        self._groups: dict[str, CountsByNode[_PodGroup]] = {}
+        self.anti_affinity = NodeCountsByKey[AffinityTerm]()
+        self.affinity = NodeCountsByKey[AffinityTerm]()
+        self.preferences = NodeCountsByKey[AffinityTerm]()
+        self._groups: dict[str, NodeCountsByKey[_PodGroup]] = {}
         self._orphans: dict[str, dict[str, PodFacts]] = {}
         self._order: list[NodeFacts] | None = None
         for node in nodes:
@@ -128,7 +138,7 @@ class ClusterFacts:
 
     @property
     def nodes(self) -> list[NodeFacts]:
-        """All nodes; those of different zones alternate, so that the first nodes are of all zones."""
+        """All nodes, alternating between zones, so that the first nodes cover all zones."""
         if self._order is None:
             zones: dict[tuple[str, str], list[NodeFacts]] = {}
             for node in self.by_name.values():
@@ -137,7 +147,7 @@ class ClusterFacts:
         return self._order
 
     def set_node(self, node: NodeFacts) -> None:
-        """Add a node without pods, or replace one; the pods on it stay."""
+        """Add a node, or replace it and keep its pods."""
         before = self.by_name.get(node.name)
         node.pods = before.pods if before is not None else ()
         if before is not None:
@@ -151,7 +161,7 @@ class ClusterFacts:
             self.add_pod(pod, node.name)
 
     def remove_node(self, name: str) -> None:
-        """Remove a node. Its pods count again when a node of that name is added."""
+        """Remove a node. Its pods are kept, and count again when a node of that name is added."""
         node = self.by_name.pop(name, None)
         if node is None:
             return
@@ -164,7 +174,7 @@ class ClusterFacts:
             self._orphans.setdefault(name, {})[pod.key] = pod
 
     def add_pod(self, pod: PodFacts, name: str) -> None:
-        """Add a pod to a node; it counts from the time on when the node exists."""
+        """Add a pod to the node ``name``. If the node does not exist, the pod counts when the node is added."""
         node = self.by_name.get(name)
         if node is None:
             self._orphans.setdefault(name, {})[pod.key] = pod
@@ -173,7 +183,7 @@ class ClusterFacts:
         self._count(pod, name, 1)
 
     def remove_pod(self, pod: PodFacts, name: str) -> None:
-        """Remove a pod, given as it was added, from its node."""
+        """Remove a pod from its node; ``pod`` must have the facts with which it was added."""
         node = self.by_name.get(name)
         if node is None:
             self._orphans.get(name, {}).pop(pod.key, None)
@@ -182,7 +192,7 @@ class ClusterFacts:
         self._count(pod, name, -1)
 
     def nominate(self, pod: PodFacts, name: str) -> None:
-        """Record the node on which room is made for a pod; "" takes the nomination back."""
+        """Record the node on which preemption makes room for a pod; "" removes the nomination."""
         for node, pods in list(self.nominated.items()):
             if pods.pop(pod.key, None) is not None and not pods:
                 del self.nominated[node]
@@ -190,19 +200,19 @@ class ClusterFacts:
             self.nominated.setdefault(name, {})[pod.key] = pod
 
     def is_delayed(self, claim: ClaimFacts) -> bool:
-        """Return whether an unbound claim is bound only when a pod that uses it gets a node."""
+        """Return whether a claim is bound only when a pod that uses it gets a node (WaitForFirstConsumer)."""
         result = self.classes.get(claim.class_name) if claim.class_name else None
         return result is not None and result.delayed
 
     def count_pods(self, namespace: str, selector: Selector) -> NodeCounts:
-        """Return how many pods of a namespace that do not terminate match a selector, by node; nodes without such pods are left out."""
+        """Return by node how many pods of a namespace match a selector, without terminating pods; nodes without such pods are left out."""
         groups = self._groups.get(namespace)
         if groups is None or selector.nothing:
             return {}
         return _merged([counts for group, counts in groups if not group.terminating and selector.matches(group.labels)])
 
     def count_affine_pods(self, terms: Sequence[AffinityTerm]) -> NodeCounts:
-        """Return how many pods match all of these terms, by node."""
+        """Return by node how many pods match all of the affinity terms; nodes without such pods are left out."""
         result = []
         for namespace, groups in self._groups.items():
             labels = self.namespaces.get(namespace, {})
@@ -212,7 +222,7 @@ class ClusterFacts:
         return _merged(result)
 
     def default_selector(self, pod: PodFacts) -> Selector:
-        """Return the selector of the pods that belong together with a pod: those of its Services and of its controller.
+        """Return the selector of the pods that belong together with a pod: the selectors of its Services and its controller, combined.
 
         Source: pkg/scheduler/framework/plugins/helper/spread.go.
         """
@@ -230,7 +240,7 @@ class ClusterFacts:
             self.image_nodes[image] += change
 
     def _count(self, pod: PodFacts, node: str, change: int) -> None:
-        groups = self._groups.setdefault(pod.namespace, CountsByNode())
+        groups = self._groups.setdefault(pod.namespace, NodeCountsByKey())
         groups.add(_PodGroup(pod), node, change)
         if not groups:
             del self._groups[pod.namespace]
@@ -252,7 +262,7 @@ def controller_of(document: JSONObject) -> JSONObject | None:
 
 
 def _merged(counts: list[Counter[str]]) -> NodeCounts:
-    """Return the sum of counts. It must not be changed: a single one is returned itself."""
+    """Return the sum of counts. The caller must not change the result, because a single element of ``counts`` is returned itself."""
     if len(counts) == 1:
         return counts[0]
     result: Counter[str] = Counter()

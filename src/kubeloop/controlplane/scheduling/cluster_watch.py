@@ -1,4 +1,4 @@
-"""Keeps the facts of a cluster current by the events of informers, and reports the changes that may help pods. Pods are not its part.
+"""Keeps the facts of a cluster, except pods, up to date from informer events, and reports changes that may help pods.
 
 Source: Kubernetes pkg/scheduler/eventhandlers.go.
 """
@@ -12,7 +12,7 @@ from kubeloop.api.apps.v1 import ReplicaSet, StatefulSet
 from kubeloop.api.core.v1 import Namespace, Node, PersistentVolume, PersistentVolumeClaim, ReplicationController, Service
 from kubeloop.api.policy.v1 import PodDisruptionBudget
 from kubeloop.api.storage.v1 import CSINode, StorageClass, VolumeAttachment
-from kubeloop.cache import Event, EventType, Head
+from kubeloop.cache import EventType, Head, InformerEvent
 from kubeloop.controlplane.scheduling.cluster_events import Action, ClusterEvent, node_events
 from kubeloop.controlplane.scheduling.cluster_facts import Budget, ClusterFacts
 from kubeloop.controlplane.scheduling.facts import (
@@ -27,7 +27,7 @@ from kubeloop.controlplane.scheduling.facts import (
 )
 from kubeloop.meta import Resource, Selector, selector_from, selector_from_labels
 
-#: The kinds that the watch follows.
+#: The kinds that ``ClusterWatch`` handles.
 KINDS: tuple[type[Resource], ...] = (
     Node,
     Namespace,
@@ -45,10 +45,10 @@ KINDS: tuple[type[Resource], ...] = (
 
 
 class ClusterWatch:
-    """Applies events to ``cluster``.
+    """Updates ``cluster``, a ClusterFacts, from informer events of all ``KINDS``.
 
     Args:
-        report: Called with each change, after it was applied.
+        report: Called with each change that may help a pod, after it was applied.
     """
 
     def __init__(self, report: Callable[[ClusterEvent], None]) -> None:
@@ -63,16 +63,21 @@ class ClusterWatch:
         self._services: dict[str, dict[str, dict[str, str]]] = {}
         self._selectors: dict[tuple[str, str, str], Selector] = {}
         self._generations: dict[tuple[str, str, str], tuple[str, int]] = {}
-        self.cluster = ClusterFacts((), self._namespaces, self._claims, self._volumes, self._classes)
-        self.cluster.budgets = self._budgets
-        self.cluster.limits = self._limits
-        self.cluster.attachments = self._attachments
-        self.cluster.services = self._services
-        self.cluster.owner_selectors = self._selectors
+        self.cluster = ClusterFacts(
+            namespaces=self._namespaces,
+            claims=self._claims,
+            volumes=self._volumes,
+            classes=self._classes,
+            budgets=self._budgets,
+            limits=self._limits,
+            attachments=self._attachments,
+            services=self._services,
+            owner_selectors=self._selectors,
+        )
 
-    def handlers(self) -> Iterator[tuple[type[Resource], Callable[[Event[Any]], None]]]:
-        """Return the function that handles all events of each kind."""
-        own: dict[type[Resource], Callable[[Event[Any]], None]] = {
+    def handlers(self) -> Iterator[tuple[type[Resource], Callable[[InformerEvent[Any]], None]]]:
+        """Yield each kind with the function that handles its events."""
+        own: dict[type[Resource], Callable[[InformerEvent[Any]], None]] = {
             Node: self._node,
             Namespace: self._namespace,
             PersistentVolumeClaim: self._claim,
@@ -87,17 +92,17 @@ class ClusterWatch:
             yield kind, own.get(kind, self._owner)
 
     def reserve(self, volume: VolumeFacts) -> None:
-        """Show a volume as it will be, until the next event about it."""
+        """Replace the facts of a volume by its future state, until its next event."""
         self._volumes[volume.name] = volume
 
     def restore(self, name: str, volume: VolumeFacts | None) -> None:
-        """Show a volume as the cache has it, after its reservation failed."""
+        """Replace the facts of a volume by its cached state, after its reservation failed; None removes them."""
         if volume is None:
             self._volumes.pop(name, None)
         else:
             self._volumes[name] = volume
 
-    def _node(self, event: Event[Node]) -> None:
+    def _node(self, event: InformerEvent[Node]) -> None:
         name = event.head.name
         old = self.cluster.by_name.get(name)
         if event.type is EventType.DELETED:
@@ -108,11 +113,11 @@ class ClusterWatch:
         new = node_facts(event.object)
         if old is not None and _is_equal(old, new):
             return
-        # The old facts lose their pods to the new ones; hints look at the node alone.
+        # The new facts take the pods of the old ones; plugins check only the node in these events.
         self.cluster.set_node(new)
         self._send(node_events(old, new))
 
-    def _namespace(self, event: Event[Namespace]) -> None:
+    def _namespace(self, event: InformerEvent[Namespace]) -> None:
         name, labels = event.head.name, dict(event.head.labels)
         if event.type is EventType.DELETED:
             self._namespaces.pop(name, None)
@@ -120,24 +125,24 @@ class ClusterWatch:
             self._namespaces[name] = labels
             self._report(ClusterEvent("Namespace", Action.UPDATE, None, name))
 
-    def _claim(self, event: Event[PersistentVolumeClaim]) -> None:
+    def _claim(self, event: InformerEvent[PersistentVolumeClaim]) -> None:
         key = (event.head.namespace, event.head.name)
         self._change("PersistentVolumeClaim", self._claims, key, None if _is_gone(event) else claim_facts(event.object))
 
-    def _volume(self, event: Event[PersistentVolume]) -> None:
+    def _volume(self, event: InformerEvent[PersistentVolume]) -> None:
         self._change("PersistentVolume", self._volumes, event.head.name, None if _is_gone(event) else volume_facts(event.object))
 
-    def _class(self, event: Event[StorageClass]) -> None:
+    def _class(self, event: InformerEvent[StorageClass]) -> None:
         self._change("StorageClass", self._classes, event.head.name, None if _is_gone(event) else class_facts(event.object))
 
-    def _csi_node(self, event: Event[CSINode]) -> None:
+    def _csi_node(self, event: InformerEvent[CSINode]) -> None:
         limits = None
         if not _is_gone(event):
             drivers = [(one.name, one.allocatable) for one in event.object.spec.drivers]
             limits = {name: room.count for name, room in drivers if room is not None and room.count is not None}
         self._change("CSINode", self._limits, event.head.name, limits)
 
-    def _attachment(self, event: Event[VolumeAttachment]) -> None:
+    def _attachment(self, event: InformerEvent[VolumeAttachment]) -> None:
         spec, name = event.object.spec, event.head.name
         attached = self._attachments.setdefault(spec.node_name, {})
         if _is_gone(event):
@@ -146,7 +151,7 @@ class ClusterWatch:
         elif spec.source.persistent_volume_name:
             attached[name] = (spec.attacher, spec.source.persistent_volume_name)
 
-    def _service(self, event: Event[Service]) -> None:
+    def _service(self, event: InformerEvent[Service]) -> None:
         services = self._services.setdefault(event.head.namespace, {})
         selector = None if _is_gone(event) else event.object.spec.selector
         if selector:
@@ -154,7 +159,7 @@ class ClusterWatch:
         else:
             services.pop(event.head.name, None)
 
-    def _owner(self, event: Event[Any]) -> None:
+    def _owner(self, event: InformerEvent[Any]) -> None:
         head = event.head
         key = (event.view.kind.kind, head.namespace, head.name)
         version = (head.uid, head.generation)
@@ -166,7 +171,7 @@ class ClusterWatch:
             self._selectors[key] = selector_from_labels(source) if isinstance(source, dict) else selector_from(source)
             self._generations[key] = version
 
-    def _budget(self, event: Event[PodDisruptionBudget]) -> None:
+    def _budget(self, event: InformerEvent[PodDisruptionBudget]) -> None:
         key = (event.head.namespace, event.head.name)
         if _is_gone(event):
             self._budgets.pop(key, None)
@@ -177,7 +182,7 @@ class ClusterWatch:
         self._budgets[key] = Budget(key[0], selector, status.disruptions_allowed, frozenset(status.disrupted_pods))
 
     def _change(self, kind: str, known: dict[Any, Any], key: object, new: Any) -> None:
-        """Store the new facts of an object, None if it is gone, and report the change."""
+        """Store the new facts of an object, or remove them if ``new`` is None, and report a change."""
         old = known.get(key)
         if new is None:
             known.pop(key, None)
@@ -192,7 +197,7 @@ class ClusterWatch:
             self._report(event)
 
 
-def _is_gone(event: Event[Any]) -> bool:
+def _is_gone(event: InformerEvent[Any]) -> bool:
     return event.type is EventType.DELETED
 
 
@@ -201,5 +206,5 @@ def _is_equal(old: NodeFacts, new: NodeFacts) -> bool:
 
 
 def version_of(head: Head | None) -> int:
-    """Return the resource version of a cached object as a number; 0 without one."""
+    """Return the resource version of a cached object as a number; 0 without an object or version."""
     return int(head.resource_version or 0) if head is not None else 0

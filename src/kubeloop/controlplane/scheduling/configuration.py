@@ -1,4 +1,4 @@
-"""Profiles of the scheduler: the default one, and those of a KubeSchedulerConfiguration file. What it does not support is refused.
+"""Configuration of the scheduler: the default profile, and profiles of a KubeSchedulerConfiguration file. It refuses unsupported settings.
 
 Source: Kubernetes pkg/scheduler/apis/config (v1/default_plugins.go, v1/defaults.go, validation), framework/runtime/framework.go.
 """
@@ -50,7 +50,7 @@ API_VERSION = "kubescheduler.config.k8s.io/v1"
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A part of the file; fields that it does not know are refused."""
+    """Base class of the structures in a configuration file, which refuse unknown fields."""
 
 
 class _EnabledPlugin(_Part, frozen=True):
@@ -236,7 +236,10 @@ def _require(condition: bool, path: str, value: object, message: str) -> None:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A plugin of the registry: the type of its arguments, how it is made of them, its default weight, and what it does."""
+    """A plugin of the registry: the type of its arguments, a function that creates it, its default weight, and its stages.
+
+    ``make`` is None for a plugin that neither filters nor scores.
+    """
 
     arguments: type[_Arguments] = _NoArguments
     make: Callable[[Any], SchedulerPlugin] | None = None
@@ -249,7 +252,7 @@ def _plain(plugin: type[SchedulerPlugin]) -> Callable[[Any], SchedulerPlugin]:
     return lambda _: plugin()
 
 
-#: All plugins in upstream's order. Those without ``make`` are no filters and no scorers.
+#: All plugins in upstream's order. Plugins without ``make`` neither filter nor score.
 _REGISTRY: dict[str, _Entry] = {
     "SchedulingGates": _Entry(),
     "PrioritySort": _Entry(),
@@ -271,13 +274,13 @@ _REGISTRY: dict[str, _Entry] = {
     "ImageLocality": _Entry(make=_plain(ImageLocality), weight=1, filters=False, scores=True),
     "DefaultBinder": _Entry(),
 }
-#: Plugins without which a profile cannot work.
+#: Plugins that every profile needs.
 _NECESSARY = ("PrioritySort", "DefaultBinder")
 
 
 @dataclass(frozen=True)
 class SchedulerConfiguration:
-    """The settings of a scheduler: its profiles by name, and the seconds of back-off after the first failure and at most."""
+    """The settings of a scheduler: its profiles by scheduler name, and the first and longest back-off of pods in seconds."""
 
     profiles: dict[str, Profile]
     initial_backoff: float = 1.0
@@ -298,7 +301,7 @@ def read_configuration(path: Path | str) -> SchedulerConfiguration:
     """Read a KubeSchedulerConfiguration file (YAML or JSON).
 
     Raises:
-        ConfigError: The file cannot be read, or asks for something that this scheduler does not support; the message names it.
+        ConfigError: The file cannot be read, is invalid, or has a setting that this scheduler does not support, which the message names.
     """
     from kubeloop.codec import read_yaml
 
@@ -317,10 +320,10 @@ def read_configuration(path: Path | str) -> SchedulerConfiguration:
 
 
 def configuration_from(tree: Any) -> SchedulerConfiguration:
-    """Return the configuration that a KubeSchedulerConfiguration describes.
+    """Return the configuration in a KubeSchedulerConfiguration, which is a tree of JSON values.
 
     Raises:
-        ConfigError: See ``read_configuration``.
+        ConfigError: The tree is invalid, or has a setting that this scheduler does not support.
     """
     source = _converted(tree, _Configuration, "")
     if (source.api_version, source.kind) != (API_VERSION, "KubeSchedulerConfiguration"):
@@ -378,14 +381,17 @@ def _profile(source: _Profile, percentage: int) -> Profile:
 
 
 def _merged(base: dict[str, int], chosen: _PluginSet) -> dict[str, int]:
-    """Return plugins with their weights, as a set changes them; a plugin that is enabled again has the weight of the set."""
+    """Return plugins with their weights after a set has disabled and enabled some; an enabled plugin has the weight in the set."""
     disabled, enabled = {one.name for one in chosen.disabled}, {one.name: one.weight for one in chosen.enabled}
     stays = {} if "*" in disabled else {name: enabled.get(name, weight) for name, weight in base.items() if name not in disabled}
     return {**stays, **{name: weight for name, weight in enabled.items() if name not in stays}}
 
 
 def _expanded(base: dict[str, int], chosen: _PluginSet) -> dict[str, int]:
-    """Return the plugins of one stage. The plugins that the stage itself enables come first if they are in ``base``, else last."""
+    """Return the plugins of one stage with their weights.
+
+    The plugins that the stage itself enables come first if they are in ``base``, otherwise last.
+    """
     disabled, enabled = {one.name for one in chosen.disabled}, {one.name: one.weight for one in chosen.enabled}
     stays = {} if "*" in disabled else {name: weight for name, weight in base.items() if name not in disabled and name not in enabled}
     first = {name: weight for name, weight in enabled.items() if name in base}
@@ -393,7 +399,7 @@ def _expanded(base: dict[str, int], chosen: _PluginSet) -> dict[str, int]:
 
 
 def _make_plugins(source: _Profile) -> dict[str, SchedulerPlugin]:
-    """Return one instance of each plugin, made of the profile's arguments."""
+    """Create one instance of each plugin with the arguments in the profile."""
     seen: set[str] = set()
     for number, one in enumerate(source.plugin_config):
         if one.name not in _REGISTRY:
@@ -401,7 +407,7 @@ def _make_plugins(source: _Profile) -> dict[str, SchedulerPlugin]:
         if one.name in seen:
             raise ConfigError(f'pluginConfig[{number}]: Duplicate value: "{one.name}"')
         seen.add(one.name)
-        # Arguments of every plugin are checked, also when it is not enabled.
+        # The arguments of every plugin are checked, even if the plugin is not enabled.
         _arguments(source, one.name, _REGISTRY[one.name].arguments)
     result: dict[str, SchedulerPlugin] = {}
     for name, entry in _REGISTRY.items():

@@ -1,4 +1,4 @@
-"""Explains a decision of the scheduler: why each node was refused, by plugin, and the scores of the others."""
+"""Explains a decision of the scheduler: why plugins refused nodes, and the scores of the nodes that fit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from kubeloop.api.core.v1 import Pod
-from kubeloop.cache import Event, Informers
+from kubeloop.cache import InformerEvent, InformerFactory
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.controlplane.scheduling.cluster_facts import ClusterFacts
 from kubeloop.controlplane.scheduling.cluster_watch import ClusterWatch
@@ -19,13 +19,15 @@ from kubeloop.controlplane.scheduling.framework import NodeRefusal, PodRefusal, 
 from kubeloop.controlplane.scheduling.preemption import preempt
 from kubeloop.types import JSONObject
 
+#: The message of the condition PodScheduled of a gated pod (pkg/registry/core/pod/strategy.go, applySchedulingGatedCondition).
+_GATED = "Scheduling is blocked due to non-empty scheduling gates"
 #: Number of names that a list shows.
 _SHOWN = 8
 
 
 @dataclass(frozen=True)
 class NodeExplanation:
-    """A node: every plugin that refuses it, or its scores by plugin, weighted."""
+    """One node: the refusals of all plugins that refuse it, or its weighted scores by plugin."""
 
     name: str
     refusals: tuple[NodeRefusal, ...] = ()
@@ -38,17 +40,20 @@ class NodeExplanation:
 
 @dataclass(frozen=True)
 class PodExplanation:
-    """A decision about one pod.
+    """The explanation of the scheduler's decision about one pod.
 
     Attributes:
-        namespace: Its namespace.
-        name: Its name.
+        namespace: Namespace of the pod.
+        name: Name of the pod.
         profile: The name of the profile.
-        node: The node that it has; the decision is made as if it had none.
-        message: What the scheduler says of a pod that fits nowhere.
-        nodes: All nodes; the fitting nodes come first, by score.
-        preemption: The node on which the pod can replace others.
-        victims: These pods, as NAMESPACE/NAME.
+        node: The node that the pod already has, which the decision ignores; "" for none.
+        message: The scheduler's message if the pod fits on no node; else "".
+        nodes: All nodes; the nodes that fit come first, by score.
+        preemption: The node on which the pod can preempt other pods; "" for none.
+        victims: The pods that it would preempt, as NAMESPACE/NAME.
+        gates: Names of the scheduling gates that keep the pod from being scheduled.
+        nominated: The node in the pod's ``status.nominatedNodeName`` while the pod has no node; else "".
+        selected_nodes: Name of each unbound claim of a pod without a node -> the node for which the claim's volume is provisioned.
     """
 
     namespace: str
@@ -59,9 +64,12 @@ class PodExplanation:
     nodes: tuple[NodeExplanation, ...]
     preemption: str = ""
     victims: tuple[str, ...] = ()
+    gates: tuple[str, ...] = ()
+    nominated: str = ""
+    selected_nodes: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> JSONObject:
-        """Return the explanation as a tree."""
+        """Return the explanation as a tree of JSON values."""
         nodes = []
         for one in self.nodes:
             refusals = [{"plugin": each.plugin, "reasons": list(each.reasons), "resolvable": each.resolvable} for each in one.refusals]
@@ -69,15 +77,28 @@ class PodExplanation:
             nodes.append({**tree, "refusals": refusals} if refusals else {**tree, "score": one.total, "scores": one.scores})
         result: JSONObject = {"namespace": self.namespace, "name": self.name, "profile": self.profile, "node": self.node}
         result |= {"message": self.message, "nodes": nodes}
+        if self.gates:
+            result["schedulingGates"] = list(self.gates)
+        if self.nominated:
+            result["nominatedNode"] = self.nominated
+        if self.selected_nodes:
+            result["selectedNodes"] = [{"claim": claim, "node": node} for claim, node in self.selected_nodes.items()]
         return {**result, "preemption": {"node": self.preemption, "victims": list(self.victims)}} if self.preemption else result
 
     def text(self, width: int = 80) -> str:
-        """Return the explanation for people, in lines of at most ``width`` characters where words allow it."""
+        """Return the explanation as readable text with lines of at most ``width`` characters, except for longer words."""
         fitting = [one for one in self.nodes if not one.refusals]
         state = f"is on node {self.node}" if self.node else "has no node"
-        lines = _wrapped(
+        lines: list[str] = []
+        if self.gates:
+            lines += [*_wrapped(f"{_GATED}: {', '.join(self.gates)}. Without them:", width), ""]
+        lines += _wrapped(
             f"Pod {self.namespace}/{self.name} {state}. Profile {self.profile}: {len(fitting)} of {len(self.nodes)} nodes fit.", width
         )
+        if self.nominated:
+            lines += ["", *_wrapped(f"The pod is nominated to node {self.nominated} (status.nominatedNodeName).", width)]
+        for claim, selected in self.selected_nodes.items():
+            lines += ["", *_wrapped(f"The pod waits for the volume of the claim {claim}, whose selected node is {selected}.", width)]
         if fitting:
             lines += ["", "Scores of the nodes that fit, the best first:"]
             for one in fitting:
@@ -98,7 +119,7 @@ class PodExplanation:
         return "\n".join(lines)
 
     def _by_reason(self) -> dict[str, list[str]]:
-        """Return the names of the refused nodes by what refuses them, the most frequent reasons first."""
+        """Return the names of the refused nodes by the plugins and reasons that refuse them, the most frequent first."""
         result: dict[str, list[str]] = {}
         for one in self.nodes:
             if one.refusals:
@@ -113,12 +134,12 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def explain_pod(profile: Profile, pod: PodFacts, cluster: ClusterFacts) -> PodExplanation:
-    """Explain the scheduler's decision about a pod. A node that the pod has already is ignored.
+    """Explain the scheduler's decision about a pod. A node that the pod already has is ignored.
 
     Args:
-        profile: The plugins.
-        pod: The pod. If it has a node, the cluster counts it there.
-        cluster: The cluster, the same afterwards as before.
+        profile: The profile with the plugins.
+        pod: The pod. If it has a node, ``cluster`` must count it there.
+        cluster: The cluster, which is unchanged when the function returns.
     """
     node = pod.node
     if node:
@@ -156,11 +177,19 @@ def _explain(profile: Profile, pod: PodFacts, cluster: ClusterFacts, node: str) 
         (*fitting, *refused),
         candidate.node if candidate is not None else "",
         tuple(f"{one.namespace}/{one.name}" for one in candidate.victims) if candidate is not None else (),
+        tuple(one["name"] for one in pod.gates) if profile.respects_gates and not node else (),
+        pod.nominated_node if not node else "",
+        _selected_nodes(pod, cluster) if not node else {},
     )
 
 
+def _selected_nodes(pod: PodFacts, cluster: ClusterFacts) -> dict[str, str]:
+    claims = ((name, cluster.claims.get((pod.namespace, name))) for name, _ in pod.claims)
+    return {name: claim.selected_node for name, claim in claims if claim is not None and claim.selected_node and not claim.bound}
+
+
 def _find_all_refusals(profile: Profile, pod: PodFacts, node: NodeFacts, cluster: ClusterFacts) -> tuple[NodeRefusal, ...]:
-    """Return the refusal of each plugin that refuses a node."""
+    """Return the refusals of all plugins that refuse a node, or the refusal on behalf of nominated pods."""
     result = []
     for plugin in profile.filters:
         made = plugin.make_filter(pod, cluster)
@@ -182,12 +211,14 @@ async def read_cluster(client: Client) -> tuple[ClusterFacts, dict[tuple[str, st
     watch = ClusterWatch(lambda event: None)  # noqa: ARG005  # nothing waits for changes
     pods: dict[tuple[str, str], PodFacts] = {}
 
-    def add_pod(event: Event[Pod]) -> None:
+    def add_pod(event: InformerEvent[Pod]) -> None:
         pods[event.head.namespace, event.head.name] = PodFacts(msgspec.json.decode(event.head.document()))
 
-    async with Informers(client) as informers:
-        handlers: list[tuple[type[Any], Callable[[Event[Any]], None]]] = [*watch.handlers(), (Pod, add_pod)]
-        registrations = [informers.of(kind, namespace=ALL_NAMESPACES).on_event(added=handle, name="explain") for kind, handle in handlers]
+    async with InformerFactory(client) as informers:
+        handlers: list[tuple[type[Any], Callable[[InformerEvent[Any]], None]]] = [*watch.handlers(), (Pod, add_pod)]
+        registrations = [
+            informers.for_kind(kind, namespace=ALL_NAMESPACES).on_event(added=handle, name="explain") for kind, handle in handlers
+        ]
         for one in registrations:
             await one.wait_synced()
     cluster = watch.cluster

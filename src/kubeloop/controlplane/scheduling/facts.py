@@ -1,6 +1,6 @@
 """The facts for scheduling decisions: pods with their requests, ports and affinity, nodes with their pods, claims and volumes. No I/O.
 
-Objects are handled as JSON trees. Source: Kubernetes pkg/scheduler/framework (types.go) and component-helpers scheduling/corev1.
+Pods are handled as JSON trees. Source: Kubernetes pkg/scheduler/framework (types.go) and component-helpers scheduling/corev1.
 """
 
 from __future__ import annotations
@@ -22,17 +22,15 @@ from kubeloop.types import JSONObject
 
 F = TypeVar("F")
 
-#: Maximum number of pods of a node that reports none (the kubelet's default).
-_MOST_PODS = 110
-#: Requests of a container that requests none, for scores.
+#: Requests that count for scores if a container has none.
 _LITTLE = {"cpu": "100m", "memory": str(200 << 20)}
-#: Kinds of volumes that matter to the pods that come after this one.
+#: Types of volumes of a pod with a node that matter when other pods are scheduled.
 _SCHEDULED_VOLUMES = frozenset({"persistentVolumeClaim", "ephemeral", "gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"})
 _ALL_ADDRESSES = "0.0.0.0"  # noqa: S104  # compared, never listened on
 
 
 class HostPort(NamedTuple):
-    """A port of the node that a container requests."""
+    """A host port that a container requests on its node."""
 
     address: str
     protocol: str
@@ -44,7 +42,7 @@ class HostPort(NamedTuple):
 
 
 class PodFacts:
-    """A pod in the view of the scheduler; each fact is computed at its first use."""
+    """A pod with the properties that matter to scheduling, which are computed from its JSON document at their first use."""
 
     def __init__(self, document: JSONObject) -> None:
         metadata = document["metadata"]
@@ -64,7 +62,7 @@ class PodFacts:
 
     @cached_property
     def key(self) -> str:
-        """The uid; the namespace and name of a pod that has none."""
+        """The pod's uid, or its namespace and name if it has no uid."""
         return self.uid or f"{self.namespace}/{self.name}"
 
     @cached_property
@@ -72,7 +70,7 @@ class PodFacts:
         return frozenset(self.labels.items())
 
     def compact(self) -> None:
-        """Release the parts of the document that do not matter once the pod has a node; they are most of its memory."""
+        """Release the parts of the document that do not matter once the pod has a node, to save most of its memory."""
         for name in ("requests", "scored_requests", "ports", "label_set", "affinity_terms", "anti_affinity_terms", "preferred_terms"):
             getattr(self, name)
         metadata, spec, status = self.document["metadata"], self.spec, self.status
@@ -106,32 +104,32 @@ class PodFacts:
 
     @property
     def start_time(self) -> str:
-        """When the kubelet started the pod; "" before. Times of this form sort by time."""
+        """The time at which the kubelet started the pod, in the API's format, which sorts chronologically; "" before the start."""
         return self.status.get("startTime") or ""
 
     @property
     def preempted(self) -> bool:
-        """Whether the pod ends because the scheduler preempted it."""
+        """Whether the pod is being deleted because the scheduler preempted it."""
         condition = self.condition("DisruptionTarget") if self.terminating else None
         return condition is not None and (condition.get("status"), condition.get("reason")) == ("True", "PreemptionByScheduler")
 
     def condition(self, kind: str) -> JSONObject | None:
-        """Return a condition of the pod's status, or None."""
+        """Return the condition with the type ``kind`` of the pod's status, or None."""
         return self.condition_of(self.status, kind)
 
     @staticmethod
     def condition_of(status: JSONObject, kind: str) -> JSONObject | None:
-        """Return a condition of a status, or None."""
+        """Return the condition with the type ``kind`` of a pod status, or None."""
         return next((one for one in status.get("conditions") or () if one.get("type") == kind), None)
 
     @cached_property
     def requests(self) -> dict[str, int]:
-        """Amounts by resource: thousandths of cpu, whole units of everything else."""
+        """The pod's resource requests by resource name: in thousandths for cpu, in whole units for other resources."""
         return _integers(pod_requests(self.document))
 
     @cached_property
     def scored_requests(self) -> dict[str, int]:
-        """``requests`` for scores: a container without cpu or memory counts as if it requested a little."""
+        """``requests`` for scores: a container without a request for cpu or memory counts with 100m or 200 MiB."""
         containers = [*(self.spec.get("containers") or ()), *(self.spec.get("initContainers") or ())]
         complete = [one for one in containers if _LITTLE.keys() <= ((one.get("resources") or {}).get("requests") or {}).keys()]
         if len(complete) == len(containers):
@@ -151,7 +149,7 @@ class PodFacts:
 
     @cached_property
     def images(self) -> list[str]:
-        """Images of containers and of volumes, with a tag."""
+        """The images of containers and image volumes, with the tag ``latest`` if they have none."""
         containers = [*(self.spec.get("initContainers") or ()), *(self.spec.get("containers") or ())]
         names = [one.get("image") or "" for one in containers]
         names += [one["image"].get("reference") or "" for one in self.spec.get("volumes") or () if one.get("image")]
@@ -167,7 +165,7 @@ class PodFacts:
 
     @cached_property
     def preferred_terms(self) -> list[AffinityTerm]:
-        """Preferred terms of pod affinity and anti-affinity; the weights of the latter are negative."""
+        """Preferred terms of pod affinity, and of pod anti-affinity with negative weights."""
         result = []
         for kind, sign in (("podAffinity", 1), ("podAntiAffinity", -1)):
             affinity = (self.spec.get("affinity") or {}).get(kind) or {}
@@ -181,7 +179,7 @@ class PodFacts:
 
     def _term(self, term: JSONObject, weight: int = 0) -> AffinityTerm:
         named, chosen = term.get("namespaces") or (), term.get("namespaceSelector")
-        # A term that names no namespaces in either way means the pod's.
+        # A term without namespaces and without a namespace selector means the pod's namespace.
         namespaces = frozenset(named or ((self.namespace,) if chosen is None else ()))
         return AffinityTerm(term["topologyKey"], namespaces, selector_from(chosen), selector_from(term.get("labelSelector")), weight)
 
@@ -194,13 +192,13 @@ class PodFacts:
 
     @property
     def preferred_node_terms(self) -> list[JSONObject]:
-        """Preferred node affinity: pairs of ``weight`` and ``preference``."""
+        """Preferred terms of node affinity, each an object with ``weight`` and ``preference``."""
         affinity = (self.spec.get("affinity") or {}).get("nodeAffinity") or {}
         return affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []
 
     @property
     def claims(self) -> list[tuple[str, bool]]:
-        """Names of the volume claims that the pod uses, and whether each is made for an ephemeral volume."""
+        """Names of the volume claims that the pod uses, each with whether it belongs to an ephemeral volume."""
         result = []
         for volume in self.spec.get("volumes") or ():
             if claim := volume.get("persistentVolumeClaim"):
@@ -213,7 +211,7 @@ class PodFacts:
         return tolerates(self.tolerations, taint)
 
     def matches_node(self, node: NodeFacts) -> bool:
-        """Return whether the node meets nodeSelector and required node affinity."""
+        """Return whether a node meets the pod's nodeSelector and required node affinity."""
         if not (self.spec.get("nodeSelector") or {}).items() <= node.labels.items():
             return False
         required = self.required_node_terms
@@ -225,22 +223,22 @@ def _integers(amounts: Mapping[str, Quantity]) -> dict[str, int]:
 
 
 def _filled(container: JSONObject) -> JSONObject:
-    """Return a container that requests at least a little of cpu and memory."""
+    """Return a container with the default requests in ``_LITTLE`` for cpu and memory if it has none."""
     resources = container.get("resources") or {}
     return {**container, "resources": {**resources, "requests": {**_LITTLE, **(resources.get("requests") or {})}}}
 
 
 class NodeFacts:
-    """A node, the pods on it that have not ended, and the sums of their requests.
+    """A node with the properties that matter to scheduling, its pods that have not finished, and the sums of the pods' requests.
 
     Args:
         name: The node's name.
-        labels: Its labels.
-        taints: Its taints, with ``key``, ``value`` and ``effect``.
-        unschedulable: Whether it is cordoned.
+        labels: The node's labels.
+        taints: The node's taints, with ``key``, ``value`` and ``effect``.
+        unschedulable: Whether the node is cordoned.
         allocatable: Amounts by resource, in the units of ``PodFacts.requests``.
-        pods: The pods on it.
-        images: Size in bytes by name of an image on the node.
+        pods: The pods on the node.
+        images: Sizes in bytes of the images on the node, by name.
     """
 
     def __init__(
@@ -278,12 +276,12 @@ class NodeFacts:
             self.add(pod)
 
     def add(self, pod: PodFacts) -> None:
-        """Count a pod, which is not on the node yet."""
+        """Add a pod to the node, and count its requests and ports. The node must not have the pod yet."""
         self._pods[pod.key] = pod
         self._count(pod, 1)
 
     def remove(self, pod: PodFacts) -> None:
-        """Stop to count a pod."""
+        """Remove a pod from the node, with its requests and ports."""
         self._count(self._pods.pop(pod.key), -1)
 
     def _count(self, pod: PodFacts, sign: int) -> None:
@@ -297,19 +295,20 @@ class NodeFacts:
             self.ports[port] += sign
 
     def used(self, resource: str) -> int:
-        """Return the sum of the pods' requests."""
+        """Return the sum of the pods' requests for a resource, in the units of ``PodFacts.requests``."""
         return self.requested.get(resource, 0)
 
     def has_port_of(self, ports: Iterable[HostPort]) -> bool:
-        """Return whether a pod on the node uses one of these ports."""
+        """Return whether a pod on the node uses a port that conflicts with one of ``ports``."""
         return any(desired.conflicts(port) for desired in ports for port, count in self.ports.items() if count)
 
 
 def node_facts(node: Node) -> NodeFacts:
-    """Return the facts of a node, as yet without pods."""
+    """Return the facts of a node, without pods."""
     taints: list[JSONObject] = [{"key": taint.key, "value": taint.value or "", "effect": taint.effect} for taint in node.spec.taints]
     images = {name: image.size_bytes or 0 for image in node.status.images for name in image.names}
-    labels, amounts = dict(node.metadata.labels), {"pods": _MOST_PODS} | _integers(node.status.allocatable)
+    # A node that reports no number of pods takes none: upstream's NodeInfo has 0 then (fit.go, fitsRequest).
+    labels, amounts = dict(node.metadata.labels), {"pods": 0} | _integers(node.status.allocatable)
     return NodeFacts(node.metadata.name, labels, taints, bool(node.spec.unschedulable), amounts, images=images)
 
 
@@ -320,7 +319,7 @@ _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 class ClaimReference(NamedTuple):
-    """The claim that a volume is reserved for, or bound to; without ``uid`` any claim of that name."""
+    """The claim for which a volume is reserved, or to which it is bound; with an empty ``uid`` any claim of that name."""
 
     namespace: str
     name: str
@@ -331,8 +330,8 @@ class ClaimReference(NamedTuple):
 class ClaimFacts:
     """The properties of a volume claim that matter to scheduling: its requirements on a volume, and the state of its binding.
 
-    ``owner`` is the uid of the claim's controller. ``volume_name`` is spec.volumeName, "" without one; ``selector`` is None if any volume
-    will do. ``has_class`` is False for a claim that leaves the class open, which differs from the class "".
+    ``owner`` is the uid of the claim's controller. ``volume_name`` is spec.volumeName, "" without one; ``selector`` is None if the claim
+    has none. ``has_class`` is False for a claim without a storage class, which differs from the class "".
     """
 
     namespace: str
@@ -361,7 +360,7 @@ class ClaimFacts:
 class VolumeFacts:
     """The properties of a persistent volume that matter to scheduling.
 
-    ``node_terms`` is None if every node can use the volume. ``driver`` and ``handle`` name it for its CSI driver; "" for another volume.
+    ``node_terms`` is None if every node can use the volume. ``driver`` and ``handle`` are the driver and handle of a CSI volume, else "".
     """
 
     name: str
@@ -379,25 +378,28 @@ class VolumeFacts:
     handle: str = ""
 
     def reaches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether a node with these labels can use the volume."""
+        """Return whether a node with the labels ``labels`` can use the volume."""
         return self.node_terms is None or meets_any_term(self.node_terms, labels, "")
 
 
 @dataclass(frozen=True)
 class ClassFacts:
-    """A storage class. ``delayed``: its claims are bound when a pod that uses them gets a node."""
+    """The properties of a storage class that matter to scheduling.
+
+    ``delayed`` says that a claim is bound only when a pod that uses it gets a node (WaitForFirstConsumer).
+    """
 
     delayed: bool
     provisioner: str
     topologies: list[JSONObject]
 
     def reaches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether volumes of the class can be made for a node with these labels."""
+        """Return whether volumes of the class can be provisioned for a node with the labels ``labels``."""
         return not self.topologies or any(meets_topology(term, labels) for term in self.topologies)
 
 
 def claim_facts(claim: PersistentVolumeClaim) -> ClaimFacts:
-    """Return the facts of a claim."""
+    """Return the facts of a PersistentVolumeClaim."""
     metadata, spec, annotations = claim.metadata, claim.spec, claim.metadata.annotations
     return ClaimFacts(
         namespace=metadata.namespace,
@@ -448,7 +450,7 @@ def class_facts(storage_class: StorageClass) -> ClassFacts:
 
 
 class FactsCache(Generic[F]):
-    """Cache of facts; an entry is computed again when the object's uid or resourceVersion changes."""
+    """A cache of facts that ``read`` computes from heads; an entry is recomputed when the object's uid or resourceVersion changes."""
 
     def __init__(self, read: Callable[[Head], F]) -> None:
         self._read = read
@@ -462,10 +464,10 @@ class FactsCache(Generic[F]):
         return facts
 
     def forget(self, name: str, namespace: str = "") -> None:
-        """Remove the facts of an object that is gone."""
+        """Remove the facts of a deleted object."""
         self._known.pop((namespace, name), None)
 
     def retain_only(self, present: Iterable[Head]) -> None:
-        """Remove the facts of all other objects."""
+        """Remove the facts of all objects that are not in ``present``."""
         for key in self._known.keys() - {(head.namespace, head.name) for head in present}:
             del self._known[key]

@@ -14,14 +14,14 @@ from kubeloop.controlplane.scheduling.cluster_events import ClusterEvent, Intere
 from kubeloop.controlplane.scheduling.cluster_facts import ClusterFacts
 from kubeloop.controlplane.scheduling.facts import NodeFacts, PodFacts
 
-#: The best score of a node by one plugin.
+#: The highest score that one plugin can give a node.
 MAX_SCORE = 100
-#: Fewer fitting nodes than these end no search, however many nodes there are.
+#: The minimum number of fitting nodes that end a search, and the minimum percentage of all nodes.
 _MIN_FITTING, _MIN_PERCENTAGE = 100, 5
 
 
 class NodeRefusal(NamedTuple):
-    """The reason why a node cannot run a pod. ``resolvable`` says that it could if other pods left the node."""
+    """The reasons why a node cannot run a pod. ``resolvable`` says that it could run the pod if other pods left the node."""
 
     reasons: tuple[str, ...]
     resolvable: bool
@@ -29,24 +29,24 @@ class NodeRefusal(NamedTuple):
 
 
 class PodRefusal(NamedTuple):
-    """The reason why no node can run a pod, whatever the node."""
+    """The reason why a pod cannot run on any node."""
 
     reason: str
     plugin: str = ""
 
 
-#: Returns why a node cannot run the pod that the filter was made for; None if it can.
+#: Returns why a node cannot run the pod for which the filter was made; None if the node can run it.
 NodeFilter = Callable[[NodeFacts], NodeRefusal | None]
 
 
 class SchedulerPlugin:
-    """One plugin. ``interests`` are the events that may help a pod which the plugin refused."""
+    """Base class of plugins, which filter and score nodes. ``interests`` are the events that may help a pod which the plugin refused."""
 
     name: ClassVar[str] = ""
     interests: ClassVar[Interests] = {}
 
     def restrict(self, pod: PodFacts) -> set[str] | None:  # noqa: ARG002  # most plugins allow all nodes
-        """Return the names of the only nodes that need to be looked at, or None for all nodes."""
+        """Return the names of the only nodes that can run a pod, or None for no such restriction."""
         return None
 
     def make_filter(self, pod: PodFacts, cluster: ClusterFacts) -> NodeFilter | PodRefusal | None:  # noqa: ARG002  # not all filter
@@ -77,7 +77,7 @@ def normalised(scores: list[int], *, reverse: bool = False) -> list[int]:
 
 @dataclass(frozen=True)
 class PreemptionLimits:
-    """How many nodes preemption considers: a percentage of the candidates, and at least ``absolute``."""
+    """How many candidates end the search of preemption: ``percentage`` of the nodes that it considers, and at least ``absolute``."""
 
     percentage: int = 10
     absolute: int = 100
@@ -92,7 +92,7 @@ class Profile:
         filters: Plugins that filter, in order.
         scorers: Plugins that score, with their weights.
         preemption: Limits of preemption; None: the profile does not preempt.
-        node_percentage: Share of the nodes that is enough of fitting ones; 0: upstream's share by the number of nodes.
+        node_percentage: Percentage of the nodes that must fit to end a search; 0: upstream's percentage, by the number of nodes.
         respects_gates: Whether pods with scheduling gates wait.
         bind_timeout: Seconds that volumes may take to be bound.
     """
@@ -106,16 +106,17 @@ class Profile:
     bind_timeout: float = 600.0
 
     def plugin(self, name: str) -> SchedulerPlugin | None:
-        """Return the filter of a name."""
+        """Return the filter plugin with a name, or None if the profile does not have it."""
         return next((one for one in self.filters if one.name == name), None)
 
 
 @dataclass
 class Diagnosis:
-    """Result of filtering: the fitting nodes, and why the others do not fit.
+    """The result of filtering: the fitting nodes, and why other nodes do not fit.
 
-    ``refusals`` has the nodes that were looked at and do not fit. ``refusal`` is set if no node can fit. ``excluded`` names the plugins
-    that left out all nodes which are in neither list; ``evaluated`` counts the nodes that were looked at.
+    ``refusals`` has the checked nodes that do not fit. ``refusal`` is set if the pod fits on no node at all. ``excluded`` names the plugins
+    that restricted the search to some nodes (``SchedulerPlugin.restrict``). ``evaluated`` is the number of checked nodes, and ``total`` the
+    number of all nodes.
     """
 
     total: int
@@ -134,31 +135,31 @@ class Diagnosis:
         return frozenset(names)
 
     def message(self, postscript: str = "") -> str:
-        """Return why the pod fits nowhere, in upstream's words; ``postscript`` is the result of preemption."""
+        """Return upstream's message about a pod that fits on no node; ``postscript`` is the result of preemption."""
         if not self.total:
             return "no nodes available to schedule pods"
         if self.refusal is not None:
-            return worded(self.total, [self.refusal.reason], postscript)
+            return unschedulable_text(self.total, [self.refusal.reason], postscript)
         reasons = Counter(reason for refusal in self.refusals.values() for reason in refusal.reasons)
         absent = self.total - len(self.refusals)
         if absent and self.excluded:
             reasons[f"node(s) didn't satisfy plugin(s) [{' '.join(self.excluded)}]"] += absent
-        return worded(self.total, counted(reasons), postscript)
+        return unschedulable_text(self.total, counted(reasons), postscript)
 
 
 def counted(reasons: Mapping[str, int]) -> list[str]:
-    """Return counts with their reasons, as text and in upstream's order."""
+    """Return a list with one text of all counts and reasons in upstream's order; an empty list without reasons."""
     texts = sorted(f"{count} {reason}" for reason, count in reasons.items())
     return [", ".join(texts)] if texts else []
 
 
-def worded(total: int, reasons: list[str], postscript: str = "") -> str:
-    """Return the sentence about ``total`` nodes that do not fit."""
+def unschedulable_text(total: int, reasons: list[str], postscript: str = "") -> str:
+    """Return upstream's message ``0/TOTAL nodes are available: REASONS.`` followed by a postscript."""
     return " ".join([f"0/{total} nodes are available:", *(f"{one}." for one in reasons), *([postscript] if postscript else [])])
 
 
 def make_filters(profile: Profile, pod: PodFacts, cluster: ClusterFacts) -> list[NodeFilter] | PodRefusal:
-    """Return the filters of all plugins that have one for this pod, or the refusal of the first plugin that refuses it everywhere."""
+    """Return the filters of all plugins that have one for a pod, or the refusal of the first plugin that refuses it on all nodes."""
     result: list[NodeFilter] = []
     for plugin in profile.filters:
         made = plugin.make_filter(pod, cluster)
@@ -170,7 +171,7 @@ def make_filters(profile: Profile, pod: PodFacts, cluster: ClusterFacts) -> list
 
 
 def find_refusal(node: NodeFacts, filters: Sequence[NodeFilter]) -> NodeRefusal | None:
-    """Return the refusal of the first filter that a node fails, or None."""
+    """Return the refusal of the first filter that refuses a node, or None."""
     for one in filters:
         refusal = one(node)
         if refusal is not None:
@@ -179,15 +180,15 @@ def find_refusal(node: NodeFacts, filters: Sequence[NodeFilter]) -> NodeRefusal 
 
 
 def find_refusal_with_nominated(profile: Profile, pod: PodFacts, node: NodeFacts, cluster: ClusterFacts) -> NodeRefusal | None:
-    """Return why a node cannot run a pod beside the pods that are nominated to run there, and also without them; None if it can.
+    """Return why a node cannot run a pod; None if it can run the pod both with and without the pods that are nominated to the node.
 
     Only nominated pods of the same or a higher priority count.
 
     Args:
-        profile: The plugins.
+        profile: The profile with the plugins.
         pod: The pod.
         node: The node.
-        cluster: The cluster, the same afterwards as before.
+        cluster: The cluster, which is unchanged when the function returns.
     """
     rivals = [one for one in cluster.nominated.get(node.name, {}).values() if one.priority >= pod.priority and one.key != pod.key]
     for added in (rivals, []) if rivals else ([],):
@@ -207,7 +208,7 @@ def find_refusal_with_nominated(profile: Profile, pod: PodFacts, node: NodeFacts
 
 
 def enough_nodes(total: int, percentage: int = 0) -> int:
-    """Return how many fitting nodes end the search among ``total`` nodes."""
+    """Return how many fitting nodes end a search among ``total`` nodes; ``percentage`` 0 stands for upstream's percentage."""
     if total < _MIN_FITTING:
         return total
     share = percentage or max(50 - total // 125, _MIN_PERCENTAGE)
@@ -218,14 +219,14 @@ def find_nodes(profile: Profile, pod: PodFacts, cluster: ClusterFacts, *, first:
     """Find nodes that can run a pod.
 
     Args:
-        profile: The plugins.
+        profile: The profile with the plugins.
         pod: A pod without a node.
         cluster: The cluster.
-        first: Number of the node that the search begins with.
-        limit: Number of fitting nodes that end the search; None: all nodes are looked at.
+        first: Index of the node with which the search begins.
+        limit: Number of fitting nodes that end the search; None: all nodes are checked.
 
     Returns:
-        The fitting nodes, and the reasons of the others.
+        The fitting nodes, and why other nodes do not fit.
     """
     nodes = cluster.nodes
     diagnosis = Diagnosis(len(nodes))
@@ -263,7 +264,7 @@ def _filter_nodes(
     diagnosis: Diagnosis,
     limit: int | None,
 ) -> None:
-    """Look at nodes in turn until there are enough fitting ones, and add the results to the diagnosis."""
+    """Check nodes in order until ``limit`` nodes fit, and add the results to the diagnosis."""
     fitting, refusals, nominated = diagnosis.fitting, diagnosis.refusals, cluster.nominated
     for node in nodes:
         diagnosis.evaluated += 1
@@ -287,7 +288,7 @@ def score_nodes(profile: Profile, pod: PodFacts, cluster: ClusterFacts, nodes: S
     """Return the weighted scores of nodes, by plugin; plugins that do not distinguish the nodes are left out.
 
     Args:
-        profile: The plugins and their weights.
+        profile: The profile with the plugins and their weights.
         pod: The pod.
         cluster: The cluster.
         nodes: The nodes that fit.
@@ -301,15 +302,15 @@ def score_nodes(profile: Profile, pod: PodFacts, cluster: ClusterFacts, nodes: S
 
 
 def total_scores(scores: Mapping[str, list[int]], nodes: Sequence[NodeFacts]) -> list[int]:
-    """Return the sum of the scores of each node."""
+    """Return the total score of each node from the scores by plugin."""
     return [sum(one) for one in zip(*scores.values(), strict=True)] if scores else [0] * len(nodes)
 
 
 def best_node(profile: Profile, pod: PodFacts, cluster: ClusterFacts, nodes: Sequence[NodeFacts]) -> NodeFacts:
-    """Return the node with the best score; among equal nodes the one with the fewest pods, then the first by name.
+    """Return the node with the highest score; among equal nodes the one with the fewest pods, then the first by name.
 
     Args:
-        profile: The plugins and their weights.
+        profile: The profile with the plugins and their weights.
         pod: The pod.
         cluster: The cluster.
         nodes: The nodes that fit, at least one.

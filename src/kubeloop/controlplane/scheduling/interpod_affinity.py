@@ -1,4 +1,4 @@
-"""InterPodAffinity: affinity and anti-affinity between pods, required and preferred, of the pod and of the pods that run. No I/O.
+"""The plugin InterPodAffinity: required and preferred affinity and anti-affinity of a pod and of running pods. No I/O.
 
 Source: Kubernetes pkg/scheduler/framework/plugins/interpodaffinity.
 """
@@ -15,16 +15,16 @@ from kubeloop.controlplane.scheduling.facts import NodeFacts, PodFacts
 from kubeloop.controlplane.scheduling.framework import MAX_SCORE, NodeFilter, NodeRefusal, SchedulerPlugin
 from kubeloop.controlplane.scheduling.requirements import AffinityTerm
 
-#: Pods, or their weights, by topology key and value.
+#: Numbers of pods, or sums of weights, by topology key and value.
 _Domains = Counter[tuple[str, str]]
 
 
 class InterPodAffinity(SchedulerPlugin):
-    """Refuses and scores nodes by the pods in their domains.
+    """Refuses and scores nodes according to the pods in their topology domains.
 
     Args:
-        hard_weight: Weight of required affinity of running pods to the pod, for scores.
-        ignores_preferences: Whether preferences of running pods count only for pods that have preferences themselves.
+        hard_weight: Weight in scores of the required affinity of running pods to the pod.
+        ignores_preferences: Whether the affinity of running pods is scored only for pods that have preferences themselves.
     """
 
     name = "InterPodAffinity"
@@ -51,7 +51,7 @@ class InterPodAffinity(SchedulerPlugin):
         avoided: _Domains = Counter()
         for term in unwanted:
             _add(avoided, cluster.count_affine_pods([term]), term.topology_key, cluster)
-        # The first pod of a group whose pods want to be near each other has nothing to be near to.
+        # The first pod of a group with affinity to itself may run anywhere, because no pod of the group runs yet.
         first = not near and all(term.matches(pod, cluster.namespaces) for term in desired)
         desired_keys, unwanted_keys = [term.topology_key for term in desired], [term.topology_key for term in unwanted]
         far = NodeRefusal(("node(s) didn't match pod affinity rules",), False, self.name)
@@ -85,7 +85,7 @@ class InterPodAffinity(SchedulerPlugin):
         return [int(MAX_SCORE * ((score - least) / (largest - least))) for score in raw]
 
     def _weights(self, pod: PodFacts, cluster: ClusterFacts) -> _Domains:
-        """Return what each domain earns: by the pod's preferences, and by those of the pods that run."""
+        """Return the sum of weights of each domain, from the pod's preferences and the affinity of running pods."""
         result: _Domains = Counter()
         for term in pod.preferred_terms:
             _add(result, cluster.count_affine_pods([term]), term.topology_key, cluster, term.weight)
@@ -107,7 +107,7 @@ class InterPodAffinity(SchedulerPlugin):
 
 
 def _find_repelling(pod: PodFacts, cluster: ClusterFacts) -> _Domains:
-    """Return the domains with running pods whose required anti-affinity selects the pod."""
+    """Return the domains with running pods whose required anti-affinity matches the pod."""
     result: _Domains = Counter()
     for term, counts in cluster.anti_affinity:
         if term.matches(pod, cluster.namespaces):
@@ -116,7 +116,7 @@ def _find_repelling(pod: PodFacts, cluster: ClusterFacts) -> _Domains:
 
 
 def _add(domains: _Domains, counts: NodeCounts, key: str, cluster: ClusterFacts, weight: int = 1) -> None:
-    """Add the counts of nodes to their domains."""
+    """Add the counts of nodes, multiplied by a weight, to the domains of the nodes for a topology key."""
     by_name = cluster.by_name
     for name, count in counts.items():
         value = by_name[name].labels.get(key)

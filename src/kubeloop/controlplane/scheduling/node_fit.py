@@ -1,4 +1,4 @@
-"""Fit of a pod and the nodes by the default profile: which nodes can take it, and in upstream's words why the others cannot. No I/O.
+"""Checks with the default profile which nodes can run a pod, and why other nodes cannot, with upstream's messages. No I/O.
 
 Source: Kubernetes pkg/scheduler/schedule_one.go; pkg/kubelet/lifecycle/predicate.go.
 """
@@ -20,9 +20,9 @@ _ALONE = ClusterFacts()
 
 @dataclass
 class FitResult:
-    """The nodes that can run a pod (``fitting``). If there are none, ``message`` says why, in the words of upstream's scheduler.
+    """The nodes that can run a pod (``fitting``). If there are none, ``message`` is the message of upstream's scheduler.
 
-    ``preemption`` is the node where other pods can make room, with these pods.
+    ``preemption`` is a node on which the pod could preempt other pods, with these pods; None if there is no such node.
     """
 
     fitting: list[NodeFacts]
@@ -31,7 +31,7 @@ class FitResult:
 
 
 def judge(pod: PodFacts, cluster: ClusterFacts) -> FitResult:
-    """Decide which nodes can take a pod that has none."""
+    """Return which nodes can run a pod that has no node yet."""
     diagnosis = find_nodes(_PROFILE, pod, cluster)
     if diagnosis.fitting:
         return FitResult(diagnosis.fitting)
@@ -40,7 +40,7 @@ def judge(pod: PodFacts, cluster: ClusterFacts) -> FitResult:
 
 
 def find_refusals(pod: PodFacts, cluster: ClusterFacts) -> dict[str, NodeRefusal]:
-    """Return the refusal of each node that cannot take the pod: that of the first filter which the node fails."""
+    """Return, by name of each node that cannot run a pod, the refusal of the first filter that refuses the node."""
     diagnosis = find_nodes(_PROFILE, pod, cluster)
     if diagnosis.refusal is not None:
         refusal = NodeRefusal((diagnosis.refusal.reason,), False, diagnosis.refusal.plugin)
@@ -58,7 +58,7 @@ def find_admission_fault(pod: PodFacts, node: NodeFacts) -> tuple[str, str] | No
     for name, desired, used in (("pods", 1, len(node.pods)), *((name, one, node.used(name)) for name, one in pod.requests.items())):
         capacity = node.allocatable.get(name)
         if capacity is None and "/" in name:
-            continue  # An extended resource that the node does not know is the cluster's.
+            continue  # An extended resource that the node does not have belongs to the cluster.
         if desired > 0 and desired > (capacity or 0) - used:
             text = f"Node didn't have enough resource: {name}, requested: {desired}, used: {used}, capacity: {capacity or 0}"
             return f"OutOf{name}", text

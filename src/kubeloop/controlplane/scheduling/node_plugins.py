@@ -1,4 +1,4 @@
-"""Plugins that look at a node by itself: cordons, taints, affinity to nodes, host ports, images. No I/O.
+"""Plugins that check each node independently of other nodes: cordons, taints, node affinity, host ports, images. No I/O.
 
 Source: Kubernetes pkg/scheduler/framework/plugins: nodeunschedulable, nodename, tainttoleration, nodeaffinity, nodeports, imagelocality.
 """
@@ -20,7 +20,7 @@ _MIB = 1 << 20
 
 
 class NodeUnschedulable(SchedulerPlugin):
-    """Refuses cordoned nodes, unless the pod tolerates the taint that stands for the cordon."""
+    """Refuses cordoned nodes, unless the pod tolerates the taint ``node.kubernetes.io/unschedulable``."""
 
     name = "NodeUnschedulable"
     interests: ClassVar[Interests] = {"Node": Action.ADD | Action.NODE_TAINT, "Pod": Action.POD_TOLERATION}
@@ -38,7 +38,7 @@ class NodeUnschedulable(SchedulerPlugin):
 
 
 class NodeName(SchedulerPlugin):
-    """Refuses all nodes except the node that the pod names."""
+    """Refuses all nodes except the node in the pod's ``spec.nodeName``, if it has one."""
 
     name = "NodeName"
     interests: ClassVar[Interests] = {"Node": Action.ADD}
@@ -77,15 +77,15 @@ class TaintToleration(SchedulerPlugin):
 
 
 def find_untolerated_taint(pod: PodFacts, node: NodeFacts) -> JSONObject | None:
-    """Return the first taint that keeps a pod away from a node, or None."""
+    """Return the first NoSchedule or NoExecute taint of a node that a pod does not tolerate, or None."""
     return next((taint for taint in node.blocking_taints if not pod.tolerates(taint)), None)
 
 
 class NodeAffinity(SchedulerPlugin):
-    """Refuses nodes that node selector or required affinity do not select, and prefers the nodes that preferred affinity selects.
+    """Refuses nodes that do not match the pod's node selector or required node affinity, and prefers nodes that match preferred affinity.
 
     Args:
-        added: Node affinity that each pod of the profile has beside its own (``addedAffinity``), as a tree.
+        added: Node affinity of all pods of the profile in addition to their own (``addedAffinity``), as a JSON object; None for none.
     """
 
     name = "NodeAffinity"
@@ -131,7 +131,7 @@ class NodeAffinity(SchedulerPlugin):
 
 
 def _sum_weights(preferences: Sequence[JSONObject], node: NodeFacts) -> int:
-    """Return the sum of the weights that a node earns. A preference without requirements selects every node."""
+    """Return the sum of the weights of the preferences that a node meets. A preference without requirements counts for no node."""
     result = 0
     for one in preferences:
         term = one.get("preference") or {}
@@ -161,7 +161,7 @@ class NodePorts(SchedulerPlugin):
 
 
 class ImageLocality(SchedulerPlugin):
-    """Prefers nodes that have the images of the pod already; an image counts more when many nodes have it."""
+    """Prefers nodes that already have the images of the pod; large images, and images that many nodes have, count more."""
 
     name = "ImageLocality"
 

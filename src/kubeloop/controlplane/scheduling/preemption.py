@@ -1,4 +1,4 @@
-"""Preemption: which pods of lower priority must go so that a pod finds a node. No I/O; the cluster is as before when a function returns.
+"""Preemption: which pods of lower priority to delete so that a pod fits on a node. No I/O; the functions leave the cluster unchanged.
 
 Source: Kubernetes pkg/scheduler/framework/preemption/preemption.go, plugins/defaultpreemption/default_preemption.go.
 """
@@ -18,18 +18,21 @@ from kubeloop.controlplane.scheduling.framework import (
     Profile,
     counted,
     find_refusal_with_nominated,
-    worded,
+    unschedulable_text,
 )
 
-#: What upstream's plugin for resource claims, which has its turn before preemption, says of a pod without claims; and of a pod that was
-#: refused before the plugin looked at it.
+#: Messages of upstream's plugin DynamicResources, which runs before preemption: about a pod without claims, and about a pod that another
+#: plugin refused earlier.
 _NO_CLAIMS, _NO_STATE = "no new claims to deallocate", "not found"
 _NO_VICTIMS = NodeRefusal(("No preemption victims found for incoming pod",), resolvable=False)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A node that could run the pod without ``victims``, the most important one first; ``violations`` counts violated budgets."""
+    """A node that could run a pod if ``victims`` were deleted; the most important victim is first.
+
+    ``violations`` is the number of victims whose deletion violates a PodDisruptionBudget.
+    """
 
     node: str
     victims: tuple[PodFacts, ...]
@@ -38,9 +41,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class PreemptionResult:
-    """The chosen node with its victims, or why there is none: ``message`` is the text that follows the reasons of the nodes.
+    """The chosen node with its victims, or None and the ``message`` that upstream appends to the reasons of the nodes.
 
-    ``keeps_nomination`` says that the pod goes on waiting for the node that it is nominated to.
+    ``keeps_nomination`` says that the pod still waits for the node to which it is nominated.
     """
 
     candidate: Candidate | None = None
@@ -49,14 +52,17 @@ class PreemptionResult:
 
 
 def preempt(profile: Profile, pod: PodFacts, cluster: ClusterFacts, diagnosis: Diagnosis, *, offset: int = 0) -> PreemptionResult:
-    """Choose the node on which a pod that fits nowhere replaces others.
+    """Choose the node on which a pod that fits on no node preempts other pods.
 
     Args:
-        profile: The plugins.
+        profile: The profile with the plugins.
         pod: The pod.
         cluster: The cluster.
-        diagnosis: Why the pod fits nowhere.
-        offset: Number of the first node to consider, so that not all attempts consider the same nodes.
+        diagnosis: Why the pod fits on no node.
+        offset: Index of the first node to consider, so that not all attempts consider the same nodes.
+
+    Returns:
+        The node with its victims, or why there is none.
     """
     claims = profile.plugin("DynamicResources") is not None
     if not diagnosis.total:
@@ -80,11 +86,11 @@ def preempt(profile: Profile, pod: PodFacts, cluster: ClusterFacts, diagnosis: D
     reasons = Counter(reason for refusal in refusals for reason in refusal.reasons)
     if others := diagnosis.total - len(refusals):
         reasons["Preemption is not helpful for scheduling"] += others
-    return PreemptionResult(message=f"{prefix}preemption: " + worded(diagnosis.total, counted(reasons)))
+    return PreemptionResult(message=f"{prefix}preemption: " + unschedulable_text(diagnosis.total, counted(reasons)))
 
 
 def _awaits_victims(pod: PodFacts, cluster: ClusterFacts, diagnosis: Diagnosis) -> bool:
-    """Return whether victims of an earlier preemption still end on the node that the pod is nominated to."""
+    """Return whether victims of an earlier preemption are still terminating on the node to which the pod is nominated."""
     node = cluster.by_name.get(pod.nominated_node)
     if node is None:
         return False
@@ -97,12 +103,12 @@ def _awaits_victims(pod: PodFacts, cluster: ClusterFacts, diagnosis: Diagnosis) 
 def find_candidates(
     profile: Profile, limits: PreemptionLimits, pod: PodFacts, cluster: ClusterFacts, nodes: Sequence[NodeFacts]
 ) -> tuple[list[Candidate], list[NodeRefusal]]:
-    """Return nodes on which the pod can replace others, and the refusals of the nodes on which it cannot.
+    """Return nodes on which a pod can preempt other pods, and the refusals of nodes on which it cannot.
 
-    The search ends when there are enough candidates, one of which violates no budget.
+    The search ends when there are enough candidates, at least one of which violates no budget.
 
     Args:
-        profile: The plugins.
+        profile: The profile with the plugins.
         limits: How many candidates are enough.
         pod: The pod that needs room.
         cluster: The cluster.
@@ -124,10 +130,10 @@ def find_candidates(
 
 
 def select_victims(profile: Profile, pod: PodFacts, node: NodeFacts, cluster: ClusterFacts) -> Candidate | NodeRefusal:
-    """Return the fewest and least important pods that must leave a node so that the pod fits, or why it does not fit even then.
+    """Return the least important pods that must leave a node so that a pod fits, or why it does not fit even without them.
 
     Args:
-        profile: The plugins.
+        profile: The profile with the plugins.
         pod: The pod that needs room.
         node: The node.
         cluster: The cluster.
@@ -160,12 +166,12 @@ def select_victims(profile: Profile, pod: PodFacts, node: NodeFacts, cluster: Cl
 
 
 def importance(pod: PodFacts) -> tuple[int, bool, str]:
-    """Sort key: pods of higher priority come first, then the pods that started first. Pods without a start time come last."""
+    """Return a sort key: pods of higher priority come first, then pods that started earlier; pods without a start time come last."""
     return -pod.priority, not pod.start_time, pod.start_time
 
 
 def divide_by_budget(pods: Sequence[PodFacts], budgets: Iterable[Budget]) -> tuple[list[PodFacts], list[PodFacts]]:
-    """Return the pods whose disruption would violate a budget, and the others; the first pods use up the budgets."""
+    """Return the pods whose disruption would violate a budget, and the other pods. Earlier pods use up the budgets first."""
     left = [(budget, [budget.allowed]) for budget in budgets]
     violating: list[PodFacts] = []
     others: list[PodFacts] = []
@@ -185,8 +191,9 @@ def divide_by_budget(pods: Sequence[PodFacts], budgets: Iterable[Budget]) -> tup
 def choose_candidate(candidates: Sequence[Candidate]) -> Candidate:
     """Return the candidate that disrupts least.
 
-    It has the fewest violated budgets, then the least important first victim, the least sum of priorities, the fewest victims, and last the
-    victim that started latest.
+    Candidates are compared by the number of budget violations, the priority of the most important victim, the sum of the victims'
+    priorities, and the number of victims, each the lower the better; and last by the start of the most important victims, the later the
+    better.
     """
     best = min(_cost(one) for one in candidates)
     equal = [one for one in candidates if _cost(one) == best]
@@ -199,6 +206,6 @@ def _cost(candidate: Candidate) -> tuple[int, int, int, int]:
 
 
 def _earliest_start(candidate: Candidate) -> str:
-    """Return the start time of the first started among the most important victims; a pod that has not started counts as started now."""
+    """Return the earliest start time among the victims with the highest priority; a pod that has not started sorts last."""
     most = candidate.victims[0].priority
     return min(one.start_time or "~" for one in candidate.victims if one.priority == most)

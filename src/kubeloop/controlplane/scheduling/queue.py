@@ -14,12 +14,12 @@ from typing import Protocol
 from kubeloop.controlplane.scheduling.cluster_events import ClusterEvent
 from kubeloop.controlplane.scheduling.facts import PodFacts
 
-#: Seconds after which an unschedulable pod is tried again without an event (upstream's podMaxInUnschedulablePodsDuration).
+#: Seconds after which an unschedulable pod is retried without an event (upstream's podMaxInUnschedulablePodsDuration).
 LONGEST_WAIT = 300.0
 
 
 class Place(StrEnum):
-    """Where a pod is in the queue."""
+    """The part of the queue in which a pod is."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
@@ -34,12 +34,13 @@ class QueuedPod:
 
     Attributes:
         facts: The newest state of the pod.
-        since: When the pod came to its place; seconds of the controller's clock.
-        place: Where it is.
-        gated: Whether it must not be scheduled yet: scheduling gates, or its preemption is in progress.
+        since: When the pod was added or its last attempt ended; seconds of the controller's clock.
+        place: The part of the queue in which the pod is.
+        gated: Whether the pod must not be scheduled yet, because of scheduling gates or because its preemption is in progress.
         refused: How many attempts found no node.
         errors: How many attempts in a row ended with an error.
-        plugins: The plugins that refused it in the last attempt; empty after an error.
+        plugins: The plugins that refused the pod in the last attempt; empty after an error.
+        backoff_end: When the back-off of the pod ends; seconds of the controller's clock.
     """
 
     facts: PodFacts
@@ -56,21 +57,21 @@ class QueuedPod:
 class Hints(Protocol):
     """Decides which pods an event may help."""
 
-    def concern(self, plugins: frozenset[str], event: ClusterEvent) -> bool:
-        """Return whether one of these plugins wants to know of the event. It is asked once for all pods that they refused."""
+    def is_interested(self, plugins: frozenset[str], event: ClusterEvent) -> bool:
+        """Return whether one of the plugins has an interest in the event. The queue calls this once for all pods that they refused."""
 
     def may_help(self, queued: QueuedPod, event: ClusterEvent) -> bool:
-        """Return whether the event may help a pod that its plugins refused."""
+        """Return whether the event may help a queued pod, according to the plugins that refused it."""
 
 
 class SchedulingQueue:
-    """Pods that have no node yet, by uid.
+    """The pods that have no node yet: active ones by priority, ones in back-off, and unschedulable ones that wait for an event.
 
     Args:
         hints: Decides which pods an event may help.
-        is_gated: Whether a pod must not be scheduled yet.
+        is_gated: Returns whether a pod must not be scheduled yet.
         initial_backoff: Seconds of the first back-off; each further one is twice as long.
-        max_backoff: Maximum of seconds.
+        max_backoff: Seconds of the longest back-off.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class SchedulingQueue:
         return uid in self._pods
 
     def get(self, uid: str) -> QueuedPod | None:
-        """Return a pod in the queue, or None."""
+        """Return the pod with a uid in the queue, or None."""
         return self._pods.get(uid)
 
     def add(self, pod: PodFacts, now: float) -> None:
@@ -125,16 +126,16 @@ class SchedulingQueue:
                 self._requeue(queued, now)
 
     def remove(self, uid: str) -> QueuedPod | None:
-        """Remove a pod and return it."""
+        """Remove the pod with a uid and return it, or None."""
         queued = self._pods.pop(uid, None)
         if queued is not None:
             self._move(queued, Place.IN_FLIGHT)
         return queued
 
     def pop(self, now: float) -> QueuedPod | None:
-        """Return the next pod to schedule, or None. The pod is in flight until ``refuse``, ``fail`` or ``remove``.
+        """Return the next pod to schedule, or None. The pod is in flight until ``refuse``, ``fail`` or ``remove`` is called for it.
 
-        Pods in back-off after a refusal follow when no pod is active.
+        If no pod is active, a pod that is in back-off after a refusal is returned.
         """
         self.flush(now)
         while self._active:
@@ -151,7 +152,7 @@ class SchedulingQueue:
         return None
 
     def refuse(self, queued: QueuedPod, plugins: frozenset[str], now: float) -> None:
-        """Put a pod back that fits on no node; it waits for an event."""
+        """Return a pod that fits on no node to the queue, where it waits for an event."""
         self._move(queued, Place.IN_FLIGHT)
         queued.refused += 1
         queued.errors = 0
@@ -160,7 +161,7 @@ class SchedulingQueue:
         self._wait(queued)
 
     def fail(self, queued: QueuedPod, now: float) -> None:
-        """Put a pod back whose attempt ended with an error; it is tried again after its back-off."""
+        """Return a pod whose attempt ended with an error to the queue; it is retried after its back-off."""
         self._move(queued, Place.IN_FLIGHT)
         queued.errors += 1
         queued.plugins = frozenset()
@@ -168,18 +169,18 @@ class SchedulingQueue:
         self._requeue(queued, now)
 
     def retry(self, queued: QueuedPod, now: float) -> None:
-        """Try a refused pod again without an event, after the back-off of its refusals."""
+        """Retry a refused pod without an event, after its back-off."""
         self._move(queued, Place.IN_FLIGHT)
         queued.plugins = frozenset()
         queued.since = now
         self._requeue(queued, now)
 
     def move(self, event: ClusterEvent, now: float) -> int:
-        """Move the pods that an event may help out of the unschedulable ones, and return their number."""
+        """Make the unschedulable pods that an event may help active, if necessary after their back-off, and return their number."""
         helped = [
             queued
             for plugins, group in self._unschedulable.items()
-            if self._hints.concern(plugins, event)
+            if self._hints.is_interested(plugins, event)
             for queued in group.values()
             if self._hints.may_help(queued, event)
         ]
@@ -188,13 +189,13 @@ class SchedulingQueue:
         return len(helped)
 
     def activate(self, uid: str) -> None:
-        """Make a pod active, whatever it waits for; gated pods stay where they are."""
+        """Make a waiting pod active at once, unless it is gated."""
         queued = self._pods.get(uid)
         if queued is not None and queued.place in (Place.BACKOFF, Place.UNSCHEDULABLE):
             self._activate(queued)
 
     def flush(self, now: float) -> None:
-        """Move the pods whose back-off is over, and the pods that have waited too long for an event."""
+        """Make pods active whose back-off is over, or that have waited for an event for LONGEST_WAIT seconds."""
         for heap in (self._refused, self._failed):
             while heap and heap[0][0] <= now:
                 _, number, queued = heapq.heappop(heap)
@@ -216,7 +217,7 @@ class SchedulingQueue:
         return min(self._initial_backoff * 2.0 ** min(count - 1, 30), self._max_backoff) if count else 0.0
 
     def _requeue(self, queued: QueuedPod, now: float) -> None:
-        """Make a pod active, or let it wait for the end of its back-off."""
+        """Make a pod active, or put it into back-off if that is not over."""
         end = queued.since + self.backoff(queued)
         if end <= now:
             self._activate(queued)
@@ -239,14 +240,14 @@ class SchedulingQueue:
         (self._gated if gated else self._unschedulable.setdefault(queued.plugins, {}))[queued.facts.key] = queued
 
     def _may_help(self, queued: QueuedPod, event: ClusterEvent) -> bool:
-        return self._hints.concern(queued.plugins, event) and self._hints.may_help(queued, event)
+        return self._hints.is_interested(queued.plugins, event) and self._hints.may_help(queued, event)
 
     def _take(self, queued: QueuedPod) -> QueuedPod:
         self._move(queued, Place.IN_FLIGHT)
         return queued
 
     def _move(self, queued: QueuedPod, place: Place) -> None:
-        """Change the place of a pod; entries of heaps that were made before no longer count."""
+        """Change the place of a pod, which invalidates its earlier entries in heaps."""
         key = queued.facts.key
         self._gated.pop(key, None)
         group = self._unschedulable.get(queued.plugins)

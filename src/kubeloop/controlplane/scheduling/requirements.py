@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kubeloop.meta import Selector
+from kubeloop.meta.strconv import decimal
 from kubeloop.types import JSONObject
 
 if TYPE_CHECKING:
     from kubeloop.controlplane.scheduling.facts import PodFacts
 
-#: Effects of taints that keep pods away from a node.
+#: Effects of taints that prevent scheduling on a node.
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
@@ -28,11 +29,11 @@ class AffinityTerm(NamedTuple):
     weight: int = 0
 
     def matches(self, pod: PodFacts, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
-        """Return whether the term selects a pod; ``namespaces`` are the labels of all namespaces."""
+        """Return whether the term matches a pod; ``namespaces`` has the labels of all namespaces by name."""
         return self.matches_labels(pod.namespace, pod.labels, namespaces)
 
     def matches_labels(self, namespace: str, labels: Mapping[str, str], namespaces: Mapping[str, Mapping[str, str]]) -> bool:
-        """Return whether the term selects pods with these labels in this namespace."""
+        """Return whether the term matches pods with certain labels in a namespace; ``namespaces`` has the labels of all namespaces."""
         near = namespace in self.namespaces or self.namespace_selector.matches(namespaces.get(namespace, {}))
         return near and self.selector.matches(labels)
 
@@ -43,7 +44,7 @@ def tolerates(tolerations: Iterable[JSONObject], taint: JSONObject) -> bool:
 
 
 def _tolerates(toleration: JSONObject, taint: JSONObject) -> bool:
-    """An empty key with Exists tolerates everything."""
+    """Return whether a toleration tolerates a taint. An empty key with the operator Exists tolerates every taint."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     if toleration.get("key") and toleration["key"] != taint["key"]:
@@ -59,7 +60,7 @@ def meets_any_term(terms: Iterable[JSONObject], labels: Mapping[str, str], name:
 
 
 def meets_term(term: JSONObject, labels: Mapping[str, str], name: str) -> bool:
-    """Return whether a node of that name meets one term; a term without requirements matches no node."""
+    """Return whether a node with a name and labels meets a term of a node selector; a term without requirements matches no node."""
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     if not expressions and not fields:
         return False
@@ -67,13 +68,13 @@ def meets_term(term: JSONObject, labels: Mapping[str, str], name: str) -> bool:
 
 
 def meets_topology(term: JSONObject, labels: Mapping[str, str]) -> bool:
-    """Return whether a node meets one term of a storage class; a term without requirements matches no node."""
+    """Return whether a node meets a term of a storage class's allowed topologies; a term without requirements matches no node."""
     expressions = term.get("matchLabelExpressions") or ()
     return bool(expressions) and all(labels.get(one["key"]) in one["values"] for one in expressions)
 
 
 def named_nodes(terms: Iterable[JSONObject]) -> set[str] | None:
-    """Return the nodes that the terms name by metadata.name; None if some term names none, and so allows any."""
+    """Return the names of the only nodes that terms of a node selector allow by ``metadata.name``; None if a term has no such field."""
     allowed: set[str] | None = None
     for term in terms:
         named = [
@@ -97,8 +98,8 @@ def _meets(requirement: JSONObject, labels: Mapping[str, str]) -> bool:
         return value is not None
     if operator == "DoesNotExist":
         return value is None
-    try:
-        number, bound = int(value or ""), int(values[0])
-    except (ValueError, IndexError):
+    # A value that Go's ParseInt refuses is neither greater nor less (apimachinery pkg/labels/selector.go).
+    number, bound = decimal(value or ""), decimal(values[0]) if len(values) == 1 else None
+    if number is None or bound is None:
         return False
     return number > bound if operator == "Gt" else operator == "Lt" and number < bound

@@ -19,7 +19,7 @@ _NATIVE = ("cpu", "memory", "ephemeral-storage")
 
 
 class ResourceWeight(NamedTuple):
-    """A resource that counts in a score, and how much."""
+    """A resource that counts in a score, and its weight."""
 
     name: str
     weight: int = 1
@@ -27,22 +27,22 @@ class ResourceWeight(NamedTuple):
 
 DEFAULT_RESOURCES = (ResourceWeight("cpu"), ResourceWeight("memory"))
 
-#: Returns the score of one resource from the requested amount, the pod's included, and the capacity, which is not 0.
+#: Returns the score of a node for one resource, from the requested amount including the pod's, and the capacity, which is not 0.
 Shape = Callable[[int, int], int]
 
 
 def least_allocated(requested: int, capacity: int) -> int:
-    """Score nodes by their free share."""
+    """Return a score that is higher the larger the free share of a resource is."""
     return 0 if requested > capacity else (capacity - requested) * MAX_SCORE // capacity
 
 
 def most_allocated(requested: int, capacity: int) -> int:
-    """Score nodes by their used share."""
+    """Return a score that is higher the larger the requested share of a resource is."""
     return min(requested, capacity) * MAX_SCORE // capacity
 
 
 def capacity_ratio(points: Sequence[tuple[int, int]]) -> Shape:
-    """Score nodes by a function of their utilization.
+    """Return a function that scores a resource by its utilization, interpolating between points.
 
     Args:
         points: Pairs of utilization in percent and score from 0 to 10, by ascending utilization; straight lines connect them.
@@ -68,9 +68,9 @@ class NodeResourcesFit(SchedulerPlugin):
     Args:
         resources: The resources that count in the score.
         shape: The score of one resource.
-        rounded: Whether the mean is rounded and leaves out resources with score 0, as the ratio of requests to capacity does.
-        ignored: Extended resources that need no room.
-        ignored_groups: Groups of such resources: the part of the name before "/".
+        rounded: Whether the mean is rounded and ignores resources with score 0, as upstream's RequestedToCapacityRatio does.
+        ignored: Names of extended resources that are not checked.
+        ignored_groups: Groups of extended resources that are not checked: the part of the name before "/".
     """
 
     name = "NodeResourcesFit"
@@ -167,7 +167,7 @@ class NodeResourcesFit(SchedulerPlugin):
 
 
 def _score_default(pod: PodFacts, nodes: Sequence[NodeFacts]) -> list[int]:
-    """Score by the free share of cpu and memory, each with weight 1."""
+    """Return the scores for ``least_allocated`` and cpu and memory with weight 1: the frequent case, without function calls."""
     cpu, memory = pod.scored_requests.get("cpu", 0), pod.scored_requests.get("memory", 0)
     result = []
     for node in nodes:
@@ -186,7 +186,7 @@ def _score_default(pod: PodFacts, nodes: Sequence[NodeFacts]) -> list[int]:
 
 
 class NodeResourcesBalancedAllocation(SchedulerPlugin):
-    """Prefers nodes on which the pod makes the shares of used resources more equal.
+    """Prefers nodes on which the pod makes the requested shares of resources more equal.
 
     Args:
         resources: The resources to balance; their weights do not matter.
@@ -220,7 +220,7 @@ class NodeResourcesBalancedAllocation(SchedulerPlugin):
 
 
 def _balance_default(cpu: int, memory: int, nodes: Sequence[NodeFacts]) -> list[int]:
-    """Balance cpu and memory."""
+    """Return the scores of NodeResourcesBalancedAllocation for cpu and memory: the frequent case, without function calls."""
     result = []
     half = MAX_SCORE // 2
     for node in nodes:
@@ -236,7 +236,7 @@ def _balance_default(cpu: int, memory: int, nodes: Sequence[NodeFacts]) -> list[
 
 
 def _balance(shares: Sequence[float]) -> int:
-    """Return ``MAX_SCORE`` for equal shares, and less the more they deviate."""
+    """Return ``MAX_SCORE`` for equal shares, and a lower score the more they deviate from their mean."""
     if len(shares) == 2:
         deviation = abs(shares[0] - shares[1]) / 2
     elif len(shares) > 2:

@@ -1,4 +1,4 @@
-"""The scheduler: assigns each pod without a node to the best of the nodes that its profile allows, and preempts pods where none does.
+"""The scheduler: binds each pod without a node to the best node that its profile allows, and preempts pods if no node fits.
 
 Source: Kubernetes documentation, "Kubernetes Scheduler"; pkg/scheduler/schedule_one.go, eventhandlers.go.
 """
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from kubeloop.api.core.v1 import PersistentVolume, PersistentVolumeClaim, Pod
-from kubeloop.cache import Event, EventType, Registration
+from kubeloop.cache import EventType, InformerEvent, Registration
 from kubeloop.controller import KeyController, Predicate, Result
 from kubeloop.controller.events import EventSink, SeriesEvents
 from kubeloop.controlplane.scheduling.binding import (
@@ -38,9 +38,9 @@ from kubeloop.meta.errors import KubeloopError
 from kubeloop.tasks import Supervisor
 
 SCHEDULER = DEFAULT_SCHEDULER
-#: The one key: a reconcile schedules the next pods of the scheduling queue.
+#: The only key: a reconcile schedules the next pods of the scheduling queue.
 _CYCLE = ObjectKey("", "", "")
-#: Number of pods that one reconcile schedules at most, so that a stop does not wait for long.
+#: Maximum number of pods that one reconcile schedules, so that a stop does not wait for long.
 _PODS_PER_RECONCILE = 100
 
 _never = Predicate(lambda event: False, ("spec.nodeName", "status.phase"))  # noqa: ARG005  # pods come from the scheduling queue
@@ -56,7 +56,7 @@ class _PluginHints:
         self._cluster = cluster
         self._interests = {one.name: one.interests for profile in profiles.values() for one in profile.filters}
 
-    def concern(self, plugins: frozenset[str], event: ClusterEvent) -> bool:
+    def is_interested(self, plugins: frozenset[str], event: ClusterEvent) -> bool:
         if not plugins:  # There was no node at all.
             return event.kind == "Node" and event.action is Action.ADD
         return any(event.concerns(self._interests.get(name, {})) for name in plugins)
@@ -75,7 +75,7 @@ class _PluginHints:
 
 @dataclass
 class _BindingFailures:
-    """The nodes on which the volumes of a pod could not be bound, with the number of the last failure on each."""
+    """The nodes on which the volumes of a pod could not be bound, each with the ordinal of its last failure: later ones are higher."""
 
     count: int = 0
     nodes: dict[str, int] = field(default_factory=dict)
@@ -86,16 +86,23 @@ class _BindingFailures:
 
 
 class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHEDULER):
-    """Binds through ``pods/binding``. The condition PodScheduled of a pod that fits nowhere says why, and the pod is tried again when an
-    event may help it, at the latest after five minutes.
+    """Binds pods to nodes through the subresource ``pods/binding``.
 
-    A node counts a pod from the decision on; the writes of its binding run beside the decisions about the next pods. When they fail, the
-    node loses the pod again, and the pod is scheduled again after its back-off. A node on which its volumes could not be bound comes last.
+    The condition PodScheduled of a pod that fits on no node gives the reason. Such a pod is retried when an event may help it, after five
+    minutes at the latest.
 
-    One worker: two at once would count the same free place twice.
+    A node counts a pod as soon as it is chosen, while the binding is written concurrently with decisions about the next pods. If the
+    binding fails, the node no longer counts the pod, which is scheduled again after its back-off; a node on which the pod's volumes could
+    not be bound is then the last choice.
+
+    The controller has one worker, because concurrent decisions could use the same free resources twice.
+
+    Not guaranteed:
+        Room for the pods of two schedulers that are active at the same time: the server refuses a second binding of a pod, but does not
+        compare pods with the resources of nodes. ``ElectedRunnable`` runs one scheduler at a time.
 
     Args:
-        configuration: The profiles; None: the default one.
+        configuration: The profiles and back-offs; None: the default configuration.
     """
 
     def __init__(self, configuration: SchedulerConfiguration | None = None) -> None:
@@ -104,10 +111,10 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
         self._tasks: Supervisor | None = None
 
     def event_sinks(self) -> Sequence[EventSink]:
-        return [SeriesEvents()]  # as kube-scheduler
+        return [SeriesEvents()]  # as in kube-scheduler
 
     async def start(self) -> None:
-        """Read the whole cluster into memory; the first pod is scheduled when that is done."""
+        """Read the whole cluster into memory, and then begin to schedule."""
         chosen = self._configuration
         self._watch = ClusterWatch(self._apply)
         self._cluster = self._watch.cluster
@@ -117,7 +124,7 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
             initial_backoff=chosen.initial_backoff,
             max_backoff=chosen.max_backoff,
         )
-        #: The pods that do not wait in the queue, with the nodes that count them, by uid; and the uid of each pod by its name.
+        #: The pods with a node, bound or only chosen, and this node, by uid; and the uid of each pod by namespace and name.
         self._placed: dict[str, tuple[PodFacts, str]] = {}
         self._uids: dict[tuple[str, str], str] = {}
         self._bindings: dict[str, PendingBinding] = {}
@@ -127,12 +134,12 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
         claims, volumes = self.lister(PersistentVolumeClaim), self.lister(PersistentVolume)
         self._binder = PodBinder(self.client, self.clock, self.events, self._watch, claims, volumes)
         self._writer = PodStatusWriter(self.client, self.clock, self.events)
-        # Work that outlives a reconcile is started by a task that belongs to none, so that its writes do not count as the reconcile's.
+        # A separate task starts work that outlives a reconcile, so that its writes are not attributed to the reconcile.
         self._work: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
         self._writes: dict[str, asyncio.Event] = {}
         self._tasks = Supervisor(self.clock, self.log)
         self._tasks.start(self._start_work, name="scheduler-work")
-        handlers: list[tuple[type[Any], Callable[[Event[Any]], None]]] = [*self._watch.handlers(), (Pod, self._pod)]
+        handlers: list[tuple[type[Any], Callable[[InformerEvent[Any]], None]]] = [*self._watch.handlers(), (Pod, self._pod)]
         for kind, handle in handlers:
             informer = self.informer(kind)
             self._handlers.append(informer.on_event(added=handle, updated=handle, deleted=handle, resync=0, name=self.name))
@@ -154,14 +161,14 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
                 wake = self._queue.next_wake()
                 return None if wake is None else Result(requeue_after=max(wake - self.clock.now(), 0.001))
             self._try(queued)
-            await asyncio.sleep(0)  # Events and bindings go on.
+            await asyncio.sleep(0)  # Let events and bindings proceed.
         self.enqueue(_CYCLE)
         return None
 
     # ---------------------------------------------------------------------------------------------------------- one decision
 
     def _try(self, queued: QueuedPod) -> None:
-        """Decide about one pod. A pod about which no decision is possible is tried again after its back-off."""
+        """Schedule one pod. An unexpected error is logged and reported, and the pod is retried after its back-off."""
         try:
             self._schedule(queued)
         except Exception as error:
@@ -171,12 +178,12 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
             self._report(pod, "SchedulerError", str(error) or type(error).__name__, "")
 
     def _schedule(self, queued: QueuedPod) -> None:
-        """Decide about one pod."""
+        """Choose a node for one pod and start its binding, or let it wait if no node fits."""
         pod = queued.facts
         profile = self._configuration.profiles[pod.scheduler]
         failures = self._failures.get(pod.key)
         total = len(self._cluster.by_name)
-        # A pod whose volumes failed on some node looks at all nodes, so that it finds another one.
+        # If the volumes of a pod could not be bound on some node, all nodes are checked, so that another one can be chosen.
         limit = enough_nodes(total, profile.node_percentage) if failures is None else None
         diagnosis = find_nodes(profile, pod, self._cluster, first=self._first_node, limit=limit)
         if total:
@@ -192,7 +199,7 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
         self._assume(pod, node, profile)
 
     def _assume(self, pod: PodFacts, node: NodeFacts, profile: Profile) -> None:
-        """Count the pod on its node, and let it be bound."""
+        """Count a pod on its chosen node, and start its binding."""
         plan = plan_volumes(pod, node, self._cluster) if pod.claims and profile.plugin("VolumeBinding") else VolumePlan()
         binding = PendingBinding(pod, node.name, plan, profile.bind_timeout)
         self._cluster.nominate(pod, "")
@@ -202,7 +209,7 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
         self._write_in_order(pod, partial(self._bind, binding))
 
     def _refuse(self, queued: QueuedPod, profile: Profile, diagnosis: Diagnosis) -> None:
-        """Let a pod wait that fits nowhere, and make room for it where that is possible."""
+        """Put a pod that fits on no node back into the queue, start preemption if that can help, and report the reason."""
         pod = queued.facts
         result = preempt(profile, pod, self._cluster, diagnosis, offset=self._first_node)
         self._queue.refuse(queued, diagnosis.plugins, self.clock.now())
@@ -220,7 +227,7 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
         self._work.put_nowait(partial(self._preempt, pod, result))
 
     def _is_gated(self, pod: PodFacts) -> bool:
-        """Return whether a pod must not be scheduled yet."""
+        """Return whether a pod must not be scheduled yet, because of scheduling gates or because its preemption is in progress."""
         if pod.key in self._preempting:
             return True
         return bool(pod.gates) and self._configuration.profiles[pod.scheduler].respects_gates
@@ -234,6 +241,11 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
 
     async def _bind(self, binding: PendingBinding) -> None:
         pod = binding.pod
+        if binding.plan.bindings or binding.plan.provisions:
+            try:
+                await self._writer.nominate(binding)
+            except KubeloopError as error:
+                self.log.warning("the nominated node of pod %s/%s was not written: %s", pod.namespace, pod.name, error)
         try:
             await self._binder.bind(binding)
         except BindingFailed as error:
@@ -247,10 +259,10 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
             self._failures.pop(pod.key, None)
 
     def _fail_binding(self, binding: PendingBinding, error: BindingFailed) -> None:
-        """Take the pod from its node, and schedule it again after its back-off; other pods may get the room."""
+        """Remove a pod whose binding failed from its node, and schedule it again after its back-off; other pods may use the room."""
         pod = binding.pod
         if self._bindings.get(pod.key) is not binding:
-            return  # The pod is gone, or bound after all.
+            return  # The pod is deleted, or was bound nevertheless.
         del self._bindings[pod.key]
         self._binder.unreserve(binding)
         self._unplace(pod.key)
@@ -261,7 +273,7 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
         if queued is not None:
             self._queue.fail(queued, self.clock.now())
         if queued is not None and not error.expected:
-            self._report(queued.facts, "SchedulerError", str(error), "")
+            self._report(queued.facts, "SchedulerError", str(error), "", was_nominated=binding.nominated)
         self.enqueue(_CYCLE)
 
     async def _preempt(self, pod: PodFacts, result: PreemptionResult) -> None:
@@ -285,11 +297,11 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
             self._queue.retry(queued, self.clock.now())
         self.enqueue(_CYCLE)
 
-    def _report(self, pod: PodFacts, reason: str, message: str, nominated: str | None) -> None:
-        self._write_in_order(pod, partial(self._write_report, pod, reason, message, nominated))
+    def _report(self, pod: PodFacts, reason: str, message: str, nominated: str | None, *, was_nominated: bool = False) -> None:
+        self._write_in_order(pod, partial(self._write_report, pod, reason, message, nominated, was_nominated=was_nominated))
 
     def _write_in_order(self, pod: PodFacts, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Let a write begin when earlier ones for the pod have ended: a binding must not be followed by an earlier refusal."""
+        """Start a write when earlier writes for the same pod have ended: an old refusal must not be written after a binding."""
         earlier, ended = self._writes.get(pod.key), asyncio.Event()
         self._writes[pod.key] = ended
 
@@ -305,27 +317,27 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
 
         self._work.put_nowait(in_order)
 
-    async def _write_report(self, pod: PodFacts, reason: str, message: str, nominated: str | None) -> None:
+    async def _write_report(self, pod: PodFacts, reason: str, message: str, nominated: str | None, *, was_nominated: bool) -> None:
         try:
-            await self._writer.report_failure(pod, reason, message, nominated)
+            await self._writer.report_failure(pod, reason, message, nominated, was_nominated=was_nominated)
         except KubeloopError as error:
             self.log.warning("the status of pod %s/%s was not written: %s", pod.namespace, pod.name, error)
 
     # ------------------------------------------------------------------------------------------------------------- events
 
     def _apply(self, event: ClusterEvent) -> None:
-        """Let an event help the pods that it can help."""
+        """Make the unschedulable pods that a change may help active, and wake bindings that wait for volumes."""
         if event.kind in ("PersistentVolume", "PersistentVolumeClaim"):
             self._binder.volume_changes.notify()
         if self._queue.move(event, self.clock.now()):
             self.enqueue(_CYCLE)
 
-    def _pod(self, event: Event[Pod]) -> None:
+    def _pod(self, event: InformerEvent[Pod]) -> None:
         head = event.head
         name, uid = (head.namespace, head.name), head.uid
         before = self._uids.get(name)
         if before is not None and before != uid:
-            self._forget_pod(before)  # The name has a new owner.
+            self._forget_pod(before)  # Another pod of the same name has replaced this pod.
         if event.type is EventType.DELETED or head.value("status.phase") in ("Succeeded", "Failed"):
             self._uids.pop(name, None)
             self._forget_pod(uid)
@@ -342,7 +354,7 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
             self._unassigned(pod)
 
     def _assigned(self, pod: PodFacts, node: str) -> None:
-        """Handle the state of a pod that has a node."""
+        """Handle the new state of a pod that has a node."""
         pod.compact()
         known = self._placed.get(pod.key)
         if known is not None:
@@ -357,7 +369,7 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
         self._apply(ClusterEvent("Pod", Action.ADD, None, pod))
 
     def _unassigned(self, pod: PodFacts) -> None:
-        """Handle the state of a pod that has no node."""
+        """Handle the new state of a pod that has no node."""
         if pod.terminating or pod.scheduler not in self._configuration.profiles:
             self._forget_pod(pod.key)
             return
@@ -369,13 +381,14 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
             self._queue.add(pod, now)
         else:
             old = queued.facts
-            if pod.nominated_node or old.nominated_node:
+            # A node counts the pod already while its binding is under way.
+            if pod.key not in self._bindings and (pod.nominated_node or old.nominated_node):
                 self._cluster.nominate(pod, pod.nominated_node)
             self._queue.update(pod, list(pod_events(old, pod)), now)
         self.enqueue(_CYCLE)
 
     def _forget_pod(self, uid: str) -> None:
-        """Handle the end of a pod."""
+        """Remove a pod that was deleted, has finished, or is not to be scheduled, from all data of the scheduler."""
         queued = self._queue.get(uid)
         known = self._placed.get(uid)
         self._leave_queue(uid)
@@ -405,15 +418,15 @@ class Scheduler(KeyController[Pod], predicates=[_never], reads=KINDS, name=SCHED
         self._cluster.remove_pod(pod, node)
 
 
-def _is_unchanged(known: PodFacts, event: Event[Pod]) -> bool:
-    """Return whether a pod with a node is as it was, as far as other pods are concerned.
+def _is_unchanged(known: PodFacts, event: InformerEvent[Pod]) -> bool:
+    """Return whether a pod with a node has not changed in a way that matters to other pods.
 
-    The generation of a pod that was changed since its creation is above 1; such a pod may be resized, which only its status shows.
+    A pod with a generation above 1 was changed after its creation and always counts as changed: a resize of it shows only in its status.
     """
     head = event.head
     return known.labels == head.labels and known.terminating == head.deleting and known.generation == head.generation <= 1
 
 
 def _with_node(pod: PodFacts, node: str) -> dict[str, Any]:
-    """Return the document of a pod as if it had the node."""
+    """Return a copy of the document of a pod with a node in ``spec.nodeName``."""
     return {**pod.document, "spec": {**pod.spec, "nodeName": node}}

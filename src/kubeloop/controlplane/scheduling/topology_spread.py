@@ -1,4 +1,4 @@
-"""PodTopologySpread: spreads pods over zones, hosts and other domains of nodes. No I/O.
+"""The plugin PodTopologySpread: spreads pods over zones, hosts and other topology domains. No I/O.
 
 Source: Kubernetes pkg/scheduler/framework/plugins/podtopologyspread.
 """
@@ -20,7 +20,7 @@ from kubeloop.types import JSONObject
 
 _HOSTNAME = "kubernetes.io/hostname"
 _REASON = "node(s) didn't match pod topology spread constraints"
-#: The constraints of pods that have none, for scores.
+#: The default constraints for scores of pods without constraints.
 SYSTEM_DEFAULTS: tuple[JSONObject, ...] = (
     {"topologyKey": _HOSTNAME, "whenUnsatisfiable": "ScheduleAnyway", "maxSkew": 3},
     {"topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway", "maxSkew": 5},
@@ -28,7 +28,7 @@ SYSTEM_DEFAULTS: tuple[JSONObject, ...] = (
 
 
 class _Constraint(NamedTuple):
-    """One topology spread constraint of a pod. ``selector`` matches the pods that are counted."""
+    """One topology spread constraint of a pod. ``key`` is its topology key, and ``selector`` matches the pods that are counted."""
 
     key: str
     max_skew: int
@@ -38,18 +38,18 @@ class _Constraint(NamedTuple):
     honors_taints: bool
 
     def counts_node(self, pod: PodFacts, node: NodeFacts) -> bool:
-        """Return whether the pods on a node are counted for ``pod``."""
+        """Return whether the constraint counts the pods on a node when ``pod`` is scheduled."""
         if self.honors_affinity and not pod.matches_node(node):
             return False
         return not self.honors_taints or not node.blocking_taints or find_untolerated_taint(pod, node) is None
 
 
 class PodTopologySpread(SchedulerPlugin):
-    """Refuses nodes that would make the pods of a constraint too uneven, and prefers those with few such pods in their domain.
+    """Refuses nodes on which a pod would exceed the maximum skew of a constraint, and prefers nodes with few such pods in their domain.
 
     Args:
-        defaults: Constraints of pods that have none, as trees; their pods are those of the same Services and controller.
-        system: Whether ``defaults`` are the system's, which also count nodes that lack one of the labels.
+        defaults: Constraints for pods without constraints, as JSON objects; they count the pods of the same Services and controller.
+        system: Whether ``defaults`` are the system defaults, which also score nodes that lack a topology label.
     """
 
     name = "PodTopologySpread"
@@ -104,7 +104,7 @@ class PodTopologySpread(SchedulerPlugin):
         constraints = self._constraints(pod, cluster, "ScheduleAnyway")
         if not constraints:
             return None
-        # Nodes that lack a label count for no constraint, except for the system's defaults.
+        # Nodes that lack a topology label are ignored by all constraints, except by the system defaults.
         strict = bool(pod.spec.get("topologySpreadConstraints")) or not self._system
         keys = [one.key for one in constraints]
 
@@ -160,7 +160,7 @@ def _selector(pod: PodFacts, constraint: JSONObject) -> Selector:
 
 
 def _count_domains(pod: PodFacts, constraint: _Constraint, nodes: Sequence[NodeFacts], by_node: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the number of pods in each domain, also in those without any."""
+    """Return the number of matching pods in each domain that has a counted node; it may be 0."""
     result: Counter[str] = Counter()
     # An empty selector, which matches every pod, counts none, as upstream.
     present = {} if constraint.selector.everything else by_node
@@ -173,7 +173,7 @@ def _count_domains(pod: PodFacts, constraint: _Constraint, nodes: Sequence[NodeF
 
 
 def _normalised(scores: Sequence[int | None]) -> list[int]:
-    """Turn raw scores into scores that are best where the raw ones are least; ignored nodes get 0."""
+    """Return scores up to MAX_SCORE from raw scores, of which the lowest are the best; an ignored node (None) gets 0."""
     known = [score for score in scores if score is not None]
     least, largest = min(known, default=0), max(known, default=0)
     if not largest:

@@ -1,6 +1,6 @@
-"""Matching of claims, volumes and nodes: it selects the volume of a claim, and the volumes that a pod binds on a node. No I/O.
+"""Matching of claims, volumes and nodes: it selects the volume for a claim, and the volumes that a pod needs on a node. No I/O.
 
-The scheduler and the binder of volumes decide by the same functions, so that neither undoes what the other has done.
+The scheduler and the persistent volume binder use the same functions, so that neither undoes the other's decisions.
 Source: Kubernetes component-helpers storage/volume/pv_helpers.go, pkg/controller/volume/persistentvolume/index.go,
 pkg/scheduler/framework/plugins/volumebinding/binder.go and volumezone.
 """
@@ -14,9 +14,9 @@ from kubeloop.api.core.v1 import ObjectReference, PersistentVolume, PersistentVo
 from kubeloop.controlplane.scheduling.cluster_facts import ClusterFacts
 from kubeloop.controlplane.scheduling.facts import ClaimFacts, NodeFacts, PodFacts, VolumeFacts
 
-#: A claim or volume with this annotation was bound by a controller, not by its author. Its value does not matter.
+#: The annotation of a claim or volume that a controller has bound, not its author. The value does not matter.
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
-#: The provisioner of classes whose volumes are made by hand.
+#: The provisioner of storage classes whose volumes are created manually.
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 UNBOUND_CLAIMS = "pod has unbound immediate PersistentVolumeClaims"
@@ -33,16 +33,16 @@ _ZONE_LABELS = {
 
 
 def is_reserved_for(volume: VolumeFacts, claim: ClaimFacts) -> bool:
-    """Return whether the volume names this claim, by name alone or by uid as well."""
+    """Return whether a volume refers to a claim by namespace and name and, if the reference has a uid, by uid."""
     result = volume.claim
     return result is not None and result[:2] == (claim.namespace, claim.name) and result.uid in ("", claim.uid)
 
 
 def find_volume(claim: ClaimFacts, volumes: Iterable[VolumeFacts], *, delayed: bool) -> VolumeFacts | None:
-    """Return the volume that a claim gets independently of the node of its pods, or None if there is none yet.
+    """Return the volume to which to bind a claim independently of nodes, or None if no volume matches.
 
-    Volumes with the fewest access modes come first, then the one reserved for the claim, then the smallest. For a delayed claim only a
-    volume that is reserved for it counts: the scheduler chooses among the others.
+    Volumes with the fewest access modes are preferred, then the volume that is reserved for the claim, then the smallest. For a delayed
+    claim (WaitForFirstConsumer) only a volume that is reserved for it counts, because the scheduler chooses among the other volumes.
     """
     by_modes: dict[frozenset[str], list[VolumeFacts]] = {}
     for volume in volumes:
@@ -56,13 +56,13 @@ def find_volume(claim: ClaimFacts, volumes: Iterable[VolumeFacts], *, delayed: b
 
 
 def find_volume_on(claim: ClaimFacts, volumes: Iterable[VolumeFacts], node: NodeFacts, taken: Collection[str] = ()) -> VolumeFacts | None:
-    """Return the volume that a delayed claim gets on a node, or None if there is none.
+    """Return the volume to which to bind a delayed claim if its pod runs on a node, or None if no volume matches.
 
     Args:
         claim: The claim.
         volumes: All volumes.
         node: The node.
-        taken: Names of volumes that other claims get.
+        taken: Names of volumes that are already chosen for other claims.
     """
     left = [one for one in volumes if one.name not in taken and one.class_name == claim.class_name]
     reserved = next((one for one in left if is_reserved_for(one, claim) and _suits(one, claim)), None)
@@ -88,7 +88,8 @@ def _find_among(claim: ClaimFacts, volumes: list[VolumeFacts], *, reserved_only:
 
 
 def _suits(volume: VolumeFacts, claim: ClaimFacts) -> bool:
-    """Return whether a volume has what even a claim that it is reserved for needs."""
+    """Return whether a volume meets the requirements that hold even for the claim for which it is reserved: size, mode and class of
+    attributes."""
     return (
         volume.size >= claim.size
         and volume.volume_mode == claim.volume_mode
@@ -98,7 +99,7 @@ def _suits(volume: VolumeFacts, claim: ClaimFacts) -> bool:
 
 
 def find_mismatch(volume: VolumeFacts, claim: ClaimFacts) -> str:
-    """Return why a claim that names the volume cannot have it, or "" if it can."""
+    """Return why a claim that names a volume in ``spec.volumeName`` cannot be bound to it, or "" if it can be bound."""
     if volume.deleting:
         return f'the volume is marked for deletion "{volume.name}"'
     if volume.size.value() < claim.size.value():
@@ -113,9 +114,9 @@ def find_mismatch(volume: VolumeFacts, claim: ClaimFacts) -> str:
 
 
 def reserve_volume(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Make a volume name a claim, its uid included; return whether that changed the volume.
+    """Set the claim reference of a volume to a claim, including its uid; return whether that changed the volume.
 
-    The annotation of a volume that named no such claim before says that a controller chose it, so that a controller may take it back.
+    If the volume did not refer to the claim by name before, the annotation ``BOUND_BY_CONTROLLER`` allows a controller to undo the binding.
     """
     result, metadata = volume.spec.claim_ref, claim.metadata
     same_name = result is not None and (result.namespace, result.name) == (metadata.namespace, metadata.name)
@@ -141,8 +142,8 @@ def reserve_volume(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bo
 class VolumePlan:
     """The volume operations that are necessary before a pod can run on a node.
 
-    ``bindings`` are unbound claims with the volumes that they get. ``provisions`` are claims for which a provisioner must create a volume.
-    ``reasons`` say, in upstream's words, why the pod cannot run on the node.
+    ``bindings`` has unbound claims with the volumes chosen for them. ``provisions`` has claims for which a provisioner must create a
+    volume. ``reasons`` has upstream's messages about why the pod cannot run on the node; empty if it can.
     """
 
     bindings: list[tuple[ClaimFacts, VolumeFacts]] = field(default_factory=list)
@@ -151,7 +152,7 @@ class VolumePlan:
 
 
 def find_volume_fault(pod: PodFacts, cluster: ClusterFacts) -> str:
-    """Return the reason why a pod's volumes prevent it from running on any node, or "" if they do not. All its claims exist."""
+    """Return why a pod's volumes prevent it from running on any node, or "" if they do not. All claims of the pod must exist."""
     claims = claims_of(pod, cluster)
     if any(not claim.bound and (claim.volume_name or not cluster.is_delayed(claim)) for claim in claims):
         return UNBOUND_CLAIMS
@@ -160,7 +161,7 @@ def find_volume_fault(pod: PodFacts, cluster: ClusterFacts) -> str:
 
 
 def plan_volumes(pod: PodFacts, node: NodeFacts, cluster: ClusterFacts, volumes: Iterable[VolumeFacts] | None = None) -> VolumePlan:
-    """Return the volumes that the claims of a pod need on a node. All claims exist, and immediate claims are bound.
+    """Return the volume operations that the claims of a pod need on a node. All claims must exist, and immediate claims must be bound.
 
     Args:
         pod: The pod.
@@ -178,7 +179,7 @@ def plan_volumes(pod: PodFacts, node: NodeFacts, cluster: ClusterFacts, volumes:
 
 
 def claims_of(pod: PodFacts, cluster: ClusterFacts) -> list[ClaimFacts]:
-    """Return the claims that a pod uses. All exist."""
+    """Return the claims that a pod uses, all of which must exist in ``cluster``."""
     return [cluster.claims[pod.namespace, name] for name, _ in pod.claims]
 
 
@@ -212,7 +213,7 @@ def _plan_unbound(unbound: list[ClaimFacts], node: NodeFacts, cluster: ClusterFa
 
 
 def is_in_zone(claims: list[ClaimFacts], node: NodeFacts, cluster: ClusterFacts) -> bool:
-    """Return whether the node is in the zones and regions that the labels of bound volumes name. Nodes without a zone are in all."""
+    """Return whether a node is in the zones and regions in the labels of the claims' bound volumes. A node without zone labels matches."""
     if not any(label in node.labels for label in _ZONE_LABELS):
         return True
     volumes = [cluster.volumes[one.volume_name] for one in claims if one.volume_name in cluster.volumes]
@@ -221,4 +222,4 @@ def is_in_zone(claims: list[ClaimFacts], node: NodeFacts, cluster: ClusterFacts)
 
 def _has_zone(labels: Mapping[str, str], key: str, zones: str) -> bool:
     named = [one.strip() for one in zones.split("__")]
-    return "" in named or labels.get(key, labels.get(_ZONE_LABELS[key])) in named  # A list with an empty zone is no list: it is ignored.
+    return "" in named or labels.get(key, labels.get(_ZONE_LABELS[key])) in named  # A list with an empty zone is malformed and ignored.

@@ -1,4 +1,4 @@
-"""Plugins for volumes: restrictions of shared volumes, limits of nodes, binding of claims, zones. Resource claims are refused. No I/O.
+"""Plugins for volumes: exclusive use, limits of nodes, binding of claims, zones; and a plugin that refuses resource claims. No I/O.
 
 Source: Kubernetes pkg/scheduler/framework/plugins: volumerestrictions, nodevolumelimits, volumebinding, volumezone.
 """
@@ -24,7 +24,7 @@ def _uses_claim(pod: PodFacts, claim: ClaimFacts) -> bool:
 
 
 class VolumeRestrictions(SchedulerPlugin):
-    """Refuses nodes where a pod uses the same disk, and all nodes while another pod uses a ReadWriteOncePod claim."""
+    """Refuses nodes on which another pod uses the same disk, and all nodes while another pod uses a ReadWriteOncePod claim of the pod."""
 
     name = "VolumeRestrictions"
     interests: ClassVar[Interests] = {"Node": Action.ADD, "Pod": Action.DELETE, "PersistentVolumeClaim": Action.ADD}
@@ -64,7 +64,7 @@ class VolumeRestrictions(SchedulerPlugin):
 
 
 def _disks(pod: PodFacts) -> list[tuple[str, JSONObject]]:
-    """Return the volumes of a pod that only one pod of a node may use, by kind."""
+    """Return type and source of the volumes of a pod that two pods of a node must not share."""
     kinds = ("gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd")
     return [(kind, volume[kind]) for volume in pod.spec.get("volumes") or () for kind in kinds if volume.get(kind)]
 
@@ -87,7 +87,7 @@ def _is_same_disk(kind: str, disk: JSONObject, other: JSONObject) -> bool:
 
 
 class NodeVolumeLimits(SchedulerPlugin):
-    """Refuses nodes to which no more volumes of a CSI driver can be attached. Volumes of other kinds do not count."""
+    """Refuses nodes to which no more volumes of a CSI driver can be attached. Volumes without a CSI driver do not count."""
 
     name = "NodeVolumeLimits"
     interests: ClassVar[Interests] = {
@@ -130,7 +130,7 @@ class NodeVolumeLimits(SchedulerPlugin):
 
 
 def _attached(pod: PodFacts, cluster: ClusterFacts) -> set[tuple[str, str]]:
-    """Return the volumes of CSI drivers that a pod uses: driver and handle. A volume that is not made yet goes by its claim."""
+    """Return driver and handle of each CSI volume that a pod uses. A volume that does not exist yet is identified by its claim."""
     result = set()
     for name, _ in pod.claims:
         claim = cluster.claims.get((pod.namespace, name))
@@ -148,7 +148,7 @@ def _attached(pod: PodFacts, cluster: ClusterFacts) -> set[tuple[str, str]]:
 
 
 class VolumeBinding(SchedulerPlugin):
-    """Refuses nodes that cannot use the bound volumes of a pod, or for which its unbound claims get no volume."""
+    """Refuses nodes that cannot use the bound volumes of a pod, or on which its unbound claims cannot be bound or provisioned."""
 
     name = "VolumeBinding"
     interests: ClassVar[Interests] = {
@@ -179,7 +179,10 @@ class VolumeBinding(SchedulerPlugin):
 
 
 class _VolumeChoice:
-    """The volumes that some claims may get, by the host that alone can use them: a node looks only at its own, and at those of no host."""
+    """The volumes to which claims may be bound, indexed by the only host that can use them.
+
+    For a node only its local volumes and the volumes that several hosts can use are checked.
+    """
 
     def __init__(self, claims: Sequence[ClaimFacts], volumes: Iterable[VolumeFacts]) -> None:
         self._local: dict[str, list[VolumeFacts]] = {}
@@ -188,7 +191,7 @@ class _VolumeChoice:
         for volume in volumes:
             if volume.class_name not in classes:
                 continue
-            # A reserved volume decides for its claim on every node.
+            # A reserved volume must be checked on every node, because its claim can get no other one.
             host = _only_host(volume) if volume.claim is None else None
             (self._shared if host is None else self._local.setdefault(host, [])).append(volume)
 
@@ -197,7 +200,7 @@ class _VolumeChoice:
 
 
 def _only_host(volume: VolumeFacts) -> str | None:
-    """Return the label of the only host that can use a volume, if it is chosen by that label alone."""
+    """Return the host name label of the only host that can use a volume, or None if its node affinity has another form."""
     terms: list[JSONObject] = volume.node_terms or []
     if len(terms) != 1 or terms[0].get("matchFields"):
         return None
@@ -209,7 +212,7 @@ def _only_host(volume: VolumeFacts) -> str | None:
 
 
 def _find_claim_fault(pod: PodFacts, cluster: ClusterFacts) -> str:
-    """Return why a claim of the pod cannot be used at all, or "" if all can."""
+    """Return why a claim of the pod cannot be used on any node, or "" if all claims can be used."""
     for name, ephemeral in pod.claims:
         claim = cluster.claims.get((pod.namespace, name))
         if claim is None:

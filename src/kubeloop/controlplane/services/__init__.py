@@ -1,1 +1,1 @@
-"""Controllers of Services: their EndpointSlices and Endpoints, and the ranges of their addresses."""
+"""Controllers of EndpointSlices, Endpoints and ServiceCIDRs."""

@@ -1,6 +1,6 @@
-"""Backends: the pods that a Service selects, as its endpoints show them, and the ports on which they serve.
+"""Backends: the pods that a Service selects, with the properties that endpoints contain, and the ports on which they serve.
 
-Everything is read from heads of the cache, so that a Service with thousands of pods decodes none of them; named target ports do.
+They are read from heads in the cache, so that the pods of a large Service need not be decoded, except for named target ports.
 Source: k8s.io/endpointslice (utils.go, util/controller_utils.go, util/trigger_time_tracker.go).
 """
 
@@ -19,7 +19,7 @@ from kubeloop.controller import Predicate, labels_changed, path_changed
 from kubeloop.meta import ObjectKey
 from kubeloop.meta.selectors import selector_from_labels
 
-#: The annotation with the time of the change that led to the present endpoints.
+#: The annotation with the time of the first change that led to the present endpoints.
 TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time"
 #: The label of endpoints whose Service has no cluster IP.
 HEADLESS = "service.kubernetes.io/headless"
@@ -44,13 +44,16 @@ class EndpointsPort(msgspec.Struct, frozen=True):
     protocol: str
     app_protocol: str | None = None
 
-    def slice_text(self) -> str:
-        """Return the text that upstream hashes to sort the ports of an EndpointSlice."""
+    def slice_port_dump(self) -> str:
+        """Return the dump of this port that upstream hashes to sort the ports of an EndpointSlice: a Go ``EndpointPort`` as text."""
         protocol = f"Protocol:(*v1.Protocol){self.protocol}"
         return f"(v1.EndpointPort){{Name:(*string){self.name} {protocol} Port:(*int32){self.port} {self._app_protocol()}}}"
 
-    def subset_text(self) -> str:
-        """Return the text that upstream hashes to sort the ports of a subset, without its type."""
+    def subset_port_dump(self) -> str:
+        """Return the dump of this port as a port of an Endpoints subset, such as ``{Name:(string)http Port:(int32)80 ...}``.
+
+        Upstream hashes dumps of Go values to sort ports and subsets. In the dump of a single port ``(v1.EndpointPort)`` comes first.
+        """
         return f"{{Name:(string){self.name} Port:(int32){self.port} Protocol:(v1.Protocol){self.protocol} {self._app_protocol()}}}"
 
     def _app_protocol(self) -> str:
@@ -66,7 +69,7 @@ def go_hash(text: str) -> int:
 
 
 class PodBackend(msgspec.Struct, frozen=True):
-    """A pod behind a Service."""
+    """A pod that a Service selects, with the properties that its endpoint contains."""
 
     namespace: str
     name: str
@@ -78,20 +81,20 @@ class PodBackend(msgspec.Struct, frozen=True):
     node: str
     hostname: str
     subdomain: str
-    #: When the condition Ready last changed; empty if the pod has none.
+    #: When the condition Ready last changed; empty if the pod does not have the condition.
     changed_at: str
 
     def belongs(self, *, include_terminating: bool) -> bool:
-        """Return whether endpoints contain the pod: it has an address, has not finished, and is not about to vanish."""
+        """Return whether endpoints contain the pod: it has an address, has not finished, and is not terminating (or these are included)."""
         return bool(self.addresses) and not self.finished and (include_terminating or not self.terminating)
 
     def hostname_in(self, service: Service) -> str:
-        """Return the hostname that DNS serves below the Service, or an empty text."""
+        """Return the pod's hostname if DNS serves it below the name of a Service, which must be the pod's subdomain; else an empty text."""
         return self.hostname if self.subdomain == service.metadata.name else ""
 
 
 def backend_of(pod: Head) -> PodBackend:
-    """Return the backend that a pod is. The informer of the pod must read ``POD_PATHS``."""
+    """Return the PodBackend for the head of a pod. The informer of pods must store ``POD_PATHS`` in heads."""
     types, statuses, times = pod.value(CONDITION_TYPES), pod.value(CONDITION_STATUSES), pod.value(CONDITION_TIMES)
     ready, changed_at = False, ""
     if "Ready" in types:
@@ -114,13 +117,13 @@ def backend_of(pod: Head) -> PodBackend:
 
 
 class BackendReader:
-    """Reads the backends of Services, and those of unchanged pods only once: a reconcile costs little for pods that did not change."""
+    """Computes the backends of Services, and caches the backends of pods until they change."""
 
     def __init__(self) -> None:
         self._known: dict[ObjectKey, dict[str, tuple[Head, PodBackend]]] = {}
 
     def forget(self, service: ObjectKey) -> None:
-        """Drop the records of a Service."""
+        """Forget the cached backends of a Service."""
         self._known.pop(service, None)
 
     def read(self, service: ObjectKey, pods: Iterable[Head]) -> list[PodBackend]:
@@ -134,7 +137,7 @@ class BackendReader:
         return [backend for _, backend in current.values()]
 
 
-#: Changes of a pod that may change the endpoints of a Service.
+#: Matches events of pods that may change the endpoints of a Service.
 backend_changed: Predicate = (
     labels_changed
     | path_changed(ADDRESSES)
@@ -148,7 +151,7 @@ backend_changed: Predicate = (
 
 
 def selected_pods(pods: Lister[Pod], service: Service) -> list[Head]:
-    """Return the heads of the pods that a Service selects. Pods of one template share their labels, which are matched once."""
+    """Return the heads of the pods that a Service selects. Labels that pods share in the cache are matched only once."""
     selector = selector_from_labels(service.spec.selector)
     matches: dict[int, bool] = {}
     selected = []
@@ -163,17 +166,17 @@ def selected_pods(pods: Lister[Pod], service: Service) -> list[Head]:
 
 
 def selector_entry(service: Service) -> list[str]:
-    """Return the value of ``SELECTOR_INDEX``: one pair of the selector, so that a pod finds the few Services that may select it."""
+    """Return the entry of a Service in ``SELECTOR_INDEX``: one pair of its selector, by which to look up Services that may select a pod."""
     selector = service.spec.selector
     return [_entry(service.metadata.namespace, *min(selector.items()))] if selector else []
 
 
-#: Accepts every event of a Service, and reads the selector into its head.
+#: Matches every event of a Service, and stores the selector in heads of Services.
 with_selector_path = Predicate(lambda event: True, (SELECTOR,))  # noqa: ARG005
 
 
 def services_selecting(services: Lister[Service], pod: Head) -> list[ObjectKey]:
-    """Return the keys of the Services that select a pod. The informer of Services must read ``SELECTOR``."""
+    """Return the keys of the Services that select a pod. The informer of Services must store ``SELECTOR`` in heads."""
     labels = pod.labels
     return [
         ObjectKey("", head.namespace, head.name)
@@ -201,7 +204,7 @@ def find_port(pod: Pod, port: ServicePort) -> int | None:
 
 
 class PortFinder:
-    """Finds the numbers of a Service's target ports in pods. Pods are decoded only for named ports, and once, as their ports never change.
+    """Finds the numbers of a Service's target ports in pods. A pod is decoded only for named ports, and only once: its ports never change.
 
     Args:
         pods: The cached pods.
@@ -209,7 +212,7 @@ class PortFinder:
 
     def __init__(self, pods: Lister[Pod]) -> None:
         self._pods = pods
-        #: For each Service with named ports, the decoded pods' numbers by uid and Service port.
+        #: For each Service with named ports: its ports, and the port numbers by uid of the pod.
         self._known: dict[ObjectKey, tuple[tuple[ServicePort, ...], dict[str, tuple[int | None, ...]]]] = {}
 
     def forget(self, service: ObjectKey) -> None:
@@ -217,7 +220,7 @@ class PortFinder:
         self._known.pop(service, None)
 
     def numbers(self, service: Service, pods: Sequence[Head]) -> Callable[[Head], tuple[int | None, ...]]:
-        """Return a function that maps a pod to the number of each port of the Service; None where the pod does not have it."""
+        """Return a function that maps a pod to the numbers of the Service's ports; None for a port that the pod does not have."""
         ports = tuple(service.spec.ports)
         fixed = tuple(one.target_port if isinstance(one.target_port, int) else None for one in ports)
         key = service.object_key("")
@@ -238,7 +241,7 @@ class PortFinder:
 
 
 def ports_of(service: Service, numbers: Sequence[int | None]) -> tuple[EndpointsPort, ...]:
-    """Return the ports of a Service in a pod, sorted as upstream sorts those of a slice; ports that the pod lacks are left out."""
+    """Return the ports of a Service with their numbers in a pod, in upstream's order; ports that the pod lacks (None) are left out."""
     ports = [
         EndpointsPort(one.name or "", number, one.protocol or "TCP", one.app_protocol)
         for one, number in zip(service.spec.ports, numbers, strict=True)
@@ -248,9 +251,9 @@ def ports_of(service: Service, numbers: Sequence[int | None]) -> tuple[Endpoints
 
 
 def sort_slice_ports(ports: Iterable[EndpointsPort]) -> tuple[EndpointsPort, ...]:
-    """Sort ports as upstream sorts those of an EndpointSlice."""
+    """Sort ports in the order of upstream's EndpointSlices."""
     listed = list(ports)
-    return tuple(listed if len(listed) < 2 else sorted(listed, key=lambda port: go_hash(port.slice_text())))
+    return tuple(listed if len(listed) < 2 else sorted(listed, key=lambda port: go_hash(port.slice_port_dump())))
 
 
 def is_headless(service: Service) -> bool:
@@ -290,11 +293,11 @@ PAUSE_PER_POD, LONGEST_PAUSE = 0.0005, 1.0
 class ChangeBatcher:
     """Delays the reconcile of a Service after a change of a pod, so that many changes in a row lead to few reconciles.
 
-    A pause follows each reconcile, as long as the Service is large: a reconcile reads all of its pods. The first change after the pause
-    has no delay.
+    Each reconcile is followed by a pause, which is longer the more pods the Service has, because a reconcile reads all of them. The first
+    change after the pause is not delayed.
 
     Args:
-        period: Seconds from each change to the reconcile. 0: only the pauses delay it.
+        period: Minimum seconds from each change to the reconcile. 0: only pauses delay reconciles.
     """
 
     def __init__(self, period: float) -> None:
@@ -306,16 +309,16 @@ class ChangeBatcher:
         self._until.pop(service, None)
 
     def reconciled(self, service: ObjectKey, pods: int, now: float) -> None:
-        """Begin the pause after a reconcile of a Service with this number of pods."""
+        """Begin the pause after a reconcile of a Service; ``pods`` is the number of its pods."""
         self._until[service] = now + min(pods * PAUSE_PER_POD, LONGEST_PAUSE)
 
     def delay(self, service: ObjectKey, now: float) -> float:
-        """Return the seconds until a change may lead to a reconcile."""
+        """Return the seconds by which to delay the reconcile after a change of a pod."""
         return max(self._until.get(service, now) - now, self._period)
 
 
 class TriggerTimes:
-    """The times of the changes that the last reconcile of each Service has seen."""
+    """Remembers for each Service its creation time and the times at which its pods last changed, as the previous reconcile saw them."""
 
     def __init__(self) -> None:
         self._known: dict[ObjectKey, _Times] = {}
@@ -324,15 +327,19 @@ class TriggerTimes:
         """Drop the records of a Service."""
         self._known.pop(service, None)
 
-    def latest_change(self, service: ObjectKey, created: str, backends: Iterable[PodBackend]) -> str:
-        """Return the earliest time among the changes since the last call, and remember all; empty if nothing changed.
+    def earliest_change(self, service: ObjectKey, created: str, backends: Iterable[PodBackend]) -> str:
+        """Return the time of the earliest change of a Service and its pods since the previous call, for the annotation ``TRIGGER_TIME``.
 
-        The first call for a Service returns its creation. Times are texts of whole seconds in UTC, which sort as they are.
+        The first call for a Service returns its creation time. Times are texts in UTC with whole seconds, which sort chronologically. The
+        call remembers the present times for the next call.
 
         Args:
             service: The key of the Service.
             created: The creation time of the Service.
-            backends: All pods that it selects.
+            backends: All pods that the Service selects.
+
+        Returns:
+            The time; an empty text if nothing has changed.
         """
         before = self._known.get(service)
         pods = {one.name: one.changed_at for one in backends if one.changed_at}

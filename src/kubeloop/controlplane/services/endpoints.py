@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from kubeloop.api.core.v1 import EndpointAddress, Endpoints, ObjectReference, Pod, Service
 from kubeloop.cache import EventType, Head
 from kubeloop.client import DeleteOptions
-from kubeloop.controller import KeyController, Predicate, Watch, to_same_name
+from kubeloop.controller import KeyController, Predicate, WatchedKind, to_same_name
 from kubeloop.controller.events import EventSink
 from kubeloop.controlplane.controller_utils import ComponentEvents
 from kubeloop.controlplane.services.backends import (
@@ -47,8 +47,8 @@ _deleted = Predicate(lambda event: event.type is EventType.DELETED, (_LEADER_PAT
 class EndpointsController(
     KeyController[Service],
     watches=[
-        Watch(Pod, to="services_of_pod", predicates=(backend_changed,), paths=POD_PATHS),
-        Watch(Endpoints, to=to_same_name, predicates=(_deleted,)),
+        WatchedKind(Pod, to="services_of_pod", predicates=(backend_changed,), paths=POD_PATHS),
+        WatchedKind(Endpoints, to=to_same_name, predicates=(_deleted,)),
     ],
     writes=[Endpoints],
     predicates=[with_selector_path],
@@ -56,12 +56,12 @@ class EndpointsController(
     workers=5,
     name="endpoints-controller",
 ):
-    """Writes the Endpoints of each Service with a selector, and deletes Endpoints whose Service is gone.
+    """Writes the Endpoints of each Service with a selector, and deletes Endpoints of deleted Services.
 
     When it starts, it also deletes Endpoints that never had a Service, except for locks of old leader elections.
 
     Args:
-        batch_period: Seconds from the change of a pod to the reconcile. More changes in this time lead to no further reconcile.
+        batch_period: Minimum seconds from the change of a pod to the reconcile. Further changes in this time cause no additional reconcile.
     """
 
     def event_sinks(self) -> Sequence[EventSink]:
@@ -77,7 +77,7 @@ class EndpointsController(
                 self.enqueue(ObjectKey("", head.namespace, head.name))
 
     def services_of_pod(self, pod: Head) -> list[ObjectKey]:
-        """Enqueue the Services that select a pod."""
+        """Enqueue the Services that select a pod, with the delays of ``ServicePods``; return no keys."""
         for key, delay in self._pods.delays(self.lister(Service), pod, self.clock.now()):
             self.enqueue(key, delay)
         return []
@@ -103,7 +103,7 @@ class EndpointsController(
         pods = self._pods.select(service, self.clock.now())
         present = self.lister(Endpoints).get(key.name, key.namespace)
         desired, truncated = truncate(repack(self._addresses(service, pods)), CAPACITY)
-        # Upstream writes Endpoints that are over their capacity in every reconcile. Here an equal result is never written.
+        # Upstream writes Endpoints above the capacity in every reconcile. Here an equal result is never written.
         if (
             present is not None
             and _is_current(present, service, truncated=truncated)
@@ -138,7 +138,7 @@ class EndpointsController(
             raise
 
     def _addresses(self, service: Service, pods: SelectedPods) -> AddressesByPort:
-        """Return the addresses of the pods, for each port of the Service."""
+        """Return the addresses of the pods by port of the Service."""
         publish = bool(service.spec.publish_not_ready_addresses)
         published = [
             (head, backend, address)
@@ -162,7 +162,7 @@ class EndpointsController(
 
 
 def _address(service: Service, backend: PodBackend) -> EndpointAddress | None:
-    """Return the first address of a pod in the first family of the Service, or None if the pod has none."""
+    """Return the first address of a pod in the first IP family of the Service, or None if the pod has no such address."""
     parsed = [address for text in backend.addresses if (address := canonical_address(text)) is not None]
     version = 4
     if service.spec.ip_families:
@@ -180,7 +180,7 @@ def _address(service: Service, backend: PodBackend) -> EndpointAddress | None:
 
 
 def _is_current(endpoints: Endpoints, service: Service, *, truncated: bool) -> bool:
-    """Return whether labels, but for that of headless Services, and the annotation of truncated Endpoints are as they should be."""
+    """Return whether Endpoints have the desired labels, not counting ``HEADLESS``, and have or lack the annotation ``OVER_CAPACITY``."""
     labels = {name: value for name, value in endpoints.metadata.labels.items() if name != HEADLESS}
     return labels == _copied_labels(service) | {MANAGED_BY: MANAGER} and (OVER_CAPACITY in endpoints.metadata.annotations) is truncated
 

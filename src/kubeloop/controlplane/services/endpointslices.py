@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from kubeloop.api.core.v1 import Node, Pod, Service
 from kubeloop.api.discovery.v1 import EndpointSlice
 from kubeloop.cache import ByLabel, Head
-from kubeloop.controller import KeyController, Predicate, Watch, path_changed
+from kubeloop.controller import KeyController, Predicate, WatchedKind, path_changed
 from kubeloop.controller.events import EventSink
 from kubeloop.controlplane.controller_utils import ComponentEvents
 from kubeloop.controlplane.services.backends import (
@@ -54,22 +54,22 @@ from kubeloop.workqueue import ExponentialLimiter, Limiter
 
 #: Maximum number of endpoints of a slice.
 LIMIT = 100
-#: Seconds from a foreign change of a slice to the reconcile, so that a burst of changes leads to one.
+#: Minimum seconds from another client's change of a slice to the reconcile, so that a burst of changes causes one reconcile.
 FOREIGN_CHANGE_DELAY = 1.0
 SLICES_INDEX = "kubeloop.service"
 _zone_changed = Predicate(lambda event: event.old is None or event.old.labels.get(ZONE) != event.head.labels.get(ZONE))
 
 
 class EndpointsIncomplete(KubeloopError):
-    """The endpoints of a Service lack some of its pods; the message names them."""
+    """The slices of a Service lack pods whose nodes do not exist; the message names the pods."""
 
 
 class EndpointSliceController(
     KeyController[Service],
     watches=[
-        Watch(Pod, to="services_of_pod", predicates=(backend_changed,), paths=POD_PATHS),
-        Watch(EndpointSlice, to="service_of_slice"),
-        Watch(
+        WatchedKind(Pod, to="services_of_pod", predicates=(backend_changed,), paths=POD_PATHS),
+        WatchedKind(EndpointSlice, to="service_of_slice"),
+        WatchedKind(
             Node, to="overloaded_services", predicates=(_zone_changed | path_changed(CONDITION_STATUSES) | path_changed(CONDITION_TYPES),)
         ),
     ],
@@ -82,14 +82,14 @@ class EndpointSliceController(
     """Writes the EndpointSlices of each Service with a selector.
 
     Guarantees:
-        A change of one pod changes one slice: other slices are not written.
+        A change of one pod changes one slice; other slices are not written.
 
     Cost:
         A reconcile reads the heads of the pods of the namespace and the slices of the Service; it decodes no pods, except for named ports.
 
     Args:
         limit: Maximum number of endpoints of a slice.
-        batch_period: Seconds from the change of a pod to the reconcile. More changes in this time lead to no further reconcile.
+        batch_period: Minimum seconds from the change of a pod to the reconcile. Further changes in this time cause no additional reconcile.
     """
 
     def event_sinks(self) -> Sequence[EventSink]:
@@ -100,7 +100,7 @@ class EndpointSliceController(
         self._pods = ServicePods(batch_period)
         self._batch_period = batch_period
         self._writer = SliceWriter()
-        #: The hints by zone of Services with proportional hints, by address type.
+        #: For Services with proportional hints: numbers of hints by address type and zone.
         self._allocated: dict[ObjectKey, dict[str, dict[str, int]]] = {}
 
     async def start(self) -> None:
@@ -113,13 +113,13 @@ class EndpointSliceController(
         return ExponentialLimiter(1.0, 1000.0)
 
     def services_of_pod(self, pod: Head) -> list[ObjectKey]:
-        """Enqueue the Services that select a pod."""
+        """Enqueue the Services that select a pod, with the delays of ``ServicePods``; return no keys."""
         for key, delay in self._pods.delays(self.lister(Service), pod, self.clock.now()):
             self.enqueue(key, delay)
         return []
 
     def service_of_slice(self, head: Head) -> list[ObjectKey]:
-        """Enqueue the Service of a slice that another writer changed."""
+        """Enqueue the Service of a slice that another client changed, with a delay; return no keys."""
         name = head.labels.get(SERVICE_NAME)
         if name and head.labels.get(MANAGED_BY) == MANAGER:
             key = ObjectKey("", head.namespace, name)
@@ -128,7 +128,7 @@ class EndpointSliceController(
         return []
 
     def overloaded_services(self, _: Head) -> list[ObjectKey]:
-        """Return the Services whose proportional hints overload a zone after a change of nodes."""
+        """Return the keys of the Services whose proportional hints overload a zone after a change of nodes."""
         if not self._allocated:
             return []
         ratios = zone_ratios(self.lister(Node).each())
@@ -143,7 +143,7 @@ class EndpointSliceController(
             self._allocated.pop(key, None)
             return
         if service.spec.type == "ExternalName" or not service.spec.selector:
-            return  # These Services get no endpoints, or somebody else writes them.
+            return  # These Services get no endpoints, or users write their endpoints.
         try:
             await self._write(key, service)
         except KubeloopError as error:
@@ -187,7 +187,7 @@ class EndpointSliceController(
         return [lister.decoded(one) for one in heads if one.labels.get(MANAGED_BY) == MANAGER]
 
     def _published(self, service: Service, pods: SelectedPods) -> tuple[list[tuple[Head, PodBackend, str]], list[str]]:
-        """Return the pods that endpoints contain, each with the zone of its node, and a message for each pod whose node does not exist."""
+        """Return the pods for endpoints, each with the zone of its node, and messages about pods that are left out without a node."""
         zones: dict[str, str | None] = {}
         published, missing = [], []
         for head, backend in zip(pods.heads, pods.backends, strict=True):

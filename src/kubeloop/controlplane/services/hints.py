@@ -1,6 +1,6 @@
-"""Topology hints of endpoints: near zones and nodes by ``trafficDistribution``, and proportional zones by the annotation ``topology-mode``.
+"""Topology hints of endpoints: the same zone or node with ``trafficDistribution``, or zones in proportion to CPU with ``topology-mode``.
 
-Pure functions that change the endpoints of a plan.
+Pure functions, which change the endpoints of a ``SlicePlan``.
 Source: k8s.io/endpointslice (trafficdist/trafficdist.go, topologycache).
 """
 
@@ -20,7 +20,7 @@ _MODE, _OLD_MODE = "service.kubernetes.io/topology-mode", "service.kubernetes.io
 _SAME_NODE = "PreferSameNode"
 _DISTRIBUTIONS = frozenset({"PreferClose", "PreferSameZone", _SAME_NODE})
 _CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
-#: Maximum overload of any endpoint.
+#: Maximum fraction by which the endpoints of a zone may be overloaded.
 _OVERLOAD = 0.2
 
 ENABLED, DISABLED = "TopologyAwareHintsEnabled", "TopologyAwareHintsDisabled"
@@ -32,19 +32,19 @@ _OVERLOADED = "Unable to allocate minimum required endpoints to each zone withou
 
 
 def is_proportional(service: Service) -> bool:
-    """Return whether the annotation ``topology-mode``, or its older name, asks for proportional zones."""
+    """Return whether the annotation ``topology-mode``, or its older name, of a Service has the value ``Auto``."""
     annotations = service.metadata.annotations
     return annotations.get(_OLD_MODE, annotations.get(_MODE)) in ("Auto", "auto")
 
 
 def traffic_distribution(service: Service) -> str:
-    """Return the traffic distribution of a Service, or an empty text if it has none, an unknown one or the annotation."""
+    """Return the traffic distribution of a Service; empty if it has none, an unknown one, or proportional hints."""
     wanted = service.spec.traffic_distribution or ""
     return wanted if wanted in _DISTRIBUTIONS and not is_proportional(service) else ""
 
 
 def set_hints(plan: SlicePlan, distribution: str) -> None:
-    """Set the hints of ready endpoints by a traffic distribution, or remove all hints if it is empty."""
+    """Set the hints of ready endpoints in a plan according to a traffic distribution, or remove all hints if it is empty."""
     outdated = [one for one in plan.unchanged if _is_outdated(one, distribution)]
     plan.unchanged = [one for one in plan.unchanged if one not in outdated]
     plan.update += outdated
@@ -90,7 +90,7 @@ def is_ready_endpoint(endpoint: Endpoint) -> bool:
 class HintChange:
     """The result of ``add_proportional_hints``.
 
-    ``allocated`` has the number of hints for each zone; it is None if hints are not possible, and then ``problem`` says why.
+    ``allocated`` has the number of hints by zone; it is None if hints are not possible, and then ``problem`` gives the reason.
     """
 
     allocated: dict[str, int] | None
@@ -99,7 +99,7 @@ class HintChange:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The number of endpoints that a zone should get."""
+    """The minimum, maximum and ideal numbers of endpoints of a zone."""
 
     minimum: int
     maximum: int
@@ -107,7 +107,10 @@ class Allocation:
 
 
 def zone_ratios(nodes: Iterable[Node]) -> dict[str, float] | None:
-    """Return the part of the CPU of all ready nodes that each zone has; None with fewer than two zones, or if a node lacks zone or CPU."""
+    """Return the fraction of CPU of each zone, from ready nodes outside the control plane.
+
+    Return None if there are fewer than two zones, or if one of these nodes has no zone or no CPU.
+    """
     cpu: Counter[str] = Counter()
     for node in nodes:
         ready = next((one.status == "True" for one in node.status.conditions if one.type == "Ready"), False)
@@ -124,7 +127,7 @@ def zone_ratios(nodes: Iterable[Node]) -> dict[str, float] | None:
 
 
 def allocations(ratios: Mapping[str, float] | None, endpoints: int) -> dict[str, Allocation] | str:
-    """Return the allocation of each zone, or the reason why there is none that keeps every zone below the overload threshold."""
+    """Return the allocation of a number of endpoints to each zone, or a message about why no allocation avoids an overload."""
     if ratios is None:
         return _INSUFFICIENT_NODES
     numbers = f"({endpoints} endpoints, {len(ratios)} zones)"
@@ -138,7 +141,7 @@ def allocations(ratios: Mapping[str, float] | None, endpoints: int) -> dict[str,
 
 
 def add_proportional_hints(plan: SlicePlan, ratios: Mapping[str, float] | None) -> HintChange:
-    """Set hints in proportion to the CPU of the zones; if this is impossible, remove all hints."""
+    """Set the hints of a plan in proportion to the CPU of the zones; if that is impossible, remove all hints."""
     slices = (*plan.create, *plan.update, *plan.unchanged)
     zones = allocations(ratios, sum(is_ready_endpoint(endpoint) for one in slices for endpoint in one.endpoints))
     if isinstance(zones, str):
@@ -172,7 +175,7 @@ def add_proportional_hints(plan: SlicePlan, ratios: Mapping[str, float] | None) 
 
 
 def is_overloaded(allocated: Mapping[str, int], ratios: Mapping[str, float] | None) -> bool:
-    """Return whether a zone has too few endpoints for its CPU."""
+    """Return whether a zone has too few allocated endpoints for its CPU, or the ratios of the zones are unknown."""
     if not allocated or not ratios:
         return bool(allocated)
     total = sum(allocated.values())
@@ -185,7 +188,7 @@ def _without_hints(plan: SlicePlan, problem: str) -> HintChange:
 
 
 def _present_hints(endpoint_slice: EndpointSlice, allocated: Mapping[str, int], zones: Mapping[str, Allocation]) -> Counter[str] | None:
-    """Return the hints of a slice by zone, or None if the slice must change."""
+    """Return the numbers of hints of a slice by zone, or None if its hints must change."""
     present: Counter[str] = Counter()
     for endpoint in endpoint_slice.endpoints:
         if not is_ready_endpoint(endpoint):
@@ -200,7 +203,7 @@ def _present_hints(endpoint_slice: EndpointSlice, allocated: Mapping[str, int], 
 
 
 def _transfers(zones: Mapping[str, Allocation], allocated: Mapping[str, int]) -> tuple[Counter[str], Counter[str]]:
-    """Return how many endpoints each zone gives to other zones, and how many it receives."""
+    """Return how many endpoints each zone gives to other zones, and how many each zone receives."""
     surplus = {zone: allocated.get(zone, 0) - one.desired for zone, one in zones.items()}
     gives = {zone: amount for zone, amount in surplus.items() if amount > 0}
     needs = {zone: -amount for zone, amount in surplus.items() if amount < 0}

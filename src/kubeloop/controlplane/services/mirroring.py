@@ -12,7 +12,7 @@ from operator import attrgetter
 from kubeloop.api.core.v1 import EndpointAddress, Endpoints, Service
 from kubeloop.api.discovery.v1 import Endpoint, EndpointConditions, EndpointSlice
 from kubeloop.cache import ByLabel, Head
-from kubeloop.controller import KeyController, Watch, path_changed
+from kubeloop.controller import KeyController, WatchedKind, path_changed
 from kubeloop.controller.events import EventSink
 from kubeloop.controlplane.controller_utils import ComponentEvents
 from kubeloop.controlplane.services.backends import LEADER, SELECTOR, TRIGGER_TIME, EndpointsPort, canonical_address, sort_slice_ports
@@ -47,16 +47,16 @@ _with_selector = path_changed(SELECTOR)
 
 @dataclass(slots=True)
 class Mirrored:
-    """The desired slices of Endpoints: the endpoints by address type and ports, and the numbers of addresses that are left out."""
+    """The desired contents of the slices that mirror Endpoints, by address type and ports, and the numbers of omitted addresses."""
 
     groups: dict[tuple[Family, Ports], Group] = field(default_factory=dict)
     invalid: int = 0
-    #: Invalid addresses, and those beyond the limit.
+    #: Number of invalid addresses and of addresses beyond the limit.
     skipped: int = 0
 
 
 def mirrored(endpoints: Endpoints, limit: int) -> Mirrored:
-    """Return the desired slices of Endpoints, at most ``limit`` addresses of each subset."""
+    """Return the desired contents of the slices that mirror Endpoints, with at most ``limit`` addresses of each subset."""
     result = Mirrored()
     for subset in repacked(endpoints.subsets):
         ports = sort_slice_ports(EndpointsPort(one.name or "", one.port, one.protocol or "TCP", one.app_protocol) for one in subset.ports)
@@ -94,7 +94,7 @@ def plan_mirror(endpoints: Endpoints, desired: Mirrored, existing: Iterable[Endp
 
     Args:
         endpoints: The Endpoints.
-        desired: See ``mirrored``.
+        desired: The desired contents of the slices, from ``mirrored``.
         existing: The cached slices that mirror the Endpoints.
         limit: Maximum number of endpoints of a slice.
 
@@ -167,7 +167,7 @@ def _new_slice(endpoints: Endpoints, family: Family, ports: Ports) -> EndpointSl
 
 
 def is_mirrored(endpoints: Endpoints | None) -> bool:
-    """Return whether Endpoints may be mirrored: they do not opt out, and are no lock of an old leader election."""
+    """Return whether Endpoints exist and may be mirrored: they do not opt out, and are no lock of an old leader election."""
     return endpoints is not None and endpoints.metadata.labels.get(SKIP_MIRROR) != "true" and LEADER not in endpoints.metadata.annotations
 
 
@@ -178,19 +178,21 @@ def _same_name(head: Head) -> list[ObjectKey]:
 class EndpointSliceMirroringController(
     KeyController[Endpoints],
     watches=[
-        Watch(Service, to=_same_name, predicates=(_with_selector,)),
-        Watch(EndpointSlice, to="endpoints_of_slice"),
+        WatchedKind(Service, to=_same_name, predicates=(_with_selector,)),
+        WatchedKind(EndpointSlice, to="endpoints_of_slice"),
     ],
     writes=[EndpointSlice],
     indexes={EndpointSlice: {_SLICES: ByLabel(SERVICE_NAME)}},
     workers=5,
     name="endpointslice-mirroring-controller",
 ):
-    """Mirrors Endpoints of Services without a selector. The slices go with the Endpoints, the Service, or when the Service gets a selector.
+    """Mirrors Endpoints of Services without a selector to EndpointSlices.
+
+    The slices are deleted when the Endpoints or the Service are deleted, or the Service gets a selector.
 
     Args:
         limit: Maximum number of mirrored addresses of a subset.
-        batch_period: Seconds from a foreign change of a slice to the reconcile.
+        batch_period: Seconds from another client's change of a slice to the reconcile.
     """
 
     def event_sinks(self) -> Sequence[EventSink]:
@@ -206,7 +208,7 @@ class EndpointSliceMirroringController(
         return ExponentialLimiter(1.0, 100.0)
 
     def endpoints_of_slice(self, head: Head) -> list[ObjectKey]:
-        """Enqueue the Endpoints of a slice that another writer changed."""
+        """Enqueue the Endpoints of a slice that another client changed; return no keys."""
         name = head.labels.get(SERVICE_NAME)
         if name and head.labels.get(MANAGED_BY) == MIRRORING:
             key = ObjectKey("", head.namespace, name)

@@ -13,11 +13,11 @@ from typing import TypeAlias
 from kubeloop.api.meta.v1 import Condition
 from kubeloop.api.networking.v1 import IPAddress, ServiceCIDR, ServiceCIDRStatus
 from kubeloop.cache import Head
-from kubeloop.controller import Controller, Predicate, Result, Watch, add_finalizer, remove_finalizer
+from kubeloop.controller import Controller, Predicate, Result, WatchedKind, add_finalizer, remove_finalizer
 from kubeloop.meta import ApiError, NotFound, ObjectKey, ObjectMeta
 
 FINALIZER = "networking.k8s.io/service-cidr-finalizer"
-#: Time from the deletion of a range to its end, in which all API servers stop allocating from it.
+#: Time from the deletion request of a range to its removal, in which all API servers stop allocating from it.
 GRACE = timedelta(seconds=10)
 _NAME = "service-cidr-controller"
 _MANAGED_BY, _ALLOCATOR = "ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"
@@ -32,7 +32,7 @@ _with_cidrs = Predicate(lambda event: True, (_CIDRS,))  # noqa: ARG005
 
 
 def networks(cidrs: Iterable[str]) -> list[Network]:
-    """Return the networks of CIDRs without those of invalid CIDRs."""
+    """Parse CIDRs; invalid ones are left out."""
     result: list[Network] = []
     for text in cidrs:
         try:
@@ -63,11 +63,11 @@ def _contains(network: Network, item: Network | Address) -> bool:
 
 
 def may_end(name: str, ranges: Mapping[str, Collection[Network]], addresses: Iterable[Address]) -> bool:
-    """Return whether a range can go: others contain all of it, or no allocated address is in it alone.
+    """Return whether a ServiceCIDR may be removed: other ranges contain its networks, or it is the only range of no allocated address.
 
     Args:
-        name: The range.
-        ranges: All ranges, terminating ones included.
+        name: The name of the ServiceCIDR.
+        ranges: The networks of all ServiceCIDRs by name, including terminating ones.
         addresses: The allocated addresses.
     """
     if all(containing(ranges, one) - {name} for one in ranges[name]):
@@ -79,20 +79,23 @@ class ServiceCIDRController(
     Controller[ServiceCIDR],
     predicates=[_with_cidrs],
     watches=[
-        Watch(ServiceCIDR, to="overlapping_ranges", paths=(_CIDRS,)),
-        Watch(IPAddress, to="ranges_of_address", predicates=(_is_allocated,)),
+        WatchedKind(ServiceCIDR, to="overlapping_ranges", paths=(_CIDRS,)),
+        WatchedKind(IPAddress, to="ranges_of_address", predicates=(_is_allocated,)),
     ],
     workers=5,
     name=_NAME,
 ):
-    """Adds the finalizer of each ServiceCIDR and its condition Ready; a deleted one stays while it is the only range of an address."""
+    """Sets the finalizer and the condition Ready of each ServiceCIDR.
+
+    A deleted ServiceCIDR is kept while it is the only range of an allocated address.
+    """
 
     def overlapping_ranges(self, head: Head) -> list[ObjectKey]:
-        """Return the ranges that a changed range overlaps: it may allow or forbid their end."""
+        """Return the keys of the ServiceCIDRs that a changed one overlaps, because it may allow or prevent their removal."""
         return [ObjectKey("", "", name) for name in overlapping(self._ranges(), networks(head.value(_CIDRS) or ()))]
 
     def ranges_of_address(self, head: Head) -> list[ObjectKey]:
-        """Return the ranges that contain an allocated address."""
+        """Return the keys of the ServiceCIDRs that contain an allocated address."""
         address = _address(head.name)
         return [] if address is None else [ObjectKey("", "", name) for name in containing(self._ranges(), address)]
 
@@ -123,7 +126,7 @@ class ServiceCIDRController(
             raise
 
     async def _write(self, cidr: ServiceCIDR, state: str, reason: str, message: str) -> None:
-        """Apply the condition Ready, unless it is there already."""
+        """Apply the condition Ready, unless the status already has it."""
         present = next((one for one in cidr.status.conditions if one.type == "Ready"), None)
         if present is not None and (present.status, present.reason, present.message) == (state, reason, message):
             return

@@ -1,4 +1,4 @@
-"""Pods of Services: what the controllers of Endpoints and EndpointSlices read in each reconcile, and remember until the next one."""
+"""Pods of Services, which the controllers of Endpoints and EndpointSlices read in each reconcile, with caches for unchanged pods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kubeloop.meta import ObjectKey, format_time
 
 
 class SelectedPods(msgspec.Struct, frozen=True):
-    """The pods that a Service selects: a head and a backend of each, and the time of the change that led to the reconcile, if any."""
+    """The pods that a Service selects: the head and the backend of each, and the trigger time of their changes (``TriggerTimes``)."""
 
     heads: list[Head]
     backends: list[PodBackend]
@@ -29,24 +29,24 @@ class SelectedPods(msgspec.Struct, frozen=True):
 
 
 class ServicePods:
-    """Reads the pods of Services. Unchanged pods are read only once, and many changes in a row lead to few reconciles.
+    """Reads the pods of Services with caches for unchanged pods, and delays reconciles so that many changes in a row cause few.
 
     Args:
-        batch_period: Seconds from the change of a pod to the reconcile.
+        batch_period: Minimum seconds from the change of a pod to the reconcile.
     """
 
     def __init__(self, batch_period: float) -> None:
         self._batcher = ChangeBatcher(batch_period)
 
     def start(self, pods: Lister[Pod]) -> None:
-        """Drop all records of pods. Call this before the first ``select``."""
+        """Set the cached pods and clear all caches. It must be called before the first ``select``."""
         self._pods = pods
         self._backends = BackendReader()
         self._times = TriggerTimes()
         self._ports = PortFinder(pods)
 
     def forget(self, service: ObjectKey) -> None:
-        """Drop the records of a Service."""
+        """Forget everything about a Service."""
         for memory in (self._batcher, self._backends, self._times, self._ports):
             memory.forget(service)
 
@@ -62,9 +62,9 @@ class ServicePods:
         self._batcher.reconciled(key, len(heads), now)
         backends = self._backends.read(key, heads)
         created = service.metadata.creation_timestamp
-        changed_at = self._times.latest_change(key, format_time(created) if created is not None else "", backends)
+        changed_at = self._times.earliest_change(key, format_time(created) if created is not None else "", backends)
         return SelectedPods(heads, backends, changed_at)
 
     def port_numbers(self, service: Service, pods: Sequence[Head]) -> Callable[[Head], tuple[int | None, ...]]:
-        """Return a function of a pod: the numbers of the Service's ports in it. See ``PortFinder.numbers``."""
+        """Return a function that maps a pod to the numbers of the Service's ports; see ``PortFinder.numbers``."""
         return self._ports.numbers(service, pods)

@@ -1,4 +1,4 @@
-"""Slice writer: executes the plan of one owner's EndpointSlices, and tells its own writes from foreign changes.
+"""Slice writer: executes the plan for an owner's EndpointSlices, and distinguishes its own writes from changes of other clients.
 
 Source: k8s.io/endpointslice (reconciler.go finalize, util/endpointslice_tracker.go).
 """
@@ -15,11 +15,11 @@ from kubeloop.meta import ApiError, Conflict, NotFound, ObjectKey, Resource
 
 
 class SliceWriter:
-    """Writes the slices of many owners, and remembers the versions that it wrote.
+    """Writes the slices of many owners, and remembers the resource versions that it wrote.
 
     Guarantees:
-        An update or a deletion has the uid of the cached slice as a precondition, an update also its version, so that a slice of the same
-        name and changes of other writers are never overwritten.
+        An update or a deletion has the uid of the cached slice as a precondition, an update also its resource version, so that neither
+        another slice of the same name nor changes of other clients are overwritten.
     """
 
     def __init__(self) -> None:
@@ -27,28 +27,34 @@ class SliceWriter:
         self._deleted: dict[ObjectKey, set[str]] = {}
 
     def start(self, owner: ObjectKey, existing: Iterable[EndpointSlice]) -> None:
-        """Begin the writes of one reconcile; slices that are gone are dropped."""
+        """Begin a reconcile: forget the writes to slices that no longer exist."""
         written = self._written.get(owner, {})
         self._written[owner] = {uid: written[uid] for one in existing if (uid := one.metadata.uid) in written}
         self._deleted.pop(owner, None)
 
     def forget(self, owner: ObjectKey) -> None:
-        """Drop the records of an owner."""
+        """Forget all writes for an owner."""
         self._written.pop(owner, None)
         self._deleted.pop(owner, None)
 
     def is_own(self, owner: ObjectKey, head: Head, slices: Lister[EndpointSlice]) -> bool:
-        """Return whether a write of this writer led to this state of a slice, or to its end. ``slices``: the cached slices."""
+        """Return whether this writer caused the state, or the deletion, of the slice in an event.
+
+        Args:
+            owner: The key of the slice's owner.
+            head: The head of the slice in the event.
+            slices: The cached slices.
+        """
         cached = slices.head(head.name, head.namespace)
         if cached is None or cached.uid != head.uid:
             return head.uid in self._deleted.get(owner, ())
         return int(head.resource_version or 0) <= self._written.get(owner, {}).get(head.uid, 0)
 
     async def execute(self, client: Client, owner: Resource, plan: SlicePlan) -> None:
-        """Create, update and delete slices. An owner that is being deleted gets no new slices, as the garbage collector deletes them.
+        """Create, update and delete slices. An owner that is being deleted gets no new slices: the garbage collector would delete them.
 
         Raises:
-            ApiError: The server refuses a write, which a note of the error names; the next reconcile makes the others.
+            ApiError: The server refused a write, which a note of the error names; the remaining writes are left to the next reconcile.
         """
         key, kind = owner.object_key(""), type(owner).__kind_info__.gvk.kind
         place = f"EndpointSlice for {kind} {owner.metadata.namespace}/{owner.metadata.name}"
@@ -72,7 +78,7 @@ class SliceWriter:
         await self.delete(client, key, plan.delete)
 
     async def delete(self, client: Client, owner: ObjectKey, slices: Iterable[EndpointSlice]) -> None:
-        """Delete slices, except for missing and replaced ones."""
+        """Delete slices; ignore slices that were already deleted or replaced."""
         for one in slices:
             try:
                 await client.delete(one, options=DeleteOptions(uid=one.metadata.uid))

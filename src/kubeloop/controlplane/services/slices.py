@@ -1,4 +1,4 @@
-"""The decisions of the EndpointSlice controller: which slices to create, to change and to delete, so that few slices change.
+"""The decisions of the EndpointSlice controller: which slices to create, update and delete, so that few slices change.
 
 Pure functions over the cached slices and the backends of a Service.
 Source: k8s.io/endpointslice (reconciler.go, utils.go).
@@ -32,7 +32,7 @@ _VERSIONS: dict[Family, int] = {"IPv4": 4, "IPv6": 6}
 _LONGEST_NAME = 253
 
 Family: TypeAlias = Literal["IPv4", "IPv6"]
-#: Addresses, hostname, and namespace and name of the target: an endpoint with the same identity is changed in place.
+#: Addresses, hostname, and namespace and name of the target of an endpoint. An endpoint with the same identity is updated in its slice.
 Identity: TypeAlias = tuple[tuple[str, ...], str, str, str]
 Protocol: TypeAlias = Literal["SCTP", "TCP", "UDP"]
 #: The endpoints with the same ports, by identity.
@@ -42,25 +42,25 @@ Ports: TypeAlias = tuple[EndpointsPort, ...]
 
 @dataclass(slots=True)
 class SlicePlan:
-    """The changes of the slices of one owner and one address type."""
+    """The slices of one owner to create, update and delete, and the unchanged slices."""
 
     create: list[EndpointSlice] = field(default_factory=list)
     update: list[EndpointSlice] = field(default_factory=list)
     delete: list[EndpointSlice] = field(default_factory=list)
-    #: Slices that stay as they are.
+    #: Slices that are not written.
     unchanged: list[EndpointSlice] = field(default_factory=list)
 
     def add(self, other: SlicePlan) -> None:
-        """Add the changes of other slices."""
+        """Add the slices of another plan."""
         self.create += other.create
         self.update += other.update
         self.delete += other.delete
         self.unchanged += other.unchanged
 
     def recycle(self, owner_uid: str) -> None:
-        """Replace each creation and deletion of the same address type by one update, if ``owner_uid`` owns the slice to delete.
+        """Replace pairs of a creation and a deletion of the same address type by one update, if ``owner_uid`` owns the slice to delete.
 
-        Slices that belong to an earlier Service of the same name are left to the garbage collector.
+        Slices of an earlier Service of the same name are left to the garbage collector.
         """
         deletions = []
         for old in self.delete:
@@ -73,7 +73,7 @@ class SlicePlan:
         self.delete = deletions
 
     def set_trigger_time(self, changed_at: str) -> None:
-        """Annotate the slices that are written with the time of the change that led to them, or remove the annotation if it is empty."""
+        """Set the annotation ``TRIGGER_TIME`` of the slices to write, or remove it if ``changed_at`` is empty."""
         for one in (*self.create, *self.update):
             if changed_at:
                 one.metadata.annotations[TRIGGER_TIME] = changed_at
@@ -82,7 +82,10 @@ class SlicePlan:
 
 
 def replace_contents(old: EndpointSlice, new: EndpointSlice) -> EndpointSlice:
-    """Give a cached slice the contents of a new one. It keeps its name, its uid and its version, which are preconditions of the update."""
+    """Replace labels, annotations, owners, endpoints and ports of a cached slice by those of a new slice, and return the cached one.
+
+    The cached slice keeps its name, uid and resource version, which are preconditions of the update.
+    """
     metadata, contents = old.metadata, new.metadata
     metadata.labels, metadata.annotations, metadata.owner_references = contents.labels, contents.annotations, contents.owner_references
     old.endpoints, old.ports = new.endpoints, new.ports
@@ -90,7 +93,7 @@ def replace_contents(old: EndpointSlice, new: EndpointSlice) -> EndpointSlice:
 
 
 def address_types(service: Service) -> list[Family]:
-    """Return the address types of a Service. A Service without families has that of its cluster IP, or both if it has none."""
+    """Return the address types of a Service: its IP families, or else the family of its cluster IP, or else both families."""
     families = [family for family in _VERSIONS if family in service.spec.ip_families]
     if families:
         return families
@@ -107,7 +110,7 @@ def endpoint_of(backend: PodBackend, service: Service, family: Family, zone: str
         backend: The pod.
         service: The Service that selects the pod.
         family: ``IPv4`` or ``IPv6``.
-        zone: The zone of the pod's node; empty if it has none.
+        zone: The zone of the pod's node; empty if the node has none.
     """
     version = _VERSIONS[family]
     parsed = [address for text in backend.addresses if (address := canonical_address(text)) is not None]
@@ -127,14 +130,14 @@ def endpoint_of(backend: PodBackend, service: Service, family: Family, zone: str
 
 
 def identity(endpoint: Endpoint) -> Identity:
-    """Return the identity of an endpoint."""
+    """Return the ``Identity`` of an endpoint: its addresses, its hostname, and namespace and name of its target."""
     target = endpoint.target_ref
     namespace, name = (target.namespace or "", target.name or "") if target is not None else ("", "")
     return tuple(sorted(endpoint.addresses)), endpoint.hostname or "", namespace, name
 
 
 def group_by_ports(endpoints: Iterable[tuple[Ports, Endpoint | None]]) -> dict[Ports, Group]:
-    """Group endpoints by ports. Ports whose pods have no address yet have an empty group."""
+    """Group endpoints by ports. Ports of pods without an endpoint (None) have an empty group."""
     groups: dict[Ports, Group] = {}
     for ports, endpoint in endpoints:
         group = groups.setdefault(ports, {})
@@ -151,8 +154,8 @@ def plan_slices(
     Args:
         service: The Service.
         family: The address type.
-        groups: The desired endpoints, by ports. They are used up.
-        existing: The cached slices of this address type. They may be changed.
+        groups: The desired endpoints by ports. The call empties the groups.
+        existing: The cached slices of this address type. The call may change them.
         limit: Maximum number of endpoints of a slice.
 
     Returns:
@@ -179,7 +182,7 @@ def plan_slices(
 
 
 def _plan_ports(service: Service, family: Family, ports: Ports, group: Group, existing: Iterable[EndpointSlice], limit: int) -> SlicePlan:
-    """Plan the slices with the same ports: fill changed slices first, then one unchanged slice that has room, then new ones."""
+    """Plan the slices for one set of ports: fill changed slices first, then one unchanged slice with room, then new slices."""
     plan = SlicePlan()
     for one in existing:
         labels, relabelled = slice_labels(one.metadata.labels, service)
@@ -211,9 +214,9 @@ def _plan_ports(service: Service, family: Family, ports: Ports, group: Group, ex
 
 
 def _update_endpoints(endpoint_slice: EndpointSlice, group: Group) -> tuple[list[Endpoint], bool]:
-    """Return the endpoints that stay in a slice, in their desired state without hints, and whether any changes.
+    """Return the endpoints that stay in a slice, in their desired state without hints, and whether the slice changes.
 
-    They are removed from the group.
+    These endpoints are removed from ``group``.
     """
     stay: list[Endpoint] = []
     changed = False
@@ -228,25 +231,25 @@ def _update_endpoints(endpoint_slice: EndpointSlice, group: Group) -> tuple[list
 
 
 def same_endpoint(left: Endpoint, right: Endpoint) -> bool:
-    """Return whether two endpoints of the same identity are equal but for their hints and the version of their target."""
+    """Return whether two endpoints of the same identity are equal, except for hints and the resource version of the target."""
     if left.conditions != right.conditions or left.node_name != right.node_name or left.zone != right.zone:
         return False
     return left.target_ref == right.target_ref or _target(left) == _target(right)
 
 
 class EndpointBuilder:
-    """Builds the endpoints of Services, and those of unchanged pods only once."""
+    """Builds the endpoints of Services, and caches the endpoints of pods until they change."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[ObjectKey, Family], tuple[bool, dict[str, tuple[PodBackend, str, Endpoint | None]]]] = {}
 
     def forget(self, service: ObjectKey) -> None:
-        """Drop the records of a Service."""
+        """Forget the cached endpoints of a Service."""
         for family in _VERSIONS:
             self._known.pop((service, family), None)
 
     def build(self, service: Service, family: Family, backends: Iterable[tuple[PodBackend, str]]) -> list[Endpoint | None]:
-        """Return the endpoint of each pod, without hints; see ``endpoint_of``.
+        """Return the endpoint of each pod without hints, or None; see ``endpoint_of``.
 
         Args:
             service: The Service.
@@ -284,7 +287,7 @@ def _fill(endpoint_slice: EndpointSlice, waiting: list[Endpoint], limit: int) ->
 
 
 def _slice_with_room(candidates: Iterable[EndpointSlice], count: int, limit: int) -> EndpointSlice | None:
-    """Return the slice that is the fullest after ``count`` more endpoints, or None if none has room for all of them."""
+    """Return the fullest slice that has room for ``count`` more endpoints, or None if no slice has."""
     fitting = [one for one in candidates if 0 <= limit - count - len(one.endpoints) < limit]
     return max(fitting, key=_size, default=None)
 
@@ -294,7 +297,7 @@ def _size(endpoint_slice: EndpointSlice) -> int:
 
 
 def new_slice(service: Service, family: Family, ports: Ports) -> EndpointSlice:
-    """Return an empty slice of a Service."""
+    """Return a new slice of a Service without endpoints."""
     labels, _ = slice_labels({}, service)
     return empty_slice(service, family, ports, labels)
 
@@ -331,7 +334,7 @@ def ports_of_slice(endpoint_slice: EndpointSlice) -> Ports:
 
 
 def slice_labels(present: Mapping[str, str], service: Service) -> tuple[dict[str, str], bool]:
-    """Return the labels of a Service's slices, and whether a label that is not reserved differs from the present ones."""
+    """Return the labels for the slices of a Service, and whether unreserved labels differ from the present labels of a slice."""
     copied = {name: value for name, value in service.metadata.labels.items() if name not in _RESERVED}
     changed = {name: value for name, value in present.items() if name not in _RESERVED} != copied
     labels = copied | ({HEADLESS: ""} if is_headless(service) else {})
@@ -348,7 +351,7 @@ def _is_placeholder(endpoint_slice: EndpointSlice, placeholder: EndpointSlice) -
 
 
 def is_owned(endpoint_slice: EndpointSlice, uid: str) -> bool:
-    """Return whether a slice has the Service with this uid as an owner."""
+    """Return whether the Service with a uid is an owner of a slice."""
     return any(
         owner.uid == uid and owner.kind == "Service" and owner.api_version == "v1" for owner in endpoint_slice.metadata.owner_references
     )

@@ -1,4 +1,4 @@
-"""Subsets of Endpoints: addresses that share ports are packed into one subset, in upstream's order.
+"""Subsets of Endpoints: ports with the same addresses are packed into one subset, in upstream's order.
 
 Pure functions.
 Source: Kubernetes pkg/api/v1/endpoints/util.go; pkg/controller/endpoint/endpoints_controller.go (truncateEndpoints).
@@ -15,29 +15,29 @@ from kubeloop.controlplane.services.backends import EndpointsPort, go_hash
 
 #: Maximum number of addresses of Endpoints.
 CAPACITY = 1000
-#: The annotation of Endpoints that lack addresses because there are too many.
+#: The annotation of Endpoints that lack addresses because the Service has too many.
 OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
 
-#: The address and the uid of its target: pods on the network of their node share addresses.
+#: An address and the uid of its target, because pods with host network share addresses.
 _Key: TypeAlias = tuple[str, str | None]
 
 
 class AddressesByPort:
-    """Ready and not ready addresses for each port. An address that is not ready once is not ready for its port."""
+    """Collects ready and not ready addresses by port. An address that is added as not ready at least once is not ready for the port."""
 
     def __init__(self) -> None:
         self._addresses: dict[_Key, EndpointAddress] = {}
         self._ready: dict[EndpointsPort | None, dict[_Key, bool]] = {}
 
     def add(self, port: EndpointsPort | None, address: EndpointAddress, *, ready: bool) -> None:
-        """Add an address. ``port`` None: the Service has no ports."""
+        """Add an address for a port; ``port`` is None for a Service without ports."""
         key = (address.ip, None if address.target_ref is None else address.target_ref.uid or "")
         self._addresses.setdefault(key, address)
         states = self._ready.setdefault(port, {})
         states[key] = ready and states.get(key, True)
 
     def subsets(self) -> Iterable[tuple[list[EndpointAddress], list[EndpointAddress], list[EndpointsPort]]]:
-        """Yield ready addresses, other addresses and ports of each subset; ports with the same addresses share a subset."""
+        """Yield the ready addresses, not ready addresses and ports of each subset; ports with the same addresses share a subset."""
         shared: dict[tuple[tuple[_Key, bool], ...], list[EndpointsPort]] = {}
         for port, states in self._ready.items():
             ports = shared.setdefault(tuple(sorted(states.items(), key=_order)), [])
@@ -49,13 +49,13 @@ class AddressesByPort:
 
 
 def _order(item: tuple[_Key, bool]) -> tuple[bytes, bool, str]:
-    """Addresses are sorted by text, and by uid; those without a target come last."""
+    """Return a sort key: addresses are sorted by text and then by the target's uid; an address without a target is last."""
     (address, uid), _ = item
     return address.encode(), uid is None, uid or ""
 
 
 def repack(addresses: AddressesByPort) -> list[EndpointSubset]:
-    """Return the subsets in upstream's order."""
+    """Return the subsets for addresses, in upstream's order."""
     packed = [(ready, waiting, _sorted_ports(ports)) for ready, waiting, ports in addresses.subsets()]
     if len(packed) > 1:
         packed.sort(key=lambda subset: go_hash(_subset_text(*subset)))
@@ -66,7 +66,7 @@ def repack(addresses: AddressesByPort) -> list[EndpointSubset]:
 
 
 def repacked(subsets: Iterable[EndpointSubset]) -> list[EndpointSubset]:
-    """Return subsets that another writer packed, in upstream's packing and order."""
+    """Return subsets of another client, repacked and sorted like upstream's."""
     addresses = AddressesByPort()
     for subset in subsets:
         ports = [EndpointsPort(one.name or "", one.port, one.protocol or "", one.app_protocol) for one in subset.ports]
@@ -80,7 +80,7 @@ def repacked(subsets: Iterable[EndpointSubset]) -> list[EndpointSubset]:
 
 
 def _sorted_ports(ports: list[EndpointsPort]) -> list[EndpointsPort]:
-    return ports if len(ports) < 2 else sorted(ports, key=lambda port: go_hash(f"(v1.EndpointPort){port.subset_text()}"))
+    return ports if len(ports) < 2 else sorted(ports, key=lambda port: go_hash(f"(v1.EndpointPort){port.subset_port_dump()}"))
 
 
 def _wire_port(port: EndpointsPort) -> EndpointPort:
@@ -89,10 +89,10 @@ def _wire_port(port: EndpointsPort) -> EndpointPort:
 
 
 def _subset_text(ready: Sequence[EndpointAddress], waiting: Sequence[EndpointAddress], ports: Sequence[EndpointsPort]) -> str:
-    """Return the text that upstream hashes to sort subsets."""
+    """Return the dump of a subset that upstream hashes to sort subsets: a Go ``EndpointSubset`` as text."""
     addresses = f"Addresses:([]v1.EndpointAddress){_list(map(_address_text, ready))}"
     others = f"NotReadyAddresses:([]v1.EndpointAddress){_list(map(_address_text, waiting))}"
-    listed = f"Ports:([]v1.EndpointPort){_list(port.subset_text() for port in ports)}"
+    listed = f"Ports:([]v1.EndpointPort){_list(port.subset_port_dump() for port in ports)}"
     return f"(v1.EndpointSubset){{{addresses} {others} {listed}}}"
 
 
@@ -116,7 +116,7 @@ def _target_text(target: ObjectReference | None) -> str:
 
 
 def same_subsets(left: Sequence[EndpointSubset], right: Sequence[EndpointSubset]) -> bool:
-    """Return whether subsets are equal but for the versions of targets."""
+    """Return whether two lists of subsets are equal, except for the resource versions of targets."""
     return len(left) == len(right) and all(_same_subset(one, other) for one, other in zip(left, right, strict=True))
 
 
@@ -149,14 +149,14 @@ def _address_contents(address: EndpointAddress) -> tuple[object, ...]:
 
 
 def address_count(subsets: Iterable[EndpointSubset]) -> int:
-    """Return the number of addresses, ready or not."""
+    """Return the total number of addresses in subsets, both ready and not ready."""
     return sum(len(one.addresses) + len(one.not_ready_addresses) for one in subsets)
 
 
 def truncate(subsets: Sequence[EndpointSubset], capacity: int) -> tuple[list[EndpointSubset], bool]:
-    """Return subsets with at most ``capacity`` addresses, and whether some are left out.
+    """Return subsets with at most ``capacity`` addresses, and whether addresses are left out.
 
-    Ready addresses come before others; each subset gives up its share, rounded in favour of the first ones.
+    Ready addresses are kept before not ready ones. Each subset keeps a proportional share, rounded up for the first subsets.
     """
     if address_count(subsets) <= capacity:
         return list(subsets), False

@@ -1,1 +1,1 @@
-"""Simulated nodes: a kubelet that runs no containers, and the annotations that say how its pods behave."""
+"""Simulated nodes: kubelets that run no containers, and annotations that say how their pods behave."""

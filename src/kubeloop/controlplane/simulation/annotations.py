@@ -1,7 +1,7 @@
-"""Annotations that say how the containers of a pod behave on a simulated node: when they end, with which exit code, what probes find.
+"""Annotations that say how the containers of a pod behave on a simulated node: when they end, their exit codes, the results of probes.
 
-They are read from the pod, so a workload carries them in its pod template; rules of a simulation file add annotations that a pod lacks.
-docs/server.md lists them.
+They are annotations of the pod, so a workload has them in its pod template. Rules of a simulation file add annotations that a pod lacks.
+docs/server.md lists the annotations.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ RUN_SECONDS, EXIT_CODE, STOP_SECONDS = f"{PREFIX}run-seconds", f"{PREFIX}exit-co
 READINESS, STARTUP, LIVENESS = f"{PREFIX}readiness-probe", f"{PREFIX}startup-probe", f"{PREFIX}liveness-probe"
 START_SECONDS, PULL, JITTER = f"{PREFIX}start-seconds", f"{PREFIX}image-pull", f"{PREFIX}jitter"
 CPU_USAGE, MEMORY_USAGE = f"{PREFIX}cpu-usage", f"{PREFIX}memory-usage"
-#: The API server reads this annotation, too: kubeloop.apiserver.handlers.kubelet.
+#: The annotation with the log of containers. The API server also reads it (kubeloop.apiserver.handlers.kubelet).
 LOG = f"{PREFIX}log"
 
-#: Seconds after which the containers of a pod end that is not to be restarted for ever.
+#: Seconds after which the containers of a pod end by default, unless its restart policy is Always.
 _RUN = 1.0
 PROBES = {"readinessProbe": READINESS, "startupProbe": STARTUP, "livenessProbe": LIVENESS}
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """The behaviour of a pod's containers.
+    """The simulated behaviour of a pod's containers.
 
-    Each annotation has one value for all containers, or ``NAME=VALUE`` pairs with commas between them. ``faults`` says which
-    annotations make no sense, and what would. ``draws`` names the pod for random numbers: the same name draws the same numbers.
+    ``values`` has the parsed annotations by name, each with values by container; the container "" stands for all. An annotation has one
+    value for all containers, or ``NAME=VALUE`` pairs separated by commas. ``faults`` has messages about invalid annotations. ``draws`` is
+    the seed of the pod's random numbers.
     """
 
     restart_policy: str = "Always"
@@ -46,13 +47,13 @@ class Simulation:
     draws: str = ""
 
     @classmethod
-    def of(cls, pod: JSONObject, defaults: Mapping[str, str] | None = None, seed: int = 0) -> Simulation:
-        """Read the annotations of a pod; a value that makes no sense counts as absent.
+    def from_pod(cls, pod: JSONObject, defaults: Mapping[str, str] | None = None, seed: int = 0) -> Simulation:
+        """Return the behaviour of a pod from its annotations; an invalid value is ignored and added to ``faults``.
 
         Args:
             pod: The pod.
-            defaults: Annotations that the pod is simulated with unless it has them itself.
-            seed: Of the random numbers.
+            defaults: Annotations that apply if the pod does not have them.
+            seed: The seed of random numbers.
         """
         metadata = pod["metadata"]
         annotations = {**(defaults or {}), **(metadata.get("annotations") or {})}
@@ -73,7 +74,7 @@ class Simulation:
         return cls(policy, values, tuple(faults), f"{seed}/{metadata.get('namespace')}/{metadata['name']}")
 
     def start_seconds(self) -> float | None:
-        """Return the seconds that the pod takes to start, or None if no annotation says it."""
+        """Return the seconds that the pod takes to start, or None without an annotation."""
         seconds: float | None = self._value(START_SECONDS, "", None)
         return None if seconds is None else self._jittered(seconds, START_SECONDS)
 
@@ -82,8 +83,8 @@ class Simulation:
 
         Args:
             container: The container's name.
-            run: How often it was started before.
-            role: The values for all containers are for main containers only.
+            run: How often the container was started before.
+            role: The role of the container. Values for all containers apply only to main containers.
         """
         values = self._of_role(RUN_SECONDS, container, role)
         if values is None:
@@ -94,7 +95,7 @@ class Simulation:
         return self._jittered(values[min(run, len(values) - 1)], f"{RUN_SECONDS}/{container}/{run}")
 
     def exit_code(self, container: str, run: int = 0, role: ContainerRole = "main") -> int:
-        """Return the exit code of a container's run; the last of several codes repeats. Arguments: see ``run_seconds``."""
+        """Return the exit code of a container's run; the last of several codes repeats. ``run_seconds`` explains the arguments."""
         values = self._of_role(EXIT_CODE, container, role) or (0,)
         return int(values[min(run, len(values) - 1)])
 
@@ -104,21 +105,21 @@ class Simulation:
         return runs
 
     def stop_seconds(self, container: str) -> float:
-        """Return the seconds that a container needs to end after it was told to stop."""
+        """Return the seconds that a container needs to end after its stop signal."""
         return self._jittered(self._value(STOP_SECONDS, container, 0.0), f"{STOP_SECONDS}/{container}")
 
     def outcomes(self, probe: str, container: str) -> Timeline:
-        """Return what a probe (``readinessProbe``...) of a container finds over the time of a run."""
+        """Return the results of a probe of a container (``readinessProbe``, ``startupProbe`` or ``livenessProbe``) during a run."""
         outcomes: Timeline = self._value(PROBES[probe], container, ALWAYS)
         return outcomes
 
     def pulls(self, container: str) -> Timeline:
-        """Return the outcomes of pulls of a container's image, from the pod's start on."""
+        """Return the results of pulling a container's image over time, from the pod's start on."""
         outcomes: Timeline = self._value(PULL, container, ALWAYS)
         return outcomes
 
     def usage(self, resource: str, container: str) -> UsageFunction | None:
-        """Return the usage of ``cpu`` (cores) or ``memory`` (bytes) of a container, or None if no annotation says it."""
+        """Return the usage of ``cpu`` (cores) or ``memory`` (bytes) of a container over time, or None without an annotation."""
         usage: UsageFunction | None = self._value(CPU_USAGE if resource == "cpu" else MEMORY_USAGE, container, None)
         return usage
 
@@ -132,7 +133,7 @@ class Simulation:
 
 
 def unknown_probes(pod: JSONObject, simulation: Simulation) -> list[str]:
-    """Return the probes of a pod, as ``CONTAINER readinessProbe``, whose outcome no annotation states."""
+    """Return the probes of a pod without an annotation for their results, such as ``CONTAINER readinessProbe``."""
     spec = pod.get("spec") or {}
     result = []
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
@@ -170,7 +171,7 @@ def _each_run(parse: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
 
 
 def _timeline(text: str) -> Timeline:
-    """Parse ``success``, ``failure`` or alternating outcomes and seconds: ``failure 30 success``."""
+    """Parse ``success``, ``failure``, or results with the seconds between them, such as ``failure 30 success``."""
     words = text.split()
     if len(words) % 2 == 0 or any(word not in ("success", "failure") for word in words[::2]):
         raise ValueError(text)

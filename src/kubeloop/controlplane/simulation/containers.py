@@ -1,7 +1,7 @@
-"""The states of simulated containers: from waiting over running to terminated, and again after a delay. No I/O.
+"""The states of simulated containers: from waiting to running to terminated, and again after a delay. No I/O.
 
-A state follows from the one in the pod's status, the behaviour of the container, and the time. What a kubelet remembers beside the status
-(delays, attempts to pull) is in ``PodMemory``, and is lost, as there, when the program restarts.
+The next state is computed from the state in the pod's status, the behaviour of the container, and the time. ``PodMemory`` has what a
+kubelet remembers in addition (delays, attempts to pull), which is lost when the program restarts, as with a real kubelet.
 
 Source: Kubernetes pkg/kubelet/kuberuntime (kuberuntime_manager.go, kuberuntime_container.go), pkg/kubelet/images/image_manager.go,
 pkg/api/v1/pod/util.go (ContainerShouldRestart).
@@ -23,9 +23,9 @@ from kubeloop.meta import Quantity, format_time
 from kubeloop.meta.time import parse_time
 from kubeloop.types import JSONObject
 
-#: Seconds for which the state of a container that has ended, or whose image was not pulled, is shown before the kubelet goes on.
+#: Seconds for which the status shows that a container has ended, or that its image was not pulled, before the next state.
 _SYNC = 1.0
-#: Reason of containers that the action RestartAllContainers of a restart rule has removed.
+#: The reason of containers that the action RestartAllContainers of a restart rule has removed.
 RESTARTING_ALL = "RestartingAllContainers"
 _REMOVED = "The container is removed because RestartAllContainers in place"
 _TERMINATION_GRACE = 30
@@ -36,7 +36,7 @@ _IMAGE = re.compile(
 
 
 class PodEvent(NamedTuple):
-    """An Event about a pod."""
+    """An Event to record about a pod."""
 
     kind: Literal["Normal", "Warning"]
     reason: str
@@ -45,7 +45,10 @@ class PodEvent(NamedTuple):
 
 @dataclass
 class PodMemory:
-    """A kubelet's memory of a pod: delays of restarts and pulls, by container, and what probes have found since a start."""
+    """A simulated kubelet's memory of a pod: delays of restarts and pulls by container, and results of probes.
+
+    ``outcomes`` has the results of probes by container, probe and start of the run.
+    """
 
     restarts: dict[str, RetryDelay] = field(default_factory=dict)
     pulls: dict[str, RetryDelay] = field(default_factory=dict)
@@ -53,7 +56,7 @@ class PodMemory:
 
 
 class _End(NamedTuple):
-    """The end of a container's run: seconds after its start, exit code, and what ended it ("": the container itself)."""
+    """The end of a container's run: seconds after its start, exit code, reason, and in ``message`` the probe that ended it, if any."""
 
     seconds: float
     code: int
@@ -62,12 +65,12 @@ class _End(NamedTuple):
 
 
 def should_restart(spec: JSONObject, container: JSONObject, code: int) -> bool:
-    """Return whether a container that has ended is started again.
+    """Return whether an ended container is restarted.
 
     Args:
         spec: The spec of the pod.
-        container: The container of the spec.
-        code: Its exit code.
+        container: The container in the spec.
+        code: The exit code of the container.
     """
     if container.get("restartPolicy") and restart_action(container, code):
         return True
@@ -85,18 +88,18 @@ def restart_action(container: JSONObject, code: int) -> str:
 
 
 def is_sidecar(container: JSONObject) -> bool:
-    """Return whether an init container keeps running beside the later containers (KEP-753)."""
+    """Return whether an init container is a sidecar, which keeps running while later containers run (KEP-753)."""
     return bool(container.get("restartPolicy") == "Always")
 
 
 def waiting(container: JSONObject, reason: str, message: str = "", before: JSONObject | None = None) -> JSONObject:
-    """Return the status of a container that waits.
+    """Return the status of a waiting container.
 
     Args:
-        container: The container of the spec.
-        reason: Of the state.
-        message: Of the state.
-        before: The last status, whose restarts are taken over.
+        container: The container in the spec.
+        reason: The reason of the waiting state.
+        message: The message of the waiting state; empty: none.
+        before: The previous status, from which restart count, last state and ids are copied.
     """
     state = {"reason": reason, "message": message} if message else {"reason": reason}
     result = {"name": container["name"], "image": container.get("image") or "", "imageID": "", "ready": False, "started": False}
@@ -105,7 +108,7 @@ def waiting(container: JSONObject, reason: str, message: str = "", before: JSONO
 
 
 def stopped(status: JSONObject, now: datetime, code: int) -> JSONObject:
-    """Return the status of a container that was told to stop. The status of a container that has ended or never started stays."""
+    """Return the status of a container after it was stopped. The status of a container that is not running is returned unchanged."""
     started = (status["state"].get("running") or {}).get("startedAt")
     if started is None:
         return status
@@ -118,13 +121,16 @@ def _termination(status: JSONObject, started: str, ended: str, code: int, reason
 
 
 class ContainerSimulator:
-    """Computes the states of a pod's containers at a moment; collects Events, and when the next state begins.
+    """Computes the present states of a pod's containers.
+
+    ``events`` collects Events, ``wake`` is the number of seconds until the next change of a state, and ``restarts_all`` says that a restart
+    rule with the action RestartAllContainers applies.
 
     Args:
         pod: The pod.
-        simulation: The behaviour of its containers.
-        memory: The memory of the pod, which the call updates.
-        missing: The references that keep containers from starting.
+        simulation: The behaviour of the pod's containers.
+        memory: The memory of the pod, which ``step`` updates.
+        missing: The references that prevent containers from starting.
         now: The present time.
     """
 
@@ -144,9 +150,9 @@ class ContainerSimulator:
         """Return the present status of a container.
 
         Args:
-            container: The container of the spec.
-            before: Its last status; {} for none.
-            role: The success of an init container is final, and an ephemeral container is never started again.
+            container: The container in the spec.
+            before: The previous status of the container; {} for none.
+            role: The role of the container. The success of an init container is final, and an ephemeral container is never restarted.
         """
         self._role = role
         state = before.get("state") or {}
@@ -211,7 +217,7 @@ class ContainerSimulator:
         }
 
     def _pull(self, container: JSONObject, before: JSONObject) -> tuple[str, str] | None:
-        """Return reason and message of a container whose image is not there, or None if it is."""
+        """Pull the image of a container if necessary; return reason and message of the waiting state, or None if the image is available."""
         name, image = container["name"], container.get("image") or ""
         if not _IMAGE.fullmatch(image):
             message = f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {_image_fault(image)}'
@@ -287,7 +293,7 @@ class ContainerSimulator:
         return result_status
 
     def _outcomes(self, name: str, probe: str, started: str, elapsed: float, *, first: bool) -> Timeline:
-        """Return what a probe has found since the container's start. A change of the annotation applies from now on."""
+        """Return the results of a probe since the container's start. A change of the annotation applies only from now on."""
         key, desired = (name, probe, started), self._simulation.outcomes(probe, name)
         known = self._memory.outcomes.get(key)
         if known is None or first:
@@ -303,12 +309,12 @@ class ContainerSimulator:
         """Return the first end of the present run.
 
         Args:
-            container: The container of the spec.
-            status: Its status.
+            container: The container in the spec.
+            status: The status of the container.
             started: When the run began.
-            elapsed: Seconds since then.
-            ready_at: The second at which the startup probe succeeds.
-            startup_end: The second at which the startup probe fails finally.
+            elapsed: Seconds since the run began.
+            ready_at: Seconds after the start at which the startup probe succeeds; infinity if it does not.
+            startup_end: Seconds after the start at which the startup probe reaches its failure threshold; infinity if it does not.
         """
         name, run = container["name"], status.get("restartCount") or 0
         code = self._simulation.exit_code(name, run, self._role)
@@ -350,7 +356,7 @@ class ContainerSimulator:
 
 
 def removed(status: JSONObject) -> JSONObject:
-    """Return the status of a container that the action RestartAllContainers has removed."""
+    """Return the status of a container after the action RestartAllContainers has removed it."""
     if not status.get("containerID"):
         return status
     ended = {"exitCode": 137, "reason": RESTARTING_ALL, "message": _REMOVED, "startedAt": None, "finishedAt": None}
@@ -372,7 +378,7 @@ def _image_fault(image: str) -> str:
 
 
 def _pull_error(image: str) -> str:
-    """Return the error of containerd for an image that its registry does not have."""
+    """Return containerd's error for an image that its registry does not have."""
     first, slash, _ = image.partition("/")
     whole = (
         image if slash and ("." in first or ":" in first or first == "localhost") else f"docker.io/{image if slash else f'library/{image}'}"

@@ -1,4 +1,4 @@
-"""The usage of simulated nodes and pods as objects of metrics.k8s.io/v1beta1: a function of time, which is computed at each request.
+"""The usage of simulated nodes and pods as objects of metrics.k8s.io/v1beta1, which is computed as a function of time at each request.
 
 Source: k8s.io/metrics pkg/apis/metrics/v1beta1; kubernetes-sigs/metrics-server pkg/api (pod.go, node.go).
 """
@@ -20,7 +20,7 @@ from kubeloop.meta import Selector, format_time
 from kubeloop.meta.time import parse_time
 from kubeloop.types import JSONObject
 
-#: The usage is a function of time, so that a measurement covers no more than a moment.
+#: The window of a measurement: usage is a function of time, so that no longer period is measured.
 _WINDOW = "1s"
 #: The usage of a container without annotations: one thousandth of a core, and 16 MiB.
 _IDLE: Mapping[str, UsageFunction] = {"cpu": UsageFunction(0.001), "memory": UsageFunction(16.0 * 1024 * 1024)}
@@ -31,7 +31,7 @@ def pod_metrics(pod: JSONObject, simulation: Simulation, now: datetime) -> JSONO
 
     Args:
         pod: The pod.
-        simulation: The behaviour of its containers.
+        simulation: The behaviour of the pod's containers.
         now: The time of the measurement.
     """
     status = pod.get("status") or {}
@@ -59,8 +59,8 @@ def node_metrics(node: JSONObject, pods: list[JSONObject], system: Mapping[str, 
 
     Args:
         node: The Node.
-        pods: The PodMetrics of its pods.
-        system: Its usage besides the pods, by resource.
+        pods: The PodMetrics of the node's pods.
+        system: The usage of the node in addition to its pods, by resource.
         now: The time of the measurement.
     """
     created = node["metadata"].get("creationTimestamp")
@@ -79,24 +79,24 @@ def node_metrics(node: JSONObject, pods: list[JSONObject], system: Mapping[str, 
 
 
 class SimulatedUsage:
-    """A source of the metrics server.
+    """The ``UsageSource`` of a metrics server for simulated nodes.
 
     Args:
-        simulated: The nodes, whose caches are read.
+        simulated: The simulated nodes, from whose caches pods and nodes are read.
     """
 
     def __init__(self, simulated: SimulatedNodes) -> None:
         self._simulated = simulated
 
     async def measure(self, client: Client) -> None:
-        """Return at once, since nothing is measured."""
+        """Return at once: simulated usage needs no measurements."""
 
     async def pods(self, info: RequestInfo, labels: Selector) -> list[JSONObject]:
         """Return the PodMetrics for a request.
 
         Args:
             info: The request.
-            labels: Selects pods if it names none.
+            labels: Selects pods if the request names none.
         """
         lister = self._simulated.lister(Pod)
         if info.verb == "get":
@@ -115,7 +115,7 @@ class SimulatedUsage:
 
         Args:
             info: The request.
-            labels: Selects nodes if it names none.
+            labels: Selects nodes if the request names none.
         """
         names = [info.name] if info.verb == "get" else list(self._simulated.nodes)
         result = []

@@ -1,4 +1,4 @@
-"""Simulated nodes as data: names, labels, taints, capacity, usage and failures, and the Node objects and Leases that follow. No I/O.
+"""Templates of simulated nodes: names, labels, taints, capacity, usage and failures, and the Node objects and Leases from them. No I/O.
 
 Source: Kubernetes pkg/kubelet/kubelet_node_status.go, pkg/kubelet/nodestatus/setters.go; component-helpers apimachinery/lease.
 """
@@ -20,13 +20,13 @@ from kubeloop.version import VERSION
 
 NODE: Final = "kubeloop-node"
 LEASES: Final = "kube-node-lease"
-#: Annotation of a Node: with the value ``stopped`` its simulated kubelet does nothing.
+#: The annotation of a Node whose value ``stopped`` stops its simulated kubelet.
 KUBELET: Final = f"{PREFIX}kubelet"
 CAPACITY: Final[Mapping[str, str]] = {"cpu": "64", "memory": "256Gi", "pods": "10000", "ephemeral-storage": "1Ti"}
-#: Seconds that a Lease is valid (the kubelet's nodeLeaseDurationSeconds), and between two renewals.
+#: Seconds for which a Lease is valid (the kubelet's nodeLeaseDurationSeconds), and between two renewals.
 _LEASE_SECONDS = 40
 _RENEWAL = 10.0
-#: Seconds between two renewals of a Lease in a large cluster: two fit into the grace period of the node lifecycle controller.
+#: Seconds between two renewals of a Lease in a large cluster: two renewals fit into the grace period of the node lifecycle controller.
 _SLOW_RENEWAL = 24.0
 _MANY_NODES = 100
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -41,7 +41,7 @@ _CONDITIONS = (
 
 @dataclass(frozen=True, slots=True)
 class NodeFailure:
-    """A time in which a simulated kubelet does nothing: ``after`` seconds after its start, for ``seconds``."""
+    """A period in which a simulated kubelet does nothing: it begins ``after`` seconds after the start and lasts ``seconds``."""
 
     after: float
     seconds: float
@@ -52,15 +52,15 @@ class NodeFailure:
 
 @dataclass(frozen=True, slots=True)
 class NodeTemplate:
-    """One simulated node.
+    """The properties of one simulated node.
 
     Args:
         name: The node's name.
-        labels: Labels besides those of every node, such as zones and instance types.
+        labels: Labels in addition to those of every node, such as zones and instance types.
         capacity: Amounts by resource that differ from ``CAPACITY``.
         taints: Taints as in ``spec.taints``.
-        usage: Usage of ``cpu`` and ``memory`` besides that of the pods.
-        failures: Times in which the kubelet does nothing.
+        usage: Usage of ``cpu`` and ``memory`` in addition to that of the pods.
+        failures: Periods in which the kubelet does nothing.
     """
 
     name: str
@@ -71,7 +71,7 @@ class NodeTemplate:
     failures: Sequence[NodeFailure] = ()
 
     def fails(self, elapsed: float) -> bool:
-        """Return whether the kubelet does nothing so many seconds after its start."""
+        """Return whether the kubelet does nothing ``elapsed`` seconds after its start."""
         return any(one.covers(elapsed) for one in self.failures)
 
     def node(self, address: str, now: datetime) -> JSONObject:
@@ -79,7 +79,7 @@ class NodeTemplate:
 
         Args:
             address: The internal IP address.
-            now: The time of its conditions.
+            now: The time of the conditions.
         """
         standard = {"hostname": self.name, "os": "linux", "arch": "amd64"}
         labels = {f"kubernetes.io/{key}": value for key, value in standard.items()}
@@ -116,7 +116,7 @@ def conditions(now: datetime, before: Iterable[JSONObject] = ()) -> list[JSONObj
 
     Args:
         now: The time of the heartbeat.
-        before: The present conditions; unchanged conditions retain their time of transition.
+        before: The present conditions; conditions with unchanged status keep their transition time.
     """
     known = {one["type"]: one for one in before}
     moment = format_time(now.replace(microsecond=0))
@@ -134,7 +134,7 @@ def lease(name: str, uid: str, now: datetime) -> JSONObject:
 
     Args:
         name: The node's name.
-        uid: The Node's uid, its owner.
+        uid: The uid of the Node, which owns the Lease.
         now: The time of the renewal.
     """
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
@@ -151,14 +151,14 @@ def micro_time(now: datetime) -> str:
 
 
 def renewal_plan(nodes: int, elapsed: float = 0.0) -> tuple[float, int]:
-    """Return how Leases are renewed: seconds between the begins of two batches, and the number of nodes of the next batch.
+    """Return how to renew Leases: the seconds between the starts of two batches, and the number of nodes of the next batch.
 
-    A small cluster renews all Leases every ten seconds, as kubelets do. A large one renews them less often, a few each second, so that no
-    batch delays other work.
+    In a small cluster all Leases are renewed every ten seconds, as kubelets do. In a large one they are renewed less often, a part of them
+    each second, so that no batch delays other work.
 
     Args:
         nodes: The number of nodes.
-        elapsed: Seconds since the last batch began. A batch that comes late is larger.
+        elapsed: Seconds since the last batch began. A late batch is larger.
     """
     if nodes <= _MANY_NODES:
         return _RENEWAL, max(nodes, 1)
@@ -166,17 +166,17 @@ def renewal_plan(nodes: int, elapsed: float = 0.0) -> tuple[float, int]:
 
 
 def address_of(number: int) -> str:
-    """Return the internal IP address of the node with this number, of 10.0.0.0/16."""
+    """Return the internal IP address, in 10.0.0.0/16, of the simulated node with an index."""
     return f"10.0.{number // 240}.{number % 240 + 10}"
 
 
 def node_names(text: str) -> tuple[str, ...]:
-    """Return the names of simulated nodes that a text asks for: a number of nodes, or names with commas between them.
+    """Return the names of simulated nodes from a text: a number of nodes, or names separated by commas.
 
-    One node is ``kubeloop-node``; several are ``kubeloop-node-0`` and so on.
+    A single node is called ``kubeloop-node``; several are called ``kubeloop-node-0`` and so on.
 
     Raises:
-        ConfigError: The text is neither, or a name is no name of a Node.
+        ConfigError: The number is above 20000, or a name is no valid name of a Node or occurs twice.
     """
     text = text.strip()
     if text.isdigit():
@@ -187,7 +187,7 @@ def node_names(text: str) -> tuple[str, ...]:
     names = tuple(one.strip() for one in text.split(","))
     for name in names:
         if not _DNS_LABEL.fullmatch(name) or len(name) > 253:
-            raise ConfigError(f'"{name}" is no name of a Node; give a number of nodes, or names such as worker-a,worker-b')
+            raise ConfigError(f'"{name}" is not a valid name of a Node; give a number of nodes, or names such as worker-a,worker-b')
     if len(set(names)) != len(names):
-        raise ConfigError(f"a name of a node stands twice in {text}")
+        raise ConfigError(f"a node name occurs twice in {text}")
     return names

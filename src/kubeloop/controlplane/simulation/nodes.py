@@ -1,6 +1,6 @@
-"""Simulated nodes: pods bound to them run and end without any container, as annotations and the rules of a simulation file say.
+"""Simulated nodes: pods bound to them start and end without containers, as annotations and the rules of a simulation file say.
 
-They are honest about it: the node's ``nodeInfo`` names kubeloop, and container ids begin with ``kubeloop://``.
+Clients can recognize the simulation: ``nodeInfo`` of a node names kubeloop, and container ids begin with ``kubeloop://``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import msgspec
 
 from kubeloop.api.coordination.v1 import Lease
 from kubeloop.api.core.v1 import ConfigMap, Node, PersistentVolumeClaim, Pod, Secret
-from kubeloop.cache import Event, EventType, Head
+from kubeloop.cache import EventType, Head, InformerEvent
 from kubeloop.client import DeleteOptions
 from kubeloop.codec import decode, to_dict
-from kubeloop.controller import KeyController, Predicate, Result, Watch
+from kubeloop.controller import KeyController, Predicate, Result, WatchedKind
 from kubeloop.controlplane.scheduling.facts import BIND_COMPLETED, PodFacts, node_facts
 from kubeloop.controlplane.scheduling.node_fit import find_admission_fault
 from kubeloop.controlplane.simulation.annotations import Simulation, unknown_probes
@@ -53,32 +53,32 @@ from kubeloop.controlplane.simulation.rules import SimulationRules
 from kubeloop.meta import AlreadyExists, Conflict, Invalid, KubeloopError, NotFound, ObjectKey, Resource, format_time
 from kubeloop.types import JSONObject
 
-#: Seconds that a pod takes from being bound to running, by pod.
+#: Returns for a pod the seconds from its binding until it runs.
 Delay = Callable[[Pod], float]
 
 _bound = Predicate(lambda event: bool(event.head.value("spec.nodeName")), ("spec.nodeName",))
 _exists = Predicate(lambda event: event.type is not EventType.DELETED)
 _KINDS: dict[str, type[Resource]] = {"ConfigMap": ConfigMap, "Secret": Secret, "PersistentVolumeClaim": PersistentVolumeClaim}
 _ENDED = ("Succeeded", "Failed")
-#: Seconds that each attempt of upstream's kubelet to mount a volume waits for the next at most.
+#: Longest delay in seconds between two attempts of upstream's kubelet to mount a volume.
 _RETRY = 120.0
 #: Seconds between two reports of an unchanged node status (the kubelet's nodeStatusReportFrequency).
 _REPORT = 300.0
-#: Seconds after which a ready node loses the taint of admission if no other controller has removed it.
+#: Seconds after which the not-ready taint of admission is removed from a ready node if no other controller has removed it.
 _UNTAINT = 1.0
-#: Nodes that are registered at the same time.
+#: Maximum number of nodes that are registered concurrently.
 _REGISTRATIONS = 32
 _POD_NODE = "spec.nodeName"
 _CONDITIONS = "status.conditions"
 _KUBELET = f'metadata.annotations["{KUBELET}"]'
-#: The key of the renewals of Leases; those of nodes have a name, and those of pods a namespace.
+#: The key of the renewals of Leases. Keys of nodes have a name, and keys of pods also a namespace.
 _RENEWALS = ObjectKey("", "", "")
-#: Priority of the renewals: thousands of pods that start at once must not delay them.
+#: The priority of renewals: thousands of pods that start at the same time must not delay them.
 _FIRST = 100
 
 
-def _kubelet_changed(event: Event[Any]) -> bool:
-    """Return whether an event of a Node concerns its kubelet: the annotation, or a condition Ready that another client has written."""
+def _kubelet_changed(event: InformerEvent[Any]) -> bool:
+    """Return whether an event of a Node changes the annotation ``KUBELET`` or the status of the condition Ready."""
     before, after = event.old, event.head
     return before is None or before.value(_KUBELET) != after.value(_KUBELET) or _ready_of(before) != _ready_of(after)
 
@@ -91,22 +91,24 @@ class SimulatedNodes(
     KeyController[Pod],
     predicates=[_bound],
     watches=[
-        *[Watch(kind, to="waiting_pods", predicates=(_exists,)) for kind in _KINDS.values()],
-        Watch(Node, to="node_and_its_pods", predicates=(_exists, Predicate(_kubelet_changed, (_KUBELET, _CONDITIONS)))),
+        *[WatchedKind(kind, to="waiting_pods", predicates=(_exists,)) for kind in _KINDS.values()],
+        WatchedKind(Node, to="node_and_its_pods", predicates=(_exists, Predicate(_kubelet_changed, (_KUBELET, _CONDITIONS)))),
     ],
     indexes={Pod: {_POD_NODE: "spec.nodeName"}},
     workers=10,
+    needs_leader=False,  # Each process simulates its nodes, also when another replica leads.
     name="kubelet",
 ):
     """Simulates the kubelets of nodes: registers the Node objects, renews their Leases, and runs and ends their pods.
 
-    A pod starts when the ConfigMaps and Secrets that it needs are there and its volume claims are bound. Pod addresses are of
-    10.244.0.0/16, each used by one pod at a time; nothing listens there.
+    A pod starts when the ConfigMaps and Secrets that it needs exist and its volume claims are bound. Pods have addresses in 10.244.0.0/16,
+    each of one pod at a time, at which no program listens.
 
     Args:
         nodes: Names or templates of the nodes.
-        delay: Seconds that a pod takes to start, or a function that returns them for a pod. It is shown as ContainerCreating until then.
-        rules: The behaviour of pods that their annotations do not state.
+        delay: Seconds that a pod takes to start, or a function that returns them for a pod. Until then its containers are in the state
+            ContainerCreating.
+        rules: Rules for the behaviour of pods without annotations; None: the defaults.
     """
 
     def __init__(
@@ -142,7 +144,7 @@ class SimulatedNodes(
         self.enqueue(_RENEWALS, renewal_plan(len(self.nodes))[0], priority=_FIRST)
 
     def waiting_pods(self, obj: Head) -> list[ObjectKey]:
-        """Return the keys of the pods in an object's namespace that wait for something to be created."""
+        """Return the keys of the pods in an object's namespace that wait for missing references."""
         for key in [key for key in self._waiting if self.lister(Pod).head(key.name, key.namespace) is None]:
             del self._waiting[key]
         return [key for key in self._waiting if key.namespace == obj.namespace]
@@ -170,7 +172,7 @@ class SimulatedNodes(
         return await self._renew()
 
     def _forget_pod(self, key: ObjectKey) -> None:
-        """Forget deleted pods, from time to time: a key has no uid."""
+        """Forget a deleted pod. A key has no uid, so the memories of all deleted pods are removed when there are too many."""
         self._waiting.pop(key, None)
         if len(self._memories) > 2 * len(self.lister(Pod)) + 100 or len(self._addresses) > len(self.lister(Pod)) + 100:
             present = {head.uid for head in self.lister(Pod).heads()}
@@ -220,7 +222,7 @@ class SimulatedNodes(
         return Result(requeue_after=min(seconds)) if seconds else None
 
     def _find_admission_fault(self, pod: Pod, tree: JSONObject, node: Node) -> tuple[str, str] | None:
-        """Return the reason and message with which the kubelet rejects a pod beside the others of its node, or None."""
+        """Return the reason and message with which a kubelet rejects a pod given the other pods of its node, or None if it fits."""
         facts = node_facts(node)
         for other in self.pods_of(node.metadata.name):
             if other.status.start_time and other.status.phase not in _ENDED and other.metadata.uid != pod.metadata.uid:
@@ -228,13 +230,13 @@ class SimulatedNodes(
         return find_admission_fault(PodFacts(tree), facts)
 
     def _find_resize_fault(self, pod: Pod, tree: JSONObject) -> str:
-        """Return why a pod cannot be resized on its node now; "" if it can."""
+        """Return why a pod cannot be resized on its node now; "" if it can be."""
         node = self.lister(Node).get(pod.spec.node_name or "")
         error = self._find_admission_fault(pod, tree, node) if node is not None else None
         return error[1] if error is not None else ""
 
     async def _reject(self, pod: Pod, tree: JSONObject) -> bool:
-        """Fail a pod that does not fit its node; return whether it was failed. What a scheduler has bound was checked by it."""
+        """Fail a pod that does not fit on its node, and return whether it was failed. Pods that a scheduler has bound are not checked."""
         node = self.lister(Node).get(pod.spec.node_name or "")
         if (
             node is None
@@ -252,10 +254,10 @@ class SimulatedNodes(
         await self._write(pod, tree, status)
         return True
 
-    # ------------------------------------------------------------------------------------------------------- what a pod refers to
+    # ------------------------------------------------------------------------------------------------------- references of a pod
 
     async def _find_missing(self, pod: Pod, tree: JSONObject) -> MissingReferences:
-        """Return the missing objects that prevent the pod from starting. Changes of this result are reported as events."""
+        """Return the missing objects that prevent a pod from starting. When this result changes, record Events."""
         key = pod.object_key(self.cluster)
         references = references_of(tree["spec"])
         keys = {one.target: await self._keys(one.kind, one.name, pod.metadata.namespace) for one in references}
@@ -271,9 +273,9 @@ class SimulatedNodes(
         return missing
 
     async def _keys(self, kind: str, name: str, namespace: str) -> frozenset[str] | None:
-        """Return the keys of an object's data (for a claim: whether it is bound), or None if the object does not exist.
+        """Return the keys of an object's data (for a bound claim ``BOUND``), or None if the object does not exist.
 
-        What the cache lacks is read from the server, as the cache may be behind.
+        An object that the cache lacks is read from the server, because the cache may lag.
         """
         result: Any = self.lister(_KINDS[kind]).get(name, namespace)
         if result is None:
@@ -282,14 +284,14 @@ class SimulatedNodes(
             except NotFound:
                 return None
         if isinstance(result, PersistentVolumeClaim):
-            # The phase is the last write of a binding: a pod may come here before it, and is not to report a fault then.
+            # The phase is the last write of a binding: a pod may get here before it, and must not report an error then.
             bound = result.spec.volume_name and result.status.phase != "Lost" and BIND_COMPLETED in result.metadata.annotations
             return frozenset({BOUND} if bound or result.status.phase == "Bound" else ())
         binary = result.binary_data if isinstance(result, ConfigMap) else {}
         return frozenset({*result.data, *binary})
 
     def _report(self, pod: Pod, tree: JSONObject, simulation: Simulation, events: Iterable[PodEvent]) -> None:
-        """Record the events of what has just begun."""
+        """Record Events of a pod; at the first start of its containers also warnings about pull secrets, annotations and probes."""
         first = False
         for kind, reason, message in events:
             self.events.event(pod, kind, reason, message)
@@ -309,7 +311,7 @@ class SimulatedNodes(
             self.events.normal(pod, "ProbesNotRun", f"{text} The annotations simulated.kubeloop.dev/PROBE=failure let them fail.")
 
     async def _end(self, pod: Pod, tree: JSONObject, simulation: Simulation, host: str) -> Result | None:
-        """End a pod as a kubelet does: its containers end within the grace period, its status says so, then the deletion is confirmed."""
+        """End a deleted pod as a kubelet does: wait until its containers end, write its last status, and delete it without grace period."""
         self._waiting.pop(pod.object_key(self.cluster), None)
         metadata, now = pod.metadata, self.clock.wall()
         grace = metadata.deletion_grace_period_seconds or 0
@@ -325,14 +327,14 @@ class SimulatedNodes(
             await self._write(pod, tree, terminated(tree, addresses, now, killed=desired > grace))
         elif grace == 0:
             self._release(metadata.uid)
-            return None  # Confirmed already: finalizers keep the pod.
+            return None  # The kubelet has already confirmed the deletion: finalizers keep the pod.
         self._release(metadata.uid)
-        with contextlib.suppress(NotFound, Conflict):  # Gone, or a namesake has replaced it.
+        with contextlib.suppress(NotFound, Conflict):  # The pod is deleted or replaced.
             await self.client.delete(pod, grace_period_seconds=0, options=DeleteOptions(uid=metadata.uid))
         return None
 
     async def _write(self, pod: Pod, tree: JSONObject, status: JSONObject) -> bool:
-        """Write a status unless the pod already has it. Return whether it was written."""
+        """Write a status unless the pod already has it; return whether it was written."""
         if not differs(tree, status):
             return False
         change = {"metadata": {"uid": pod.metadata.uid}, "status": status}
@@ -342,7 +344,7 @@ class SimulatedNodes(
         except NotFound:
             return False
         except (Conflict, Invalid):
-            # The uid is a precondition: the pod is another one by now, which its own event brings here.
+            # The uid is a precondition: another pod of the same name may have replaced the pod, whose own event is handled separately.
             live = await self.client.get_metadata(Pod, metadata.name, namespace=metadata.namespace)
             if live.metadata.uid == metadata.uid:
                 raise
@@ -360,13 +362,13 @@ class SimulatedNodes(
     # ----------------------------------------------------------------------------------------------------------------------- nodes
 
     def is_down(self, name: str) -> bool:
-        """Return whether the kubelet of a node does nothing, by an annotation of the Node or by its template."""
+        """Return whether the kubelet of a node is stopped by the annotation ``KUBELET`` of the Node or by a failure of its template."""
         head = self.lister(Node).head(name)
         stopped = head is not None and head.value(_KUBELET) == "stopped"
         return stopped or self.templates[name].fails(self.clock.now() - self._begin)
 
     async def _register(self, name: str) -> None:
-        """Create the Node, or report its status if it is there, and its Lease."""
+        """Create the Node and its Lease, or update the labels and status of an existing Node and renew its Lease."""
         now = self.clock.wall()
         document = self.templates[name].node(self.nodes[name], now)
         try:
@@ -383,7 +385,7 @@ class SimulatedNodes(
             await self._renew_lease(name, node.metadata.uid)
 
     async def _renew(self) -> Result:
-        """Renew the Leases of the next nodes, and report their status if they have not for long."""
+        """Renew the Leases of the next batch of nodes, and report their status when it is due."""
         begin = self.clock.now()
         interval, count = renewal_plan(len(self.nodes), begin - self._renewed)
         self._renewed = begin
@@ -394,7 +396,7 @@ class SimulatedNodes(
         return Result(requeue_after=max(interval - (self.clock.now() - begin), 0.05), priority=_FIRST)
 
     async def _heartbeat(self, name: str) -> None:
-        """Renew one Lease. A failure is logged, and the next batch tries again: it must not delay the others."""
+        """Renew the Lease of one node, and report its status when it is due. A failure is only logged, so that it does not delay others."""
         head = self.lister(Node).head(name)
         if head is None or self.is_down(name):
             return
@@ -414,13 +416,13 @@ class SimulatedNodes(
                 await self.client.create(decode(Lease, msgspec.json.encode(lease(name, uid, now))))
 
     async def _report_node(self, name: str) -> Result | None:
-        """Write the conditions of a node whose kubelet works; its pods are reconciled when the change arrives."""
+        """Write the conditions of a node whose kubelet is not stopped; its pods are reconciled when the change arrives."""
         node = self.lister(Node).get(name)
         if name not in self.nodes or node is None or self.is_down(name):
             return None
         now = self.clock.now()
         is_ready = any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
-        # Admission taints a new node until it is ready. The node lifecycle controller removes that; where it does not run, this does.
+        # Admission taints a new node until it is ready. The node lifecycle controller removes the taint; this code does if it does not run.
         if is_ready and _tainted(node):
             if now - self._begin < _UNTAINT:
                 return Result(requeue_after=_UNTAINT)
@@ -453,4 +455,4 @@ def _remove_not_ready(node: Node) -> None:
 
 
 def _always(seconds: float) -> Delay:
-    return lambda pod: seconds  # noqa: ARG005  # the same for every pod
+    return lambda pod: seconds  # noqa: ARG005  # all pods have the same delay

@@ -1,4 +1,4 @@
-"""References of a pod to ConfigMaps, Secrets and volume claims, and which of them keep its containers from starting. No I/O.
+"""References of a pod to ConfigMaps, Secrets and volume claims, and which of them prevent its containers from starting. No I/O.
 
 Source: Kubernetes pkg/kubelet/kubelet_pods.go (makeEnvironmentVariables), pkg/volume/secret, configmap and projected.
 """
@@ -14,12 +14,15 @@ from kubeloop.types import JSONObject
 _WORDS = {"ConfigMap": "configmap", "Secret": "secret", "PersistentVolumeClaim": "persistentvolumeclaim"}
 
 
-#: Stands for the keys of a PersistentVolumeClaim: present while the claim is bound.
+#: The only key of a PersistentVolumeClaim in this module, which it has while it is bound.
 BOUND = "Bound"
 
 
 class PodReference(NamedTuple):
-    """One use of an object of the pod's namespace. ``keys``: the required keys. One of ``volume`` and ``container`` is set."""
+    """A reference of a pod to an object of its namespace, by a volume or the environment of a container.
+
+    ``keys`` are the required keys of the object. Either ``volume`` or ``container`` is set.
+    """
 
     kind: str
     name: str
@@ -34,7 +37,7 @@ class PodReference(NamedTuple):
 
 @dataclass(frozen=True)
 class MissingReferences:
-    """The missing objects that prevent containers from starting, by volume and by container, in the kubelet's words."""
+    """The unresolved references that prevent containers from starting: the kubelet's messages by volume and by container."""
 
     volumes: Mapping[str, str]
     containers: Mapping[str, str]
@@ -44,7 +47,7 @@ class MissingReferences:
 
 
 def references_of(spec: JSONObject) -> list[PodReference]:
-    """Return the references that are not optional, in the order in which the kubelet meets them."""
+    """Return the references of a pod spec that are not optional, in the order in which the kubelet resolves them."""
     result = [one for volume in spec.get("volumes") or () for one in _of_volume(volume)]
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
         result += _of_container(container)
@@ -81,7 +84,13 @@ def _of_container(container: JSONObject) -> Iterator[PodReference]:
 def find_missing(
     namespace: str, references: list[PodReference], keys: Mapping[tuple[str, str], frozenset[str] | None]
 ) -> MissingReferences:
-    """Return which references cannot be resolved; ``keys`` are those of each object by kind and name, None for a missing object."""
+    """Return which references cannot be resolved.
+
+    Args:
+        namespace: The pod's namespace.
+        references: The references.
+        keys: The keys of each object by kind and name; None for a missing object.
+    """
     volumes: dict[str, str] = {}
     containers: dict[str, str] = {}
     for one in references:

@@ -1,4 +1,4 @@
-"""Computation of the status that a simulated kubelet reports: the phase and conditions that follow from the states of the containers.
+"""Computes the status of a pod that a simulated kubelet reports: phase and conditions from the states of the containers.
 
 Source: Kubernetes pkg/kubelet/kubelet_pods.go (getPhase, convertToAPIContainerStatuses), pkg/kubelet/status/generate.go.
 """
@@ -40,10 +40,10 @@ class PodAddresses:
 
 @dataclass(frozen=True)
 class Observation:
-    """A pod's status at a moment.
+    """The present status of a pod.
 
-    ``seconds`` is the time until the simulation changes the status, or None if it does not change. ``events`` are about what has just
-    begun.
+    ``seconds`` is the number of seconds until the simulation changes the status; None if it does not change. ``events`` has the Events of
+    changes in this status.
     """
 
     status: JSONObject
@@ -56,9 +56,9 @@ def starting(pod: JSONObject, addresses: PodAddresses, now: datetime, missing: M
 
     Args:
         pod: The pod.
-        addresses: Its addresses.
+        addresses: The addresses of the pod and its node.
         now: The present time.
-        missing: The references that keep it from starting.
+        missing: The references that prevent the pod from starting.
     """
     spec = pod["spec"]
     first = "PodInitializing" if spec.get("initContainers") else "ContainerCreating"
@@ -75,15 +75,15 @@ def running(
     missing: MissingReferences = NOTHING_MISSING,
     memory: PodMemory | None = None,
 ) -> Observation:
-    """Return the status of a pod whose volumes are mounted: containers run, have ended, or wait.
+    """Return the status of a pod whose volumes are mounted; its containers may wait, run or have ended.
 
     Args:
         pod: The pod.
         simulation: The behaviour of its containers.
-        addresses: Its addresses.
+        addresses: The addresses of the pod and its node.
         now: The present time.
-        missing: The references that keep containers from starting.
-        memory: The memory of the pod, which the call updates.
+        missing: The references that prevent containers from starting.
+        memory: The memory of the pod, which the call updates; None: a new one.
     """
     spec = pod["spec"]
     simulator = ContainerSimulator(pod, simulation, memory if memory is not None else PodMemory(), missing, now)
@@ -92,7 +92,7 @@ def running(
     blocked = False
     for container in spec.get("initContainers") or ():
         before = _before(pod, "initContainerStatuses", container["name"])
-        # A sidecar that runs already is observed even if an earlier one has crashed.
+        # A running sidecar is simulated even if an earlier sidecar has crashed.
         if blocked and not (before.get("state") or {}).get("running"):
             init.append(waiting(container, "PodInitializing", "", before))
             continue
@@ -133,13 +133,13 @@ def running(
 
 
 def terminated(pod: JSONObject, addresses: PodAddresses, now: datetime, *, killed: bool) -> JSONObject:
-    """Return the status of a pod that was asked to end.
+    """Return the status of a deleted pod after its containers have been stopped.
 
     Args:
         pod: The pod.
-        addresses: Its addresses.
+        addresses: The addresses of the pod and its node.
         now: The present time.
-        killed: The grace period was over before its containers ended.
+        killed: Whether containers were killed because the grace period was over.
     """
     code = 137 if killed else 0
     init = [stopped(one, now, code) for one in _statuses(pod, "initContainerStatuses")]
@@ -153,9 +153,9 @@ def terminated(pod: JSONObject, addresses: PodAddresses, now: datetime, *, kille
 
 
 def stop_seconds(pod: JSONObject, simulation: Simulation) -> float:
-    """Return how long the containers of a pod take to end when they are asked to, hooks that sleep included.
+    """Return how many seconds the containers of a pod take to stop, including preStop hooks that sleep.
 
-    Containers stop together; sidecars afterwards, the last one first.
+    Main containers stop at the same time, and then sidecars one by one in reverse order.
     """
     spec = pod["spec"]
     main = [_stop(container, simulation) for container in spec.get("containers") or ()]
@@ -192,7 +192,7 @@ def _is_begun(container: JSONObject, status: JSONObject) -> bool:
 
 
 def _end_of(status: JSONObject) -> JSONObject | None:
-    """Return how a container ended that has ended or waits to be started again."""
+    """Return the ``terminated`` state of a container that has ended or waits for its restart, or None."""
     state = status["state"]
     return state.get("terminated") or ((status.get("lastState") or {}).get("terminated") if state.get("waiting") else None)
 
@@ -298,7 +298,7 @@ def _conditions(
         condition: JSONObject = {"type": kind, "status": state, "lastTransitionTime": since or format_time(now.replace(microsecond=0))}
         if generation := pod["metadata"].get("generation"):
             condition["observedGeneration"] = generation
-        # A patch leaves what it does not name: the reason of a former state has to be taken back.
+        # A patch leaves fields unchanged that it does not name, so an old reason must be removed explicitly.
         result.append(condition | {"reason": reason or None, "message": message or None})
     return result
 
@@ -321,7 +321,7 @@ RESIZE_PENDING = "PodResizePending"
 
 
 def is_resized(pod: JSONObject) -> bool:
-    """Return whether a running container requests other resources than its node has allocated to it."""
+    """Return whether a running container requests other resources than its node has allocated to the container."""
     allocated = {one["name"]: one for one in _statuses(pod, "containerStatuses") if one["state"].get("running")}
     return any(
         (container.get("resources") or {}).get("requests") != allocated[container["name"]].get("allocatedResources")
@@ -331,7 +331,7 @@ def is_resized(pod: JSONObject) -> bool:
 
 
 def as_allocated(pod: JSONObject) -> JSONObject:
-    """Return a pod whose running containers have the resources that its node has allocated to them."""
+    """Return a copy of a pod in which running containers have the resources that the node has allocated to them."""
     resources = {one["name"]: one.get("resources") or {} for one in _statuses(pod, "containerStatuses") if one["state"].get("running")}
     containers = [
         one | {"resources": resources[one["name"]]} if one["name"] in resources else one for one in pod["spec"].get("containers") or ()
@@ -345,7 +345,7 @@ def with_resize(status: JSONObject, pod: JSONObject, message: str, now: datetime
     Args:
         status: The status, which lacks the condition.
         pod: The pod.
-        message: Why the resize waits; "" if it does not.
+        message: Why the resize is deferred; "" if it is not, which removes the condition.
         now: The present time.
     """
     before = next((one for one in (pod.get("status") or {}).get("conditions") or () if one["type"] == RESIZE_PENDING), None)
@@ -363,7 +363,7 @@ def with_resize(status: JSONObject, pod: JSONObject, message: str, now: datetime
 
 
 def differs(pod: JSONObject, status: JSONObject) -> bool:
-    """Return whether a pod's stored status lacks something of ``status``."""
+    """Return whether a field of ``status`` differs from the pod's stored status; empty values equal missing ones."""
     stored = pod.get("status") or {}
     for name, value in status.items():
         if name == "conditions":

@@ -1,4 +1,4 @@
-"""The results of probes over the time of a container, and the delays of restarts. Pure functions of seconds.
+"""The results of probes over the run of a simulated container, and the delays of restarts and pulls. Pure functions of time.
 
 Source: Kubernetes pkg/kubelet/prober/worker.go; client-go util/flowcontrol/backoff.go; pkg/kubelet/kuberuntime (doBackOff).
 """
@@ -12,14 +12,14 @@ from typing import Final
 
 from kubeloop.types import JSONObject
 
-#: Seconds of the first delay between two starts of a container, and of the longest one; the same for pulls of an image.
+#: Seconds of the first and of the longest delay between two starts of a container, or two pulls of an image.
 FIRST_DELAY: Final = 10.0
 LONGEST_DELAY: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Successes and failures over time: pairs of the second from which on an outcome holds, and the outcome. The first begins at 0."""
+    """Successes and failures over time. ``pieces`` has pairs of a time in seconds and the outcome from then on; the first time is 0."""
 
     pieces: tuple[tuple[float, bool], ...] = ((0.0, True),)
 
@@ -27,18 +27,18 @@ class Timeline:
         return next(outcome for since, outcome in reversed(self.pieces) if since <= max(seconds, 0.0))
 
     def changed(self, seconds: float, later: Timeline) -> Timeline:
-        """Return the timeline that continues with ``later`` from a moment on."""
+        """Return a timeline that equals this one before ``seconds``, and ``later`` from then on."""
         before = tuple(piece for piece in self.pieces if piece[0] < seconds)
         after = tuple((since, outcome) for since, outcome in later.pieces if since > seconds)
         pieces = (*before, (seconds, later.at(seconds)), *after)
         return Timeline(tuple(piece for number, piece in enumerate(pieces) if not number or pieces[number - 1][1] != piece[1]))
 
     def changes_after(self, seconds: float) -> list[float]:
-        """Return the moments after ``seconds`` at which the outcome changes."""
+        """Return the times after ``seconds`` at which the outcome changes."""
         return [since for since, _ in self.pieces if since > seconds]
 
     def spans(self) -> Iterator[tuple[float, float, bool]]:
-        """Yield begin, end and outcome of each piece."""
+        """Yield start, end and outcome of each piece; the last end is infinity."""
         ends = [since for since, _ in self.pieces[1:]]
         for (since, outcome), end in zip(self.pieces, [*ends, math.inf], strict=True):
             yield since, end, outcome
@@ -49,16 +49,16 @@ NEVER: Final = Timeline(((0.0, False),))
 
 
 def probe_results(probe: JSONObject, timeline: Timeline, initial: bool | None, begin: float = 0.0) -> list[tuple[float, bool]]:
-    """Return the changes of a probe's result: pairs of a second after the container's start, and the result from then on.
+    """Return the changes of a probe's result: pairs of seconds after the container's start, and the result from then on.
 
-    The first probe runs ``initialDelaySeconds`` after the start, or at ``begin`` if that is later; the others follow in its period. A
-    result changes after as many equal outcomes as its threshold says.
+    The probe first runs ``initialDelaySeconds`` after the start, or at ``begin`` if that is later, and then once in each period. Its result
+    changes after ``successThreshold`` or ``failureThreshold`` equal outcomes.
 
     Args:
-        probe: The probe of the container's spec, with defaults.
-        timeline: The outcomes.
-        initial: The result before the first probe. None: no result yet.
-        begin: The second before which the probe does not run, because the startup probe has not succeeded.
+        probe: The probe in the container's spec, with defaults.
+        timeline: The outcomes over time.
+        initial: The result before the first run of the probe. None: no result yet.
+        begin: Seconds after the container's start at which the startup probe succeeds; the probe does not run earlier.
     """
     period = float(probe.get("periodSeconds") or 10)
     first = max(float(probe.get("initialDelaySeconds") or 0), begin)
@@ -74,7 +74,10 @@ def probe_results(probe: JSONObject, timeline: Timeline, initial: bool | None, b
 
 
 def result_at(changes: Sequence[tuple[float, bool]], seconds: float, initial: bool | None) -> tuple[bool | None, float]:
-    """Return a probe's result at a second after the container's start, and the second of its next change (infinity: none)."""
+    """Return a probe's result at ``seconds`` after the container's start, and the time of its next change (infinity: none).
+
+    ``changes`` come from ``probe_results``, and ``initial`` is the result before the first of them.
+    """
     result = initial
     for moment, outcome in changes:
         if moment > seconds:
@@ -85,9 +88,9 @@ def result_at(changes: Sequence[tuple[float, bool]], seconds: float, initial: bo
 
 @dataclass(frozen=True, slots=True)
 class RetryDelay:
-    """The delay before the next attempt of what has failed: 10 seconds, doubled up to 300, and forgotten after 600 quiet seconds.
+    """The delay before the next attempt to start a container or pull an image: 10 seconds, doubled with each failure up to 300.
 
-    ``updated`` is the second of the last attempt.
+    ``updated`` is the time of the last attempt. The delay is forgotten 600 seconds after it.
     """
 
     seconds: float
@@ -101,9 +104,9 @@ def remaining_delay(delay: RetryDelay | None, failed: float, now: float) -> floa
     """Return the seconds until the next attempt may be made.
 
     Args:
-        delay: The delay so far; None: nothing has failed before.
-        failed: The second of the last failure.
-        now: The present second.
+        delay: The delay so far; None before the first retry.
+        failed: The time of the last failure in seconds.
+        now: The present time in seconds.
     """
     if delay is None or delay.forgotten(failed):
         return 0.0
@@ -111,14 +114,14 @@ def remaining_delay(delay: RetryDelay | None, failed: float, now: float) -> floa
 
 
 def next_delay(delay: RetryDelay | None, failed: float, now: float) -> RetryDelay:
-    """Return the delay that applies after an attempt that is made now. Arguments: see ``remaining_delay``."""
+    """Return the delay that applies after an attempt now. The arguments are those of ``remaining_delay``."""
     if delay is None or delay.forgotten(failed):
         return RetryDelay(FIRST_DELAY, now)
     return RetryDelay(min(2 * delay.seconds, LONGEST_DELAY), now)
 
 
 def go_duration(seconds: float) -> str:
-    """Return whole seconds as Go prints a duration: ``10s``, ``1m20s``, ``5m0s``."""
+    """Format whole seconds like Go's ``Duration.String``: ``10s``, ``1m20s``, ``5m0s``."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

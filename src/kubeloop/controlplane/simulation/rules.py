@@ -1,4 +1,4 @@
-"""A simulation file: nodes, and rules with the behaviour of pods that their annotations do not state. docs/server.md describes it."""
+"""Simulation files, which define simulated nodes and rules for the behaviour of pods without annotations (docs/server.md)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kubeloop.types import JSONObject
 
 @dataclass(frozen=True, slots=True)
 class PodRule:
-    """The behaviour of the pods that match: annotations of ``kubeloop.controlplane.simulation.annotations``.
+    """A rule for the behaviour of pods. ``simulate`` has the annotations, with values, that it adds to matching pods.
 
-    A pod matches if it is in one of ``namespaces``, on one of ``nodes``, and has the labels and annotations; an empty field matches all.
-    A rule with ``programs`` is for the containers and init containers whose image, command and arguments, separated by spaces, match
-    one of these shell patterns (``*``, ``?``, ``[...]``).
+    A pod matches if it is in one of ``namespaces``, on one of ``nodes``, and has the labels and annotations; an empty field matches all
+    pods. A rule with ``programs`` applies only to containers and init containers whose image, command and arguments, separated by spaces,
+    match one of these shell patterns (``*``, ``?``, ``[...]``).
     """
 
     simulate: Mapping[str, str]
@@ -33,7 +33,7 @@ class PodRule:
     programs: tuple[str, ...] = ()
 
     def values_of(self, pod: JSONObject) -> Mapping[str, str]:
-        """Return the annotations that the rule gives a pod; empty if it does not match."""
+        """Return the annotations that the rule adds to a pod; empty if the pod does not match."""
         if not self._matches(pod):
             return {}
         if not self.programs:
@@ -64,9 +64,9 @@ class SimulationRules:
     """The content of a simulation file.
 
     Args:
-        nodes: The nodes. None: the file names none.
-        pods: The rules; for each annotation the first rule that has it counts.
-        seed: Of the random numbers of jitter.
+        nodes: The simulated nodes. None: the file has no field ``nodes``.
+        pods: The rules; for each annotation the first matching rule that has it counts.
+        seed: The seed of the random numbers for jitter.
     """
 
     nodes: tuple[NodeTemplate, ...] | None = None
@@ -78,7 +78,7 @@ class SimulationRules:
         """Read a simulation file.
 
         Raises:
-            ConfigError: The file cannot be read, or a field of it makes no sense; the message names the field.
+            ConfigError: The file cannot be read or has an invalid field, which the message names.
         """
         from kubeloop.codec import read_yaml  # A server without such a file does not load the parser.
 
@@ -86,18 +86,18 @@ class SimulationRules:
             documents = read_yaml(path.read_bytes(), name=path.name)
             if len(documents) > 1:
                 raise ConfigError("more than one document")
-            return cls.of(documents[0] if documents else {})
+            return cls.from_tree(documents[0] if documents else {})
         except OSError as fault:
             raise ConfigError(f"simulation file {path}: {fault.strerror or fault}") from None
         except (DecodeError, ConfigError) as fault:
             raise ConfigError(f"simulation file {path}: {fault}") from None
 
     @classmethod
-    def of(cls, tree: Any) -> SimulationRules:
+    def from_tree(cls, tree: Any) -> SimulationRules:
         """Return the rules of a parsed simulation file.
 
         Raises:
-            ConfigError: A field makes no sense; the message names it.
+            ConfigError: A field is invalid; the message names it.
         """
         top = _fields(tree, "the file", {"seed": int, "nodes": list, "pods": list})
         nodes = None
@@ -109,11 +109,11 @@ class SimulationRules:
         return cls(nodes, pods, top.get("seed", 0))
 
     def simulation_of(self, pod: JSONObject) -> Simulation:
-        """Return the behaviour of a pod: its annotations, and what the rules add."""
+        """Return the behaviour of a pod, from its annotations and the annotations that the rules add."""
         defaults: dict[str, str] = {}
         for rule in self.pods:
             defaults = {**rule.values_of(pod), **defaults}
-        return Simulation.of(pod, defaults, self.seed)
+        return Simulation.from_pod(pod, defaults, self.seed)
 
 
 _NODE_FIELDS: dict[str, Any] = {
@@ -146,7 +146,7 @@ def _nodes(entry: Any, place: str) -> list[NodeTemplate]:
         try:
             usage[resource] = UsageFunction.parse(str(text))
         except ValueError:
-            raise ConfigError(f'{place}.usage.{resource}: "{text}" is no amount, growth or wave') from None
+            raise ConfigError(f'{place}.usage.{resource}: "{text}" is not an amount, a growth or a wave') from None
     labels = {str(key): str(value) for key, value in fields.get("labels", {}).items()}
     taints = [{str(key): str(value) for key, value in taint.items()} for taint in fields.get("taints", ())]
     names = [name] if count is None else [f"{name}-{number}" for number in range(count)]
@@ -163,7 +163,7 @@ def _rule(entry: Any, place: str) -> PodRule:
         simulate[f"{PREFIX}{name}"] = pairs
     if LOG in simulate:
         raise ConfigError(f"{place}.simulate.log: the log of a pod is read from its annotations only")
-    if faults := Simulation.of({"metadata": {"name": "", "annotations": simulate}}).faults:
+    if faults := Simulation.from_pod({"metadata": {"name": "", "annotations": simulate}}).faults:
         raise ConfigError(f"{place}.simulate: {'; '.join(faults)}")
     labels = None
     if "labels" in fields:
@@ -184,19 +184,19 @@ def _quantity(text: str, place: str) -> None:
     try:
         Quantity(text)
     except ValueError:
-        raise ConfigError(f'{place}: "{text}" is no quantity') from None
+        raise ConfigError(f'{place}: "{text}" is not a valid quantity') from None
 
 
 def _fields(tree: Any, place: str, known: Mapping[str, type]) -> dict[str, Any]:
     if not isinstance(tree, dict):
-        raise ConfigError(f"{place} is no map of {', '.join(known)}")
+        raise ConfigError(f"{place} is not a map of {', '.join(known)}")
     for name, value in tree.items():
         if name not in known:
             raise ConfigError(f"{place}: {name} is not known; {', '.join(known)} are")
         desired = known[name]
         if isinstance(value, bool) or not isinstance(value, (int, float) if desired is float else desired):
-            raise ConfigError(f"{place}.{name}: {value!r} is no {_WORDS[desired]}")
+            raise ConfigError(f"{place}.{name}: {value!r} is not {_WORDS[desired]}")
     return tree
 
 
-_WORDS = {int: "whole number", float: "number", str: "text", list: "list", dict: "map"}
+_WORDS = {int: "a whole number", float: "a number", str: "text", list: "a list", dict: "a map"}

@@ -14,7 +14,10 @@ _WAVE = re.compile(r"^(?P<low>.+)\.\.(?P<high>[^/]+)/(?P<period>[0-9.]+)s?$")
 
 @dataclass(frozen=True, slots=True)
 class UsageFunction:
-    """The usage of a container some seconds after its start: ``base + rate * seconds + swing * (1 - cos(2 pi seconds / period)) / 2``."""
+    """The usage of a resource as a function of the seconds since the start.
+
+    It is ``base + rate * seconds + swing * (1 - cos(2 pi seconds / period)) / 2``, but at least 0.
+    """
 
     base: float
     rate: float = 0.0
@@ -26,7 +29,7 @@ class UsageFunction:
         """Parse ``64Mi`` (constant), ``64Mi+1Mi/s`` (growing each second) or ``100m..400m/60`` (a wave with a period of 60 seconds).
 
         Raises:
-            ValueError: The text is neither.
+            ValueError: The text has none of these forms.
         """
         if match := _GROWTH.match(text):
             return cls(_amount(match["base"]), rate=_amount(match["rate"]))
@@ -42,7 +45,7 @@ class UsageFunction:
         return max(self.base + self.rate * seconds + wave, 0.0)
 
     def reaches(self, limit: float) -> float:
-        """Return the second after which the usage exceeds a limit, or infinity."""
+        """Return the seconds after which the usage exceeds a limit, or infinity."""
         if self.base > limit:
             return 0.0
         if self.rate > 0:

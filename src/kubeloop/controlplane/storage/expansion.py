@@ -1,4 +1,4 @@
-"""Growth of volumes: upstream's controller, which leaves it to drivers, and the resizer of host-path volumes.
+"""Expansion of volumes: upstream's controller, which leaves expansion to drivers, and a resizer of host-path volumes.
 
 Source: Kubernetes pkg/controller/volume/expand (expand_controller.go), pkg/volume/util/resize_util.go; kubernetes-csi/external-resizer;
 KEP-1790 (allocated resources).
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from kubeloop.api.core.v1 import PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimCondition, Pod
-from kubeloop.controller import Controller, Watch, path_changed
+from kubeloop.controller import Controller, WatchedKind, path_changed
 from kubeloop.controller.events import EventSink
 from kubeloop.controlplane.controller_utils import ComponentEvents
 from kubeloop.controlplane.storage.host_path_provisioner import PROVISIONED_BY, PROVISIONER
@@ -24,7 +24,7 @@ _RESIZING, _PENDING = "Resizing", "FileSystemResizePending"
 _WAITING = "Waiting for user to (re-)start a pod to finish file system resize of volume on node."
 _CONTROLLER_WORKS, _NODE_WAITS = "ControllerResizeInProgress", "NodeResizePending"
 _NOTHING = Quantity(0)
-#: The sources whose plug-ins became CSI drivers: the plug-in's name, and the driver's.
+#: Volume sources that were migrated to CSI: names of the in-tree plug-in and of the CSI driver.
 _MIGRATED = {
     "aws_elastic_block_store": ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
     "azure_disk": ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
@@ -42,7 +42,7 @@ class VolumeExpander(
     workers=10,
     name="persistentvolume-expander-controller",
 ):
-    """Says which program grows the volume of a claim that asks for more: no volume is grown in the control plane any more."""
+    """Reports which external resizer must expand the volume of a claim. The control plane no longer expands volumes itself."""
 
     def event_sinks(self) -> Sequence[EventSink]:
         return [ComponentEvents(component="volume_expand")]
@@ -63,7 +63,7 @@ class VolumeExpander(
             await self.client.update_status(claim)
 
     async def _bound_volume(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
-        """Return the volume that a claim is bound to, read from the server, or None."""
+        """Return the volume to which a claim is bound, from the server, or None."""
         if claim.status.phase != "Bound" or not claim.spec.volume_name:
             return None
         try:
@@ -75,18 +75,18 @@ class VolumeExpander(
 
 class HostPathResizer(
     Controller[PersistentVolumeClaim],
-    watches=[Watch(Pod, to=claims_of, predicates=(path_changed("status.phase"),), paths=("spec.volumes",))],
+    watches=[WatchedKind(Pod, to=claims_of, predicates=(path_changed("status.phase"),), paths=("spec.volumes",))],
     reads=[PersistentVolume],
     workers=4,
     name="host-path-resizer",
 ):
-    """Grows volumes of the host-path provisioner, in the steps that users know from drivers.
+    """Expands volumes of the host-path provisioner, in the same steps as a CSI driver with its resizer.
 
-    A directory has no size, so that only objects change: the volume first, then the claim waits, as with a driver whose file systems grow
-    on the node, until a pod runs with it. This controller does that last step too, because no kubelet grows a hostPath volume.
+    A directory has no size, so only objects change: first the volume, and then the claim, when a pod runs that uses the claim, as with a
+    driver that expands file systems on the node. This controller does the last step too, because no kubelet expands a hostPath volume.
 
     Guarantees:
-        Each step can be repeated: a kill between any two writes, or a second replica, ends in the same state.
+        Each step can be repeated: a restart between any two writes, or a second replica, leads to the same final state.
     """
 
     def event_sinks(self) -> Sequence[EventSink]:
@@ -114,7 +114,7 @@ class HostPathResizer(
     async def _begin(
         self, claim: PersistentVolumeClaim, before: PersistentVolumeClaim, volume: PersistentVolume, size: Quantity
     ) -> PersistentVolumeClaim:
-        """Mark the claim, and write the new size into the volume."""
+        """Write the progress into the claim's status, and the new size into the volume; return the updated claim."""
         _set_progress(claim, size, _CONTROLLER_WORKS)
         _set_condition(claim, _RESIZING, None, self._now())
         if claim.status != before.status:
@@ -126,7 +126,7 @@ class HostPathResizer(
         return claim
 
     async def _finish(self, claim: PersistentVolumeClaim, volume: PersistentVolume, pod: Pod) -> None:
-        """Give the claim its new size, as the kubelet does when it has grown the file system."""
+        """Write the new size into the claim's status, as the kubelet does when it has expanded the file system."""
         claim.status.capacity["storage"] = _request(claim)
         claim.status.allocated_resource_statuses.pop("storage", None)
         claim.status.conditions = [one for one in claim.status.conditions if one.type not in (_RESIZING, _PENDING)]
@@ -136,13 +136,13 @@ class HostPathResizer(
             self.events.normal(obj, "FileSystemResizeSuccessful", text)
 
     async def _clean_up(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
-        """Remove the mark of a resize from a volume whose claim has its size."""
+        """Remove the annotation of a resize from a volume whose claim has reached the volume's size."""
         if _PRE_RESIZE in volume.metadata.annotations and volume.spec.capacity.get("storage", _NOTHING) <= _capacity(claim):
             del volume.metadata.annotations[_PRE_RESIZE]
             await self.client.update(volume)
 
     def _user(self, claim: PersistentVolumeClaim) -> Pod | None:
-        """Return a pod that runs with the claim."""
+        """Return a running pod that uses a claim, or None."""
         key = claim.object_key(self.cluster)
         for head in self.lister(Pod).heads(claim.metadata.namespace):
             if any((one.namespace, one.name) == (key.namespace, key.name) for one in claims_of(head)):

@@ -1,12 +1,13 @@
-"""Host-path provisioner: creates and deletes the volumes of classes whose provisioner is ``kubeloop.dev/host-path``.
+"""Host-path provisioner: creates and deletes volumes of storage classes with the provisioner ``kubeloop.dev/host-path``.
 
-It follows the protocol of external provisioners, so that the binder, the scheduler and users see what they see of any other.
+It follows the protocol of external provisioners, so that the binder, the scheduler and users can treat it like any other.
 Source: sigs.k8s.io/sig-storage-lib-external-provisioner (controller.go); Kubernetes, "Dynamic Volume Provisioning".
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,48 +26,52 @@ from kubeloop.api.core.v1 import (
 )
 from kubeloop.api.storage.v1 import StorageClass
 from kubeloop.client import DeleteOptions
-from kubeloop.controller import Controller, KeyController, Watch, remove_finalizer, resource_version_changed
+from kubeloop.controller import Controller, KeyController, WatchedKind, remove_finalizer, resource_version_changed
 from kubeloop.controller.events import EventSink
 from kubeloop.controlplane.controller_utils import ComponentEvents
 from kubeloop.controlplane.scheduling.facts import SELECTED_NODE
 from kubeloop.meta import AlreadyExists, ApiError, KubeloopError, NotFound, ObjectKey, ObjectMeta
 
 PROVISIONER = "kubeloop.dev/host-path"
-#: Added to volumes that the provisioner deletes, so that a volume which a person deletes first is cleaned up as well.
+#: The finalizer of volumes that the provisioner deletes, so that it also cleans up volumes that a user deletes first.
 FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer"
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
-#: The parameter of a class that names the directory in which its volumes lie, and its default.
+#: The parameter of a storage class with the parent directory of its volumes, and the default.
 DIRECTORY_PARAMETER, DIRECTORY = "directory", "/tmp/kubeloop-volumes"  # noqa: S108  # a path on nodes
 #: The class that ``StandardClassCreator`` creates: the name that kind and minikube use.
 STANDARD_CLASS = "standard"
 _REQUESTED_OF = ("volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner")
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _HOSTNAME = "kubernetes.io/hostname"
+_BOOT_ID, _MOUNTS = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/mountinfo")
+#: File systems in which users cannot create folders, or whose folders are no files.
+_KERNEL_FILE_SYSTEMS = frozenset({"proc", "sysfs", "cgroup", "cgroup2", "devpts", "debugfs", "tracefs", "securityfs", "configfs", "pstore"})
 
 
 class ProvisioningFailed(KubeloopError):
-    """A volume cannot be made; the message goes into an event."""
+    """A volume cannot be created; the message is that of an Event."""
 
 
 class HostPathProvisioner(
     KeyController[PersistentVolumeClaim],
     watches=[
-        Watch(PersistentVolume, to=lambda volume: [ObjectKey("", "", volume.name)], predicates=(resource_version_changed,)),
+        WatchedKind(PersistentVolume, to=lambda volume: [ObjectKey("", "", volume.name)], predicates=(resource_version_changed,)),
     ],
     reads=[StorageClass, Node],
     workers=4,
     name="host-path-provisioner",
 ):
-    """Provisions hostPath volumes for claims, and deletes those whose claims are gone. Keys with a namespace are claims, others volumes.
+    """Provisions hostPath volumes for claims, and deletes volumes of deleted claims. Keys with a namespace are claims, others volumes.
 
     Guarantees:
-        A claim gets one volume, whose name follows from the claim's uid: a kill after its creation, or a second replica, makes no other.
-        A volume of a class that waits for the first consumer can be used only on the node that the scheduler chose.
-        A volume is deleted only if it names this provisioner, its policy is Delete and its claim is gone.
+        A claim gets one volume, whose name is derived from the claim's uid, so that neither a restart nor a second replica of the
+        controller creates another volume.
+        A volume of a class with WaitForFirstConsumer can be used only on the node that the scheduler chose.
+        A volume is deleted only if this provisioner created it, its reclaim policy is Delete, and its claim was deleted.
 
     Args:
-        root: Local folder under which the directories of deleted volumes are removed, if nodes share this machine's files. None: files
-            are never touched.
+        root: Local folder below which directories of deleted volumes are removed, if nodes share this machine's files. None: no files
+            are removed.
     """
 
     def __init__(self, root: Path | None = None) -> None:
@@ -89,7 +94,7 @@ class HostPathProvisioner(
         """Create the volume of a claim.
 
         Raises:
-            ProvisioningFailed: The claim, its class or its node does not do; an event says so, and the claim is tried again.
+            ProvisioningFailed: The claim is not supported, or its node does not exist. An Event reports that, and the claim is retried.
         """
         name = f"pvc-{claim.metadata.uid}"
         if self.lister(PersistentVolume).get(name) is not None:
@@ -105,6 +110,7 @@ class HostPathProvisioner(
         try:
             _check(claim)
             node = await self._selected_node(claim) if delayed else None
+            await self._check_directory(storage_class, node)
             await self.client.create(_volume(name, claim, storage_class, node))
         except AlreadyExists:
             return
@@ -115,11 +121,25 @@ class HostPathProvisioner(
             raise
         self.events.normal(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
 
-    async def _selected_node(self, claim: PersistentVolumeClaim) -> Node:
-        """Return the node that the scheduler chose. If it is gone, let the scheduler choose another.
+    async def _check_directory(self, storage_class: StorageClass, node: Node | None) -> None:
+        """Refuse a directory that cannot be created, if the claim's pods run as processes of this machine. Nothing is written.
 
         Raises:
-            ProvisioningFailed: The node is gone.
+            ProvisioningFailed: With the reason.
+        """
+        nodes = [node] if node is not None else self.lister(Node).list()
+        boot = _read(_BOOT_ID).strip()
+        if not boot or not nodes or not all(_is_on_machine(one, boot) for one in nodes):
+            return
+        directory = Path(storage_class.parameters.get(DIRECTORY_PARAMETER, DIRECTORY))
+        if fault := await asyncio.to_thread(creation_fault, directory, _read(_MOUNTS)):
+            raise ProvisioningFailed(f"failed to create a directory in {directory}: {fault}")
+
+    async def _selected_node(self, claim: PersistentVolumeClaim) -> Node:
+        """Return the node that the scheduler chose for a claim. If the node does not exist, request another choice by the scheduler.
+
+        Raises:
+            ProvisioningFailed: The node does not exist.
         """
         name = claim.metadata.annotations[SELECTED_NODE]
         node = self.lister(Node).get(name)
@@ -145,7 +165,7 @@ class HostPathProvisioner(
         await remove_finalizer(self.client, volume, FINALIZER)
 
     async def _remove_directory(self, volume: PersistentVolume) -> None:
-        """Remove a volume's directory if it lies where this provisioner puts it. Its author may have written any other path there."""
+        """Remove a volume's directory if this provisioner chose it: users may have changed the path in the volume."""
         source = volume.spec.host_path
         if self._root is None or source is None:
             return
@@ -155,9 +175,9 @@ class HostPathProvisioner(
 
 
 class StandardClassCreator(Controller[StorageClass], name="standard-storage-class"):
-    """Creates the default class ``standard`` of the host-path provisioner when it starts, as kind and minikube do.
+    """Creates the default storage class ``standard`` of the host-path provisioner when it starts, as kind and minikube do.
 
-    A cluster that has a default class gets no other.
+    It does nothing in a cluster that already has a default class.
     """
 
     async def start(self) -> None:
@@ -178,7 +198,47 @@ class StandardClassCreator(Controller[StorageClass], name="standard-storage-clas
             return
 
     async def reconcile(self, storage_class: StorageClass) -> None:
-        """Do nothing: the class belongs to its users."""
+        """Do nothing: users may change or delete the class."""
+
+
+def _is_on_machine(node: Node, boot: str) -> bool:
+    """Return whether a node's pods are processes of the machine that was booted with this id."""
+    facts = node.status.node_info
+    return facts.boot_id == boot and facts.container_runtime_version.startswith("process://")
+
+
+def creation_fault(directory: Path, mounts: str) -> str:
+    """Return why no user can create folders in a directory; empty if some user might.
+
+    Args:
+        directory: The directory, which need not exist.
+        mounts: The text of /proc/self/mountinfo.
+    """
+    try:
+        place = directory
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        place = place.resolve()
+        if not place.is_dir():
+            return f"{place} is not a directory"
+        read_only = bool(os.statvfs(place).f_flag & os.ST_RDONLY)
+    except OSError:
+        return ""  # The kubelet's user may have more rights than this process.
+    types: dict[Path, str] = {}
+    for line in mounts.splitlines():
+        fields, _, rest = line.partition(" - ")
+        types[Path(fields.split()[4])] = rest.split()[0]
+    kind = next((types[parent] for parent in (place, *place.parents) if parent in types), "")
+    if kind in _KERNEL_FILE_SYSTEMS:
+        return f"{place} is in a file system of the kernel ({kind})"
+    return f"{place} is in a read-only file system" if read_only else ""
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 def _is_default(storage_class: StorageClass) -> bool:
@@ -186,7 +246,7 @@ def _is_default(storage_class: StorageClass) -> bool:
 
 
 def _is_requested(claim: PersistentVolumeClaim) -> bool:
-    """Return whether the binder has asked this provisioner for a volume."""
+    """Return whether the volume binder has requested a volume for a claim from this provisioner."""
     asked = next((claim.metadata.annotations[key] for key in _REQUESTED_OF if key in claim.metadata.annotations), "")
     return asked == PROVISIONER and not claim.spec.volume_name and claim.metadata.deletion_timestamp is None
 
@@ -205,10 +265,10 @@ def _class_name(claim: PersistentVolumeClaim) -> str:
 
 
 def _check(claim: PersistentVolumeClaim) -> None:
-    """Refuse claims that a directory cannot satisfy.
+    """Check that a directory can satisfy a claim.
 
     Raises:
-        ProvisioningFailed: With the reason.
+        ProvisioningFailed: The claim has a selector, a data source, or the volume mode Block.
     """
     if claim.spec.selector is not None:
         raise ProvisioningFailed("claim.Spec.Selector is not supported")

@@ -1,6 +1,6 @@
 """Volume binder: binds claims to suitable persistent volumes, and releases the volumes of deleted claims.
 
-It does not create volumes: a claim without a suitable volume stays Pending, and an event says what the claim waits for.
+It does not create volumes: a claim without a suitable volume stays Pending, and an Event says why the claim waits.
 Source: Kubernetes pkg/controller/volume/persistentvolume (pv_controller.go).
 """
 
@@ -14,7 +14,7 @@ from kubeloop.api.core.v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from kubeloop.api.storage.v1 import StorageClass
 from kubeloop.cache import Head
 from kubeloop.client import DeleteOptions
-from kubeloop.controller import KeyController, Result, Watch, path_changed, resource_version_changed
+from kubeloop.controller import KeyController, Result, WatchedKind, path_changed, resource_version_changed
 from kubeloop.controller.events import EventSink
 from kubeloop.controlplane.controller_utils import ComponentEvents
 from kubeloop.controlplane.scheduling.facts import (
@@ -45,7 +45,7 @@ _BEFORE_RESIZE = "volume.alpha.kubernetes.io/pre-resize-capacity"
 _PROVISIONERS = ("volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner")
 _DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 
-#: CSI drivers that took over from plug-ins of Kubernetes.
+#: CSI drivers that replaced in-tree plug-ins, by the name of the plug-in.
 _MIGRATED = {
     "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
     "kubernetes.io/azure-disk": "disk.csi.azure.com",
@@ -56,12 +56,12 @@ _MIGRATED = {
     "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
 }
 _IN_TREE = "kubernetes.io/"
-#: Upstream deletes only paths that match. Like upstream's, the pattern is not anchored.
+#: Upstream deletes only hostPath volumes whose path matches. As upstream, the pattern is not anchored.
 _DELETABLE_PATH = re.compile("/tmp/.+")  # noqa: S108  # compared, never opened
 
 _CLAIM, _CLAIM_NAME, _PHASE, _VOLUME, _COMPLETED = "claim", "claim-name", "phase", "volume", "completed"
-#: A key of this prefix stands for all unbound claims of a class: one key, however many claims there are and volumes come. No volume has
-#: such a name.
+#: The prefix of a key that stands for all unbound claims of a storage class, so that many claims and volumes cause few reconciles. No
+#: volume can have such a name.
 _CLASS_KEY = "class/"
 _CLASS = ("spec.storageClassName", 'metadata.annotations["volume.beta.kubernetes.io/storage-class"]')
 _FREE = ("status.phase", "spec.claimRef.namespace", "spec.claimRef.name", "spec.claimRef.uid")
@@ -70,10 +70,10 @@ _FREE = ("status.phase", "spec.claimRef.namespace", "spec.claimRef.name", "spec.
 class PersistentVolumeBinder(
     KeyController[PersistentVolumeClaim],
     watches=[
-        Watch(PersistentVolumeClaim, to="volumes_of_claim", paths=_CLASS),
-        Watch(PersistentVolume, to="keys_of_volume", paths=(*_CLASS, *_FREE)),
-        Watch(StorageClass, to="unbound_claims", predicates=(resource_version_changed,)),
-        Watch(Pod, to=claims_of, predicates=(path_changed("spec.nodeName"),), paths=("spec.volumes",)),
+        WatchedKind(PersistentVolumeClaim, to="volumes_of_claim", paths=_CLASS),
+        WatchedKind(PersistentVolume, to="keys_of_volume", paths=(*_CLASS, *_FREE)),
+        WatchedKind(StorageClass, to="unbound_claims", predicates=(resource_version_changed,)),
+        WatchedKind(Pod, to=claims_of, predicates=(path_changed("spec.nodeName"),), paths=("spec.volumes",)),
     ],
     indexes={
         PersistentVolumeClaim: {_VOLUME: "spec.volumeName", _COMPLETED: f'metadata.annotations["{BIND_COMPLETED}"]'},
@@ -81,18 +81,17 @@ class PersistentVolumeBinder(
     },
     name="persistentvolume-binder",
 ):
-    """Binds claims and volumes to each other. Keys with a namespace are claims, the others volumes, or classes of unbound claims.
+    """Binds claims and volumes to each other. Keys with a namespace are claims; other keys are volumes, or classes of unbound claims.
 
     Guarantees:
-        A binding is four writes: volume, its status, claim, its status. What a crash, a conflict or another replica leaves half done is
-        finished by the next reconcile of either object; a volume of a claim that got another one is made available again.
-        Where nothing changes nothing is written: no write repeats what the server has, and an event is recorded when its text changes.
+        A binding consists of four writes: volume, its status, claim, its status. If a crash, a conflict or another replica interrupts them,
+        the next reconcile of either object finishes the binding, or makes the volume available again if the claim got another one.
+        The controller writes only changes, and records an Event only when its text changes.
 
     Not guaranteed:
-        That a claim gets the smallest volume of all. The claim gets the smallest volume that the cache shows as Available during its
-        reconcile.
+        The smallest possible volume: a claim gets the smallest volume that the cache shows as Available during its reconcile.
 
-    One worker: two could choose one volume for two claims, and the server would refuse the second write.
+    The controller has one worker, because two workers could choose the same volume for two claims, and the second write would conflict.
     """
 
     async def start(self) -> None:
@@ -102,16 +101,19 @@ class PersistentVolumeBinder(
     def event_sinks(self) -> Sequence[EventSink]:
         return [ComponentEvents(component="persistentvolume-controller")]
 
-    # -------------------------------------------------------------------------------------------------- what leads to a reconcile
+    # ----------------------------------------------------------------------------------------------------- triggers of reconciles
 
     def volumes_of_claim(self, claim: Head) -> list[ObjectKey]:
-        """Return the keys of the volumes that a claim names, or that name the claim."""
+        """Return the keys of the volumes to which a claim refers, or which refer to the claim."""
         result = [ObjectKey("", "", head.name) for head in self.lister(PersistentVolume).heads_by_index(_CLAIM, claim.uid)]
         named = claim.value("spec.volumeName")
         return [*result, ObjectKey("", "", named)] if named else result
 
     def keys_of_volume(self, volume: Head) -> list[ObjectKey]:
-        """Return the keys of a volume, of the claims that name it, of the claim that it names, or of the class whose claims it may suit."""
+        """Return the keys of a volume and of the claims that refer to it, and of the claim to which it refers.
+
+        For an Available volume without such a claim, the last key is that of the unbound claims of its class.
+        """
         claims = self.lister(PersistentVolumeClaim).heads_by_index(_VOLUME, volume.name)
         result = [ObjectKey("", "", volume.name), *(ObjectKey("", head.namespace, head.name) for head in claims)]
         if name := volume.value("spec.claimRef.name"):
@@ -138,11 +140,11 @@ class PersistentVolumeBinder(
                 self._reported.pop(ObjectKey("", key.namespace, key.name), None)
                 self._facts.forget(key.name, key.namespace)
         except NotFound:
-            return Result(requeue=True)  # The claim or the volume is gone, which the cache will show.
+            return Result(requeue=True)  # The claim or the volume was deleted, which the cache will show.
         return None
 
     def _enqueue_claims(self, class_name: str) -> None:
-        """Reconcile the unbound claims of a class if a volume of it is available."""
+        """Enqueue the unbound claims of a storage class if a volume of the class is available."""
         available = self.lister(PersistentVolume).heads_by_index(_PHASE, "Available")
         if any(_class_of(head) == class_name for head in available):
             for head in self.lister(PersistentVolumeClaim).heads_by_index(_COMPLETED, ""):
@@ -180,7 +182,7 @@ class PersistentVolumeBinder(
             await self._write_claim_status(claim, "Pending", None)
 
     async def _bind_named_volume(self, claim: PersistentVolumeClaim, name: str) -> None:
-        """Bind a claim whose author chose the volume, or whose binding was begun."""
+        """Bind a claim to the volume in its ``spec.volumeName``, which its author or an interrupted binding has set."""
         volume = self.lister(PersistentVolume).get(name)
         if volume is None:
             await self._write_claim_status(claim, "Pending", None)
@@ -203,7 +205,7 @@ class PersistentVolumeBinder(
             await self._bind(volume, claim)
 
     async def _sync_bound_claim(self, claim: PersistentVolumeClaim) -> None:
-        """Finish the binding of a claim. Set its phase to Lost if its volume is gone or bound to another claim."""
+        """Finish the binding of a claim, or set its phase to Lost if its volume does not exist or is bound to another claim."""
         if not claim.spec.volume_name:
             await self._lose(claim, "ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!")
             return
@@ -221,7 +223,7 @@ class PersistentVolumeBinder(
             self.events.warning(claim, reason, message)
 
     def _describe_delay(self, claim: PersistentVolumeClaim) -> tuple[str, str]:
-        """Return reason and message of the event for a claim that waits for a pod to be scheduled."""
+        """Return reason and message of the Event for a claim that waits until a pod is scheduled."""
         key = ObjectKey("", claim.metadata.namespace, claim.metadata.name)
         users = [one for one in self.lister(Pod).heads(claim.metadata.namespace) if key in claims_of(one)]
         pods = (self.lister(Pod).decoded(one) for one in users)
@@ -231,7 +233,7 @@ class PersistentVolumeBinder(
         return "WaitForPodScheduled", f"waiting for {'pod' if len(waiting) == 1 else 'pods'} {','.join(waiting)} to be scheduled"
 
     async def _request_volume(self, claim: PersistentVolumeClaim, class_name: str) -> None:
-        """Write the provisioner of the class into the claim's annotations, from which external provisioners learn about the claim."""
+        """Write the provisioner of the class into the claim's annotations, which request a volume from an external provisioner."""
         result = self.lister(StorageClass).get(class_name)
         error = _find_provisioner_fault(result.provisioner) if result else f'storageclass.storage.k8s.io "{class_name}" not found'
         if result is None or error:
@@ -261,7 +263,7 @@ class PersistentVolumeBinder(
         return min((one.metadata.name for one in marked if one.metadata.creation_timestamp == newest), default="")
 
     def _candidates(self, claim: ClaimFacts) -> list[VolumeFacts]:
-        """Return the facts of the volumes that are available or name the claim; those of one state of a volume are read once."""
+        """Return the facts of the volumes that are Available or refer to a claim by name."""
         lister = self.lister(PersistentVolume)
         heads = {one.name: one for one in lister.heads_by_index(_PHASE, "Available") + lister.heads_by_index(_CLAIM_NAME, claim.name)}
         return [self._facts.of(head) for head in heads.values()]
@@ -277,7 +279,7 @@ class PersistentVolumeBinder(
         if claim is None:
             await self._release(volume)
         elif not claim.spec.volume_name:
-            self._report_mode_mismatch(volume, claim)  # If there is none, the reconcile of the claim finishes the binding.
+            self._report_mode_mismatch(volume, claim)  # If the modes match, the reconcile of the claim finishes the binding.
         elif claim.spec.volume_name == volume.metadata.name:
             await self._write_volume_phase(volume, "Bound")
         elif _PROVISIONED_BY in volume.metadata.annotations and volume.spec.persistent_volume_reclaim_policy == "Delete":
@@ -294,7 +296,7 @@ class PersistentVolumeBinder(
             self._report(claim, "Warning", "VolumeMismatch", text)
 
     async def _release(self, volume: PersistentVolume) -> None:
-        """Release a volume whose claim is gone, and reclaim it as its policy says. A failure to reclaim it stays visible as its phase."""
+        """Release a volume whose claim was deleted, and reclaim it by its policy. If that fails, the volume's phase is Failed."""
         if volume.status.phase not in ("Released", "Failed"):
             volume = await self._write_volume_phase(volume, "Released")
         policy = volume.spec.persistent_volume_reclaim_policy
@@ -315,7 +317,7 @@ class PersistentVolumeBinder(
             self.events.warning(volume, reason, message)
 
     async def _find_volume(self, name: str) -> PersistentVolume | None:
-        """Return a volume. If the cache lacks it, it is read from the server, so that no claim becomes Lost by mistake."""
+        """Return a volume or None. If the cache lacks it, read it from the server, so that no claim becomes Lost by mistake."""
         result = self.lister(PersistentVolume).get(name)
         if result is not None:
             return result
@@ -325,7 +327,7 @@ class PersistentVolumeBinder(
             return None
 
     async def _find_claim(self, volume: PersistentVolume, namespace: str, name: str, uid: str) -> PersistentVolumeClaim | None:
-        """Return the claim that a volume is bound to, None if it is gone.
+        """Return the claim to which a volume is bound, or None if the claim was deleted.
 
         A claim that the cache lacks is read from the server before its volume is released.
         """
@@ -343,7 +345,7 @@ class PersistentVolumeBinder(
     # ------------------------------------------------------------------------------------------------------------------- writes
 
     async def _bind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
-        """Bind a claim and a volume to each other, the volume first: a claim that names a volume has it."""
+        """Bind a claim and a volume to each other. The volume is written first, so that a claim never refers to a volume without it."""
         if reserve_volume(volume, claim):
             volume = await self.client.update(volume)
         volume = await self._write_volume_phase(volume, "Bound")
@@ -358,7 +360,7 @@ class PersistentVolumeBinder(
         self._reported.pop(_key_of(claim), None)
 
     async def _unbind(self, volume: PersistentVolume) -> None:
-        """Make a volume available again whose claim has got another one. A claimRef that a person wrote stays, without its uid."""
+        """Make a volume available again whose claim is bound to another one. A claimRef that a user wrote stays, without its uid."""
         annotations = volume.metadata.annotations
         if BOUND_BY_CONTROLLER in annotations:
             volume.spec.claim_ref = None
@@ -374,9 +376,9 @@ class PersistentVolumeBinder(
         return await self.client.update_status(volume)
 
     async def _write_claim_status(self, claim: PersistentVolumeClaim, phase: _ClaimPhase, volume: PersistentVolume | None) -> None:
-        """Write phase, access modes, capacity and attributes class of a claim if they differ.
+        """Write phase, access modes, capacity and attributes class of a claim's status if they differ.
 
-        The resizer owns the capacity of a bound claim.
+        ``volume`` is the bound volume; None clears all but the phase. The capacity of a bound claim is left to the resizer.
         """
         status = claim.status
         before = (status.phase, status.access_modes, status.capacity, status.current_volume_attributes_class_name)
@@ -393,7 +395,7 @@ class PersistentVolumeBinder(
             await self.client.update_status(claim)
 
     def _report(self, obj: PersistentVolume | PersistentVolumeClaim, kind: str, reason: str, message: str) -> None:
-        """Record an event about an object, unless it was the last such event of that object."""
+        """Record an Event about an object, unless the last Event recorded here about the object was equal."""
         key, reported = _key_of(obj), (obj.metadata.uid, reason, message)
         if self._reported.get(key) != reported:
             self._reported[key] = reported
@@ -410,7 +412,7 @@ def _class_of(head: Head) -> str:
 
 
 def _capacity_of(volume: PersistentVolume) -> dict[str, Quantity]:
-    """Return the capacity that a claim gets of a volume: that before the resize, while its file system is not resized yet."""
+    """Return the capacity of a volume for its claim: the one before a resize, until the file system is resized."""
     try:
         return volume.spec.capacity | {"storage": Quantity(volume.metadata.annotations[_BEFORE_RESIZE])}
     except (KeyError, ValueError):
@@ -418,7 +420,7 @@ def _capacity_of(volume: PersistentVolume) -> dict[str, Quantity]:
 
 
 def _find_provisioner_fault(provisioner: str) -> str:
-    """Return the reason why no provisioner makes volumes for a class, or "" if an external provisioner may make them."""
+    """Return why no volumes can be provisioned for a class with this provisioner, or "" if an external provisioner may create them."""
     if not provisioner.startswith(_IN_TREE) or provisioner in _MIGRATED:
         return ""
     if provisioner == "kubernetes.io/host-path":
@@ -429,17 +431,17 @@ def _find_provisioner_fault(provisioner: str) -> str:
 
 
 def _is_deleted_elsewhere(volume: PersistentVolume) -> bool:
-    """Return whether the program that made a volume deletes it, as CSI drivers do."""
+    """Return whether an external provisioner, which created the volume, also deletes it."""
     provisioner = volume.metadata.annotations.get(_PROVISIONED_BY, "")
     in_tree = provisioner.startswith(_IN_TREE) and provisioner not in _MIGRATED
     return not in_tree if provisioner else volume.spec.csi is not None
 
 
 def _find_deleter_fault(volume: PersistentVolume) -> str:
-    """Return why a released volume cannot be deleted, or "" if it can."""
+    """Return why a released volume cannot be deleted, or "" if it can be."""
     if volume.spec.host_path is None:
         error = "no deletable volume plugin matched" if volume.spec.nfs is not None else "no volume plugin matched"
         return f'error getting deleter volume plugin for volume "{volume.metadata.name}": {error}'
-    # A simulated node writes nothing to the path, so there is nothing to delete but the object.
+    # A simulated node writes nothing to the path, so only the object has to be deleted.
     path = volume.spec.host_path.path
     return "" if _DELETABLE_PATH.search(path) else f"host_path deleter only supports {_DELETABLE_PATH.pattern} but received provided {path}"

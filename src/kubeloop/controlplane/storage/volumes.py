@@ -1,4 +1,4 @@
-"""Controllers of volumes and claims: they protect claims, volumes and attributes classes in use, and create ephemeral volume claims.
+"""Controllers that protect claims, volumes and attributes classes in use, and create claims for ephemeral volumes.
 
 The server's admission adds the finalizers that protect claims and volumes; controllers here remove them.
 Source: Kubernetes pkg/controller/volume/pvcprotection, pvprotection, vacprotection and ephemeral.
@@ -14,7 +14,7 @@ from kubeloop.cache import Head
 from kubeloop.controller import (
     Controller,
     Predicate,
-    Watch,
+    WatchedKind,
     add_finalizer,
     is_controlled_by,
     remove_finalizer,
@@ -31,7 +31,7 @@ _CLAIMS = "spec.volumes"
 
 
 def claims_of(pod: Head) -> list[ObjectKey]:
-    """Return the keys of the claims that a pod names in its volumes or has made for its ephemeral volumes."""
+    """Return the keys of the claims that a pod uses: those in its volumes, and those created for its ephemeral volumes."""
     result = []
     for volume in pod.value(_CLAIMS) or ():
         if claim := volume.get("persistentVolumeClaim"):
@@ -43,14 +43,14 @@ def claims_of(pod: Head) -> list[ObjectKey]:
 
 class ClaimProtectionController(
     Controller[PersistentVolumeClaim],
-    watches=[Watch(Pod, to=claims_of, paths=(_CLAIMS,))],
+    watches=[WatchedKind(Pod, to=claims_of, paths=(_CLAIMS,))],
     workers=5,
     name="pvc-protection-controller",
 ):
-    """Removes the protection of a claim that is being deleted as soon as no scheduled pod uses it; adds it to a claim that lacks it.
+    """Adds the protection finalizer to claims, and removes it from a deleted claim when no scheduled pod uses the claim.
 
     Guarantees:
-        A claim loses its protection only after a list of the pods from the server itself, not from the cache, shows no user.
+        The finalizer is removed only after a list of pods from the server, not only from the cache, shows no pod that uses the claim.
     """
 
     async def reconcile(self, claim: PersistentVolumeClaim) -> None:
@@ -68,7 +68,7 @@ class ClaimProtectionController(
 
 
 def any_uses(pods: Iterable[Pod], claim: PersistentVolumeClaim) -> bool:
-    """Return whether a pod that has a node uses the claim. A pod without a node will not start with a claim that is being deleted."""
+    """Return whether a pod with a node uses a claim. A pod without a node cannot start with a claim that is being deleted."""
     return any(pod.spec.node_name and _uses(pod, claim) for pod in pods)
 
 
@@ -84,12 +84,12 @@ def _uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
 
 
 def _is_shut_down(pod: Pod) -> bool:
-    """Return whether the kubelet has finished with the pod. Its own claims must not wait for it then: it may wait for them to go."""
+    """Return whether the kubelet has shut a pod down. Its ephemeral claims must not wait for its deletion, which may wait for theirs."""
     return pod.metadata.deletion_timestamp is not None and pod.metadata.deletion_grace_period_seconds == 0
 
 
 class VolumeProtectionController(Controller[PersistentVolume], workers=1, name="pv-protection-controller"):
-    """Removes the protection of a volume that is being deleted unless it is bound; adds it to a volume that lacks it."""
+    """Adds the protection finalizer to volumes, and removes it from a deleted volume that is not bound."""
 
     async def reconcile(self, volume: PersistentVolume) -> None:
         if volume.metadata.deletion_timestamp is None:
@@ -103,13 +103,13 @@ _CURRENT_CLASS, _TARGET_CLASS = "status.currentVolumeAttributesClassName", "stat
 
 
 def _classes_of_claim(claim: Head) -> list[ObjectKey]:
-    """Return the keys of the attributes classes that a claim names."""
+    """Return the keys of the attributes classes in the spec and status of a claim."""
     names = {claim.value(path) for path in (_CLASS, _CURRENT_CLASS, _TARGET_CLASS)}
     return [ObjectKey("", "", name) for name in names if name]
 
 
 def _class_of_volume(volume: Head) -> list[ObjectKey]:
-    """Return the key of the attributes class that a volume names."""
+    """Return the key of the attributes class of a volume, if it has one."""
     name = volume.value(_CLASS)
     return [ObjectKey("", "", name)] if name else []
 
@@ -117,15 +117,15 @@ def _class_of_volume(volume: Head) -> list[ObjectKey]:
 class AttributesClassProtectionController(
     Controller[VolumeAttributesClass],
     watches=[
-        Watch(PersistentVolumeClaim, to=_classes_of_claim, paths=(_CLASS, _CURRENT_CLASS, _TARGET_CLASS)),
-        Watch(PersistentVolume, to=_class_of_volume, paths=(_CLASS,)),
+        WatchedKind(PersistentVolumeClaim, to=_classes_of_claim, paths=(_CLASS, _CURRENT_CLASS, _TARGET_CLASS)),
+        WatchedKind(PersistentVolume, to=_class_of_volume, paths=(_CLASS,)),
     ],
     workers=1,
     name="volumeattributesclass-protection-controller",
 ):
-    """Adds the protection to each attributes class, and removes it from a deleted class that no claim and no volume names.
+    """Adds the protection finalizer to attributes classes, and removes it from a deleted class that no claim or volume uses.
 
-    As upstream's it reads caches only: a claim that is created at the moment of the deletion may come too late.
+    As upstream, the controller reads only caches, so it may miss a claim that is created at the moment of the deletion.
     Source: Kubernetes pkg/controller/volume/vacprotection.
     """
 
@@ -148,7 +148,10 @@ _with_volumes = Predicate(lambda event: any(one.get("ephemeral") is not None for
 class EphemeralVolumeController(
     Controller[Pod], predicates=[_with_volumes], owns=[PersistentVolumeClaim], name="ephemeral-volume-controller"
 ):
-    """Creates the claims of a pod's ephemeral volumes; they go with the pod. Source: Kubernetes pkg/controller/volume/ephemeral."""
+    """Creates the claims of a pod's ephemeral volumes, which are deleted with the pod.
+
+    Source: Kubernetes pkg/controller/volume/ephemeral.
+    """
 
     def event_sinks(self) -> Sequence[EventSink]:
         return [ComponentEvents(component="ephemeral_volume")]
@@ -166,10 +169,10 @@ class EphemeralVolumeController(
                     raise
 
     async def _create(self, pod: Pod, name: str, template: PersistentVolumeClaimTemplate) -> None:
-        """Create a claim unless it is there.
+        """Create a claim for an ephemeral volume unless it exists.
 
         Raises:
-            KubeloopError: A claim of somebody else has the name, or the server refuses the claim.
+            KubeloopError: A claim of another owner has the name, or the server refuses the claim.
         """
         namespace = pod.metadata.namespace
         result = self.lister(PersistentVolumeClaim).get(name, namespace)

@@ -1,4 +1,4 @@
-"""CronJob controller: creates the Jobs of a schedule, and deletes old ones.
+"""CronJob controller: creates Jobs on a schedule, and deletes old Jobs.
 
 It executes the decisions of ``cron_schedule``. Source: Kubernetes pkg/controller/cronjob/cronjob_controllerv2.go.
 """
@@ -43,9 +43,9 @@ class CronJobController(KeyController[CronJob], owns=[Job], workers=5, name="cro
     """The controller of CronJobs.
 
     Guarantees:
-        A scheduled time gets at most one Job, because the name of the Job follows from the time.
-        A time that was missed while the controller did not run gets its Job late, if ``startingDeadlineSeconds`` permits; of several missed
-        times only the last one does.
+        At most one Job is created for a scheduled time, because the name of the Job is derived from the time.
+        For a time that was missed while the controller did not run, a Job is created late if ``startingDeadlineSeconds`` permits it; of
+        several missed times, only for the last one.
     """
 
     def event_sinks(self) -> Sequence[EventSink]:
@@ -66,7 +66,7 @@ class CronJobController(KeyController[CronJob], owns=[Job], workers=5, name="cro
         seen, before = _SeenSchedule(cron_job.metadata.uid, spec.schedule, spec.time_zone), self._seen.get(key)
         self._seen[key] = seen
         if before is not None and before != seen and before.uid == seen.uid:
-            # The new schedule begins at its next time: times that it would have had until now are not caught up on.
+            # The new schedule begins at its next time; times before the change are not made up for.
             return self._until_next(cron_job)
         stored = copy.deepcopy(cron_job.status)
         jobs = self.owned(Job, cron_job)
@@ -101,7 +101,7 @@ class CronJobController(KeyController[CronJob], owns=[Job], workers=5, name="cro
     # --------------------------------------------------------------------------------------------------------------- known Jobs
 
     async def _delete_old(self, cron_job: CronJob, jobs: Iterable[Job]) -> None:
-        """Delete the oldest finished Jobs beyond the limits of the history."""
+        """Delete the oldest finished Jobs beyond the history limits of a CronJob."""
         spec = cron_job.spec
         for kind, limit in ((COMPLETE, spec.successful_jobs_history_limit), (FAILED, spec.failed_jobs_history_limit)):
             if limit is None:
@@ -111,7 +111,7 @@ class CronJobController(KeyController[CronJob], owns=[Job], workers=5, name="cro
                 await self._delete(cron_job, job)
 
     async def _delete(self, cron_job: CronJob, job: Job) -> bool:
-        """Delete a Job and its pods, and forget that it is active. Return whether that worked."""
+        """Delete a Job with its pods, and remove it from the active Jobs in the status; return whether the deletion succeeded."""
         try:
             await self.client.delete(job, propagation_policy="Background")
         except KubeloopError as error:
@@ -147,7 +147,7 @@ class CronJobController(KeyController[CronJob], owns=[Job], workers=5, name="cro
                 _remove_active(cron_job, reference.uid or "")
 
     async def _is_missing(self, cron_job: CronJob, reference: ObjectReference) -> bool:
-        """Return whether the server does not have an active Job. The cache may lag."""
+        """Return whether an active Job does not exist on the server; the cache may lag."""
         try:
             await self.client.get_metadata(Job, reference.name or "", namespace=cron_job.metadata.namespace)
         except NotFound:
@@ -157,7 +157,7 @@ class CronJobController(KeyController[CronJob], owns=[Job], workers=5, name="cro
     # ------------------------------------------------------------------------------------------------------------------ new Job
 
     async def _create_due(self, cron_job: CronJob) -> Result | None:
-        """Create the Job of the newest due time, if there is one. Return when to reconcile again."""
+        """Create the Job for the newest due time, if there is one; return when to reconcile again."""
         now, spec = self.clock.wall(), cron_job.spec
         try:
             zone = zone_of(cron_job)
@@ -192,7 +192,7 @@ class CronJobController(KeyController[CronJob], owns=[Job], workers=5, name="cro
         return self._wait(cron_job, schedule, now)
 
     def _is_due(self, cron_job: CronJob, time: datetime, now: datetime) -> bool:
-        """Return whether a Job is to be created for a time."""
+        """Return whether to create a Job for a scheduled time, given the deadline, the status and the concurrency policy."""
         spec, status = cron_job.spec, cron_job.status
         deadline = spec.starting_deadline_seconds
         if deadline is not None and (now - time).total_seconds() > deadline:
@@ -208,7 +208,7 @@ class CronJobController(KeyController[CronJob], owns=[Job], workers=5, name="cro
         return True
 
     async def _replace_active(self, cron_job: CronJob) -> None:
-        """Delete the active Jobs if the new one is to replace them.
+        """Delete the active Jobs if the concurrency policy is Replace.
 
         Raises:
             KubeloopError: A Job cannot be read or deleted.
@@ -226,7 +226,7 @@ class CronJobController(KeyController[CronJob], owns=[Job], workers=5, name="cro
                 raise KubeloopError(f"could not replace job {job.metadata.namespace}/{job.metadata.name}")
 
     async def _create(self, cron_job: CronJob, time: datetime) -> bool:
-        """Create the Job of a time and add it to the status. Return whether the status has it now.
+        """Create the Job for a scheduled time and add it to the active Jobs in the status; return whether it was added.
 
         Raises:
             KubeloopError: The server refuses the Job.
@@ -236,7 +236,7 @@ class CronJobController(KeyController[CronJob], owns=[Job], workers=5, name="cro
         try:
             created = await self.client.create(job)
         except AlreadyExists:
-            # Created before the last status was written, or by somebody else.
+            # The Job was created before the last status was written, or by another client.
             created = await self.client.get(Job, job.metadata.name, namespace=job.metadata.namespace)
             if not is_controlled_by(created, cron_job) or any(one.uid == created.metadata.uid for one in cron_job.status.active):
                 return False

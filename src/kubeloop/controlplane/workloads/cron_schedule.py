@@ -1,4 +1,4 @@
-"""Times of CronJobs: the newest time that is due, the time of the next reconcile, and the Job of a scheduled time.
+"""Times of CronJobs: the newest due time, the time of the next reconcile, and the Job for a scheduled time.
 
 Source: Kubernetes pkg/controller/cronjob/utils.go.
 """
@@ -18,14 +18,14 @@ from kubeloop.meta import format_time
 from kubeloop.types import JSONObject
 
 SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
-#: Missed times from which on a warning is due.
+#: Number of missed times above which an Event warns.
 TOO_MANY = 100
-#: Added to the time of the next reconcile, for clocks that differ a little.
+#: Padding of the time of the next reconcile, for clocks that differ slightly.
 _PADDING = timedelta(milliseconds=100)
 
 
 class UnknownTimeZone(ValueError):
-    """``spec.timeZone`` names no time zone. The message is that of an Event."""
+    """``spec.timeZone`` is no known time zone. The message is that of an Event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class DueTime:
     """The newest time at which a Job should have been created.
 
     Args:
-        earliest: From when on times count: the last scheduled time, or the creation of the CronJob.
+        earliest: The time after which scheduled times count: the last scheduled time, the creation of the CronJob, or its deadline.
         time: The newest due time; None if there is none.
-        missed: An estimate of how many times were due and had no Job, this one included.
+        missed: An estimate of the number of missed times including ``time``; 0 if at most one time was due.
     """
 
     earliest: datetime
@@ -48,15 +48,15 @@ def find_due_time(cron_job: CronJob, schedule: Schedule, now: datetime, *, respe
 
     Args:
         cron_job: The CronJob.
-        schedule: Its schedule.
-        now: The time.
-        respect_deadline: Leave out times that are older than ``startingDeadlineSeconds``.
+        schedule: The schedule of the CronJob.
+        now: The present time.
+        respect_deadline: Whether to ignore times that are older than ``startingDeadlineSeconds``.
 
     Returns:
         The due time.
 
     Raises:
-        ScheduleError: The schedule has no times.
+        ScheduleError: The schedule has no further times, so that missed times cannot be estimated.
     """
     earliest = cron_job.status.last_schedule_time or cron_job.metadata.creation_timestamp or now
     deadline = cron_job.spec.starting_deadline_seconds
@@ -82,7 +82,7 @@ def find_due_time(cron_job: CronJob, schedule: Schedule, now: datetime, *, respe
 
 
 def seconds_to_next(cron_job: CronJob, schedule: Schedule, now: datetime) -> float | None:
-    """Return the seconds until the CronJob is to be reconciled again; None if its schedule has no further time."""
+    """Return the seconds until the next reconcile of a CronJob; None if its schedule has no further time."""
     try:
         due = find_due_time(cron_job, schedule, now, respect_deadline=False)
     except ScheduleError:
@@ -94,10 +94,10 @@ def seconds_to_next(cron_job: CronJob, schedule: Schedule, now: datetime) -> flo
 
 
 def zone_of(cron_job: CronJob) -> tzinfo:
-    """Return the time zone of a CronJob; UTC if it names none.
+    """Return the time zone of a CronJob; UTC without ``spec.timeZone``.
 
     Raises:
-        UnknownTimeZone: It names an unknown one.
+        UnknownTimeZone: ``spec.timeZone`` is unknown.
     """
     name = cron_job.spec.time_zone
     if not name:
@@ -109,15 +109,15 @@ def zone_of(cron_job: CronJob) -> tzinfo:
 
 
 def job_name(cron_job: CronJob, time: datetime) -> str:
-    """Return the name of the Job of a scheduled time. It makes sure that no time gets two Jobs."""
+    """Return the name of the Job for a scheduled time. The name is derived from the time, so that no time gets two Jobs."""
     return f"{cron_job.metadata.name}-{int(time.timestamp()) // 60}"
 
 
 def new_job(cron_job: CronJob, time: datetime) -> Job:
-    """Return the Job of a scheduled time, with every field of the template, and without an owner.
+    """Return the Job to create for a scheduled time, with every field of the template, and without an owner.
 
     Raises:
-        UnknownTimeZone: ``spec.timeZone`` names an unknown zone.
+        UnknownTimeZone: ``spec.timeZone`` is unknown.
     """
     template = to_dict(cron_job)["spec"].get("jobTemplate") or {}
     metadata = template.get("metadata") or {}

@@ -1,4 +1,4 @@
-"""The revisions of a DaemonSet: the one of its template is found or created, duplicates are merged, old ones are deleted.
+"""The ControllerRevisions of a DaemonSet: finds or creates the one of the present template, merges duplicates, deletes old ones.
 
 Source: Kubernetes pkg/controller/daemon/update.go.
 """
@@ -27,13 +27,13 @@ from kubeloop.meta import AlreadyExists, KubeloopError, ObjectMeta
 
 
 class DaemonHistory:
-    """The revisions of one DaemonSet.
+    """Manages the ControllerRevisions of one DaemonSet.
 
     Args:
         client: Writes revisions, and labels of pods.
         daemon_set: The DaemonSet.
-        revisions: The revisions that it owns.
-        pods: Its pods, which get the label of the revision that stays when two are equal.
+        revisions: The revisions that the DaemonSet owns.
+        pods: The pods of the DaemonSet, whose labels are updated when equal revisions are merged.
     """
 
     def __init__(self, client: Client, daemon_set: DaemonSet, revisions: Iterable[ControllerRevision], pods: Sequence[PodSnapshot]) -> None:
@@ -49,10 +49,10 @@ class DaemonHistory:
         return encode_data(revision.data or {}) == self._encoded
 
     async def find_current(self) -> ControllerRevision:
-        """Return the revision of the present template, with the newest number; create it if there is none.
+        """Return the revision of the present template, with the newest number; create it if it does not exist.
 
         Raises:
-            KubeloopError: The server refused a write, or the name belongs to another template. The next attempt has another name.
+            KubeloopError: The server refused a write, or a revision of another template has the name; the next attempt uses another name.
         """
         for one in self._revisions:
             if REVISION_LABEL not in one.metadata.labels:
@@ -71,7 +71,7 @@ class DaemonHistory:
         return chosen
 
     async def _merge(self, chosen: ControllerRevision, equal: Sequence[ControllerRevision]) -> None:
-        """Give all pods the label of one of several equal revisions, and delete the others."""
+        """Set the label of the revision ``chosen`` on all pods, and delete the other equal revisions."""
         value = chosen.metadata.labels[REVISION_LABEL]
         change = {"metadata": {"labels": {REVISION_LABEL: value}}}
         for pod in self._pods:
@@ -113,7 +113,7 @@ class DaemonHistory:
         await self._client.update_status(live)
 
     async def truncate(self) -> None:
-        """Delete old revisions beyond the history limit, the oldest first, but none of a pod."""
+        """Delete old revisions beyond the history limit, the oldest first, except revisions of existing pods."""
         limit = self._set.spec.revision_history_limit
         surplus = len(self.old) - (HISTORY_LIMIT if limit is None else limit)
         live = {pod.labels.get(REVISION_LABEL) for pod in self._pods}

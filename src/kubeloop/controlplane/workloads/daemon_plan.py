@@ -1,4 +1,4 @@
-"""The decisions of the DaemonSet controller: which nodes need a pod, which pods go, how an update proceeds, and the status. No I/O.
+"""The decisions of the DaemonSet controller: which nodes need a pod, which pods to delete, updates, and the status. No I/O.
 
 Source: Kubernetes pkg/controller/daemon (daemon_controller.go, update.go) and daemon/util; KEP-1591 (maxSurge).
 """
@@ -18,7 +18,7 @@ from kubeloop.controlplane.workloads.history import REVISION_LABEL
 from kubeloop.controlplane.workloads.pod_snapshots import PodSnapshot
 from kubeloop.types import JSONObject
 
-#: Annotation of DaemonSets, and label of their pods, with the number of changes of the template.
+#: The annotation of DaemonSets, and the label of their pods, with the generation of the template: the number of its changes.
 GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
 GENERATION_LABEL = "pod-template-generation"
 _TAINTS = [
@@ -36,12 +36,12 @@ _NETWORK_TAINT = ("node.kubernetes.io/network-unavailable", "NoSchedule")
 
 
 def tolerating_spec(spec: JSONObject) -> JSONObject:
-    """Return a copy of a pod spec with the tolerations that each daemon pod has."""
+    """Return a copy of a pod spec with the tolerations that every pod of a DaemonSet has."""
     result = copy.deepcopy(spec)
     tolerations = list(result.get("tolerations") or ())
     for key, effect in [*_TAINTS, *([_NETWORK_TAINT] if spec.get("hostNetwork") else [])]:
         added = {"key": key, "operator": "Exists", "effect": effect}
-        # A toleration for some seconds only would end the pod.
+        # A toleration with tolerationSeconds would end the pod after this time.
         known = [index for index, one in enumerate(tolerations) if {**one, "tolerationSeconds": 0} == {**added, "tolerationSeconds": 0}]
         for index in known:
             tolerations[index] = added
@@ -52,13 +52,13 @@ def tolerating_spec(spec: JSONObject) -> JSONObject:
 
 
 def template_generation(daemon_set: DaemonSet) -> str:
-    """Return the number of changes of the template, or "" if the annotation has none."""
+    """Return the number in the annotation ``GENERATION_ANNOTATION`` of a DaemonSet as text, or "" if it has none."""
     text = daemon_set.metadata.annotations.get(GENERATION_ANNOTATION, "")
     return text if text.removeprefix("-").isdecimal() and text.isascii() else ""
 
 
 def daemon_template(template: JSONObject, generation: str, revision_hash: str) -> JSONObject:
-    """Return the template of daemon pods: with tolerations, and labels for its version."""
+    """Return the template for the pods of a DaemonSet: with tolerations, and with labels for generation and revision hash."""
     metadata = dict(template.get("metadata") or {})
     added = {GENERATION_LABEL: generation} if generation else {}
     metadata["labels"] = {**(metadata.get("labels") or {}), **added, REVISION_LABEL: revision_hash}
@@ -79,17 +79,17 @@ def template_for_node(template: JSONObject, node: str) -> JSONObject:
 
 
 class NodeDemand(NamedTuple):
-    """Whether a node without a daemon pod gets one, and whether an existing pod may stay."""
+    """Whether a node without a pod of the DaemonSet gets one (``runs``), and whether an existing pod may stay (``continues``)."""
 
     runs: bool
     continues: bool
 
 
 class DaemonPlacement:
-    """Decides which nodes the pods of a DaemonSet run on, by node name, node affinity and taints; resources do not count.
+    """Decides on which nodes the pods of a DaemonSet run, by node name, node affinity and taints, without regard to resources.
 
     Args:
-        spec: The pod spec of the template.
+        spec: The pod spec of the DaemonSet's template.
     """
 
     def __init__(self, spec: JSONObject) -> None:
@@ -112,12 +112,15 @@ class FailedPodBackoff:
         self._delays: dict[tuple[str, int, str], tuple[float, float]] = {}
 
     def seconds_left(self, key: tuple[str, int, str], now: float) -> float:
-        """Return the delay if the last deletion was less than that ago; otherwise 0."""
+        """Return the present delay if less than it has passed since the last deletion, otherwise 0.
+
+        ``key`` consists of the uid and generation of the DaemonSet and the name of the node.
+        """
         delay, since = self._delays.get(key, (0.0, 0.0))
         return delay if now - since < delay else 0.0
 
     def record(self, key: tuple[str, int, str], now: float) -> None:
-        """Record a deletion."""
+        """Record a deletion, which doubles the delay for the next one."""
         if len(self._delays) > 1000:
             self._delays = {known: one for known, one in self._delays.items() if now - one[1] <= 2 * self.LONGEST}
         delay, since = self._delays.get(key, (0.0, now))
@@ -127,10 +130,10 @@ class FailedPodBackoff:
 
 @dataclass(frozen=True, slots=True)
 class DaemonView:
-    """A DaemonSet, the nodes, and its pods by the node for which they were made, at one time.
+    """A snapshot of a DaemonSet, the nodes, and its pods by the node for which they were created.
 
-    ``pods`` has no pods that ended and are being deleted. ``max_surge`` and ``max_unavailable`` are resolved for the number of nodes that
-    run a pod.
+    ``demands`` has all nodes by name. ``pods`` leaves out finished pods that are being deleted. ``max_surge`` and ``max_unavailable`` are
+    resolved for the number of nodes that should run a pod. ``surges`` says whether updates create new pods before they delete old ones.
     """
 
     demands: Mapping[str, NodeDemand]
@@ -144,16 +147,16 @@ class DaemonView:
     now: datetime
 
     @classmethod
-    def of(
+    def from_objects(
         cls, daemon_set: DaemonSet, demands: Mapping[str, NodeDemand], pods: Iterable[PodSnapshot], revision_hash: str, now: datetime
     ) -> DaemonView:
         """Return the view of a DaemonSet.
 
         Args:
             daemon_set: The DaemonSet.
-            demands: All nodes by name.
-            pods: Its pods.
-            revision_hash: The label of pods of the present template.
+            demands: The demands of all nodes by name.
+            pods: The pods of the DaemonSet.
+            revision_hash: The value of the label ``REVISION_LABEL`` of pods of the present template.
             now: The present time.
         """
         by_node: dict[str, list[PodSnapshot]] = {}
@@ -183,16 +186,16 @@ class DaemonView:
         return pod.is_available(self.min_ready_seconds, self.now)
 
     def is_updated(self, pod: PodSnapshot) -> bool:
-        """Return whether a pod has the present template."""
+        """Return whether a pod was created from the present template."""
         by_generation = bool(self.generation) and pod.labels.get(GENERATION_LABEL) == self.generation
         return by_generation or pod.labels.get(REVISION_LABEL) == self.revision_hash
 
 
 @dataclass
 class DaemonPlan:
-    """Nodes that get a pod, and pods that are deleted. ``failed`` and ``succeeded`` of them have ended.
+    """The nodes for which to create a pod, and the pods to delete, of which ``failed`` and ``succeeded`` have finished.
 
-    ``retry_after`` is the time in seconds after which failed pods are looked at again.
+    ``retry_after`` is the number of seconds until failed pods may be deleted; 0 if none waits.
     """
 
     create: list[str] = field(default_factory=list)
@@ -207,13 +210,13 @@ class DaemonPlan:
 
 
 def plan_placement(view: DaemonView, backoff: FailedPodBackoff, owner: tuple[str, int], now: float) -> DaemonPlan:
-    """Decide which nodes get a pod because they have none, and which pods go: ended ones, surplus ones, and those on wrong nodes.
+    """Decide for which nodes to create missing pods, and which pods to delete: finished ones, surplus ones, and those on wrong nodes.
 
     Args:
-        view: The DaemonSet.
-        backoff: Delays the deletion of failed pods; deletions of the plan are recorded there.
+        view: The snapshot of the DaemonSet.
+        backoff: Delays the deletion of failed pods; the deletions in the plan are recorded in it.
         owner: Uid and observed generation of the DaemonSet.
-        now: The time of ``backoff``.
+        now: The present time of the clock of ``backoff``.
 
     Returns:
         The nodes and the pods.
@@ -233,7 +236,7 @@ def plan_placement(view: DaemonView, backoff: FailedPodBackoff, owner: tuple[str
                 plan.delete += running[1:]
         else:
             plan.delete += [pod for pod in pods if not pod.terminating]
-    # A pod for a missing node is never scheduled, and the pod garbage collector deletes only pods that were.
+    # A pod for a missing node is never scheduled, and the pod garbage collector deletes only scheduled pods.
     plan.delete += [pod for node, pods in view.pods.items() if node not in view.demands for pod in pods if not pod.node]
     return plan
 
@@ -241,7 +244,7 @@ def plan_placement(view: DaemonView, backoff: FailedPodBackoff, owner: tuple[str
 def _without_ended(
     pods: Sequence[PodSnapshot], plan: DaemonPlan, backoff: FailedPodBackoff, key: tuple[str, int, str], now: float
 ) -> list[PodSnapshot]:
-    """Return the pods that run, and add the ended ones to the plan."""
+    """Return the pods of a node that have not finished, and add the finished ones to the plan."""
     running = []
     for pod in pods:
         if pod.terminating:
@@ -262,7 +265,7 @@ def _without_ended(
 
 
 def _surplus_in_surge(view: DaemonView, running: Sequence[PodSnapshot]) -> list[PodSnapshot]:
-    """Return the pods of one node that go while two may run: the oldest old one stays only until the oldest new one is available."""
+    """Return the surplus pods of one node while an old and a new pod may run: the old one stays until the new one is available."""
     if len(running) <= 1:
         return []
     new = next((one for one in running if one.labels.get(REVISION_LABEL) == view.revision_hash), None)
@@ -277,14 +280,14 @@ def _surplus_in_surge(view: DaemonView, running: Sequence[PodSnapshot]) -> list[
 
 
 def plan_update(view: DaemonView) -> DaemonPlan:
-    """Decide the next step of a rolling update. Without surge old pods are deleted; with it new pods are created beside them."""
+    """Decide the next step of a rolling update: delete old pods or, with ``maxSurge``, create new pods beside them first."""
     nodes = {node: () for node, demand in view.demands.items() if demand.runs} | dict(view.pods)
     found = {node: _pair(view, pods) for node, pods in nodes.items()}
     return _plan_surge(view, found) if view.max_surge else _plan_replacement(view, found)
 
 
 class _Pair(NamedTuple):
-    """The new and the old pod of a node. ``known`` is False if there are several of either, which the placement resolves."""
+    """The new and the old pod of a node. ``known`` is False if there are several new or old pods, which ``plan_placement`` deletes."""
 
     new: PodSnapshot | None
     old: PodSnapshot | None
@@ -312,7 +315,7 @@ def _plan_replacement(view: DaemonView, pairs: Mapping[str, _Pair]) -> DaemonPla
         elif old is not None and view.is_available(old):
             candidates.append(old)
         elif old is not None:
-            # An old pod that is not available costs nothing, so it goes whatever the limit.
+            # Deleting an old pod that is not available does not reduce availability, so the limit does not apply.
             broken.append(old)
             unavailable += 1
     return DaemonPlan(delete=broken + candidates[: max(view.max_unavailable - unavailable, 0)])
@@ -341,7 +344,7 @@ def _plan_surge(view: DaemonView, pairs: Mapping[str, _Pair]) -> DaemonPlan:
             (candidates if view.is_available(old) else broken).append(node)
         else:
             (misplaced if view.is_available(old) else replaced).append(old)
-    # A pod on a wrong node goes when enough others are available.
+    # A pod on a wrong node is deleted when enough other pods are available.
     desired = sum(one.runs for one in view.demands.values())
     return DaemonPlan(
         create=broken + candidates[: max(view.max_surge - surging, 0)], delete=replaced + misplaced[: max(available - desired, 0)]
@@ -352,12 +355,12 @@ def _plan_surge(view: DaemonView, pairs: Mapping[str, _Pair]) -> DaemonPlan:
 
 
 def make_status(view: DaemonView, before: DaemonSetStatus, generation: int | None) -> DaemonSetStatus:
-    """Return the status.
+    """Return the new status of a DaemonSet.
 
     Args:
-        view: The DaemonSet.
-        before: The present status, of which conditions and collision count stay.
-        generation: The generation that the pods correspond to; None: the one in ``before``.
+        view: The snapshot of the DaemonSet.
+        before: The present status, whose conditions and collision count stay.
+        generation: The observed generation to set; None: the one in ``before``.
     """
     desired = current = misscheduled = ready = updated = available = 0
     for node, demand in view.demands.items():

@@ -1,4 +1,4 @@
-"""DaemonSet controller: one pod on each node that its template fits, and rolling updates.
+"""DaemonSet controller: one pod on each node that matches the template, and rolling updates.
 
 It executes the decisions of ``daemon_plan``. Source: Kubernetes pkg/controller/daemon.
 """
@@ -13,10 +13,10 @@ from typing import Any
 
 from kubeloop.api.apps.v1 import ControllerRevision, DaemonSet
 from kubeloop.api.core.v1 import Node, Pod
-from kubeloop.cache import Head
+from kubeloop.cache import EventType, Head
 from kubeloop.client import DeleteOptions
 from kubeloop.codec import to_dict
-from kubeloop.controller import Controller, Result, Watch, labels_changed, path_changed, set_controller_reference
+from kubeloop.controller import Controller, Owns, Predicate, Result, WatchedKind, labels_changed, path_changed, set_controller_reference
 from kubeloop.controller.builder.controller import OWNER_INDEX
 from kubeloop.controller.events import EventSink
 from kubeloop.controlplane.controller_utils import ComponentEvents, OrphanNames, ReconcilePacer, adoptable, claim_heads
@@ -40,26 +40,27 @@ from kubeloop.controlplane.workloads.history import REVISION_LABEL, failure_text
 from kubeloop.controlplane.workloads.pod_snapshots import PodSnapshot, PodSnapshotCache
 from kubeloop.meta import ApiError, Conflict, KubeloopError, NotFound, ObjectKey, ObjectMeta, selector_from
 
-#: Maximum number of pods created, and deleted, in one reconcile.
+#: Maximum number of pods that one reconcile creates, and maximum number that it deletes.
 BURST = 250
-#: Seconds until the next reconcile if the cache does not show the last writes.
+#: Seconds until the next reconcile if the cache does not show the last writes yet.
 _RECHECK = 1.0
 
 
 class DaemonSetController(
     Controller[DaemonSet],
-    owns=[Pod, ControllerRevision],
+    # As upstream, a new revision does not reconcile its owner: a client that made it may go on before duplicates are removed.
+    owns=[Pod, Owns(ControllerRevision, predicates=(Predicate(lambda event: event.type is not EventType.ADDED),))],
     watches=[
-        Watch(Pod, to="find_adopters", predicates=(adoptable,)),
-        Watch(Node, to="find_all", predicates=(labels_changed | path_changed("spec.taints"),)),
+        WatchedKind(Pod, to="find_adopters", predicates=(adoptable,)),
+        WatchedKind(Node, to="find_all", predicates=(labels_changed | path_changed("spec.taints"),)),
     ],
     indexes={Pod: {OWNER_INDEX: "metadata.ownerReferences[*].uid"}, ControllerRevision: {OWNER_INDEX: "metadata.ownerReferences[*].uid"}},
     workers=2,
     name="daemonset-controller",
 ):
-    """Creates a pod for each node that needs one; the scheduler binds it. Deletes pods on other nodes, ended ones, and outdated ones.
+    """Creates a pod for each node that needs one, which the scheduler binds; deletes misplaced, finished and outdated pods.
 
-    Cost: a reconcile reads each node and each pod of the DaemonSet once, and decodes only changed ones.
+    Cost: A reconcile reads each node and each pod of the DaemonSet once, and decodes only changed pods.
     """
 
     def __init__(self) -> None:
@@ -76,14 +77,14 @@ class DaemonSetController(
         self._snapshots = PodSnapshotCache(self.lister(Pod), self.lister(DaemonSet))
 
     def find_adopters(self, head: Head) -> list[ObjectKey]:
-        """Return the DaemonSets that may adopt a pod without a controller."""
+        """Return the keys of the DaemonSets that may adopt a pod without a controller."""
         if not self._orphans.note(head):
             return []
         sets = self.lister(DaemonSet).each(head.namespace)
         return [one.object_key(self.cluster) for one in sets if selector_from(one.spec.selector).matches(head.labels)]
 
     def find_all(self, head: Head) -> list[ObjectKey]:  # noqa: ARG002  # a node may matter to each of them
-        """Return all DaemonSets: one may need a pod on a changed node, or have one there that must go."""
+        """Return the keys of all DaemonSets, because each may have to create or delete a pod on a changed node."""
         return [ObjectKey(self.cluster, one.namespace, one.name) for one in self.lister(DaemonSet).heads()]
 
     async def reconcile(self, daemon_set: DaemonSet) -> Result | None:
@@ -94,7 +95,7 @@ class DaemonSetController(
             self.events.warning(daemon_set, "SelectingAll", text)
             return None
         if metadata.deletion_timestamp is not None:
-            # Its history may be deleted before its pods, so that nothing can be said about them.
+            # The history may be deleted before the pods, so that their revisions cannot be determined any more.
             return None
         if left := self._pacer.seconds_left(key, len(self.lister(Node))):
             return Result(requeue_after=left)
@@ -104,7 +105,7 @@ class DaemonSetController(
         pods = self._snapshots.read(metadata.uid, await claim_heads(self.client, daemon_set, self.lister(Pod), orphans, selector))
         history = DaemonHistory(self.client, daemon_set, map(revisions.decoded, owned), pods)
         revision_hash = (await history.find_current()).metadata.labels[REVISION_LABEL]
-        view = DaemonView.of(daemon_set, self._judge_nodes(daemon_set), pods, revision_hash, self.clock.wall())
+        view = DaemonView.from_objects(daemon_set, self._judge_nodes(daemon_set), pods, revision_hash, self.clock.wall())
         if not self._expectations.met(key):
             await self._write_status(daemon_set, view, None)
             return Result(requeue_after=_RECHECK)
@@ -125,7 +126,7 @@ class DaemonSetController(
         return self._next(view, plan)
 
     def _judge_nodes(self, daemon_set: DaemonSet) -> dict[str, NodeDemand]:
-        """Return the demand of each node. It is computed again only if the node or the DaemonSet has changed."""
+        """Return the demand of each node by name. Demands are cached until the node or the DaemonSet changes."""
         uid, generation = daemon_set.metadata.uid, daemon_set.metadata.generation
         known_generation, before = self._demands.get(uid, (0, {}))
         if known_generation != generation:
@@ -157,7 +158,7 @@ class DaemonSetController(
     # ----------------------------------------------------------------------------------------------------------------- execution
 
     async def _execute(self, daemon_set: DaemonSet, plan: DaemonPlan, revision_hash: str) -> None:
-        """Create and delete pods, some at a time; the first error is raised after all deletions."""
+        """Create and delete pods concurrently, at most ``BURST`` of each; raise the first error after all deletions."""
         failure: Exception | None = None
         try:
             await self._create(daemon_set, plan.create[:BURST], revision_hash)
@@ -197,7 +198,7 @@ class DaemonSetController(
             options = DeleteOptions(uid=pod.uid)
             await self.client.delete(Pod, pod.name, namespace=daemon_set.metadata.namespace, options=options)
         except (NotFound, Conflict):
-            return  # Gone; a namesake has another uid, which conflicts.
+            return  # The pod is deleted; another pod of the same name has another uid, which conflicts.
         except KubeloopError as error:
             self.events.warning(daemon_set, "FailedDelete", f"Error deleting: {failure_text(error)}")
             raise
@@ -217,7 +218,7 @@ class DaemonSetController(
             await self.client.update_status(changed)
 
     def _next(self, view: DaemonView, plan: DaemonPlan) -> Result | None:
-        """Return when failed pods are tried again or ready pods become available, which no event marks."""
+        """Return when to reconcile because failed pods may be deleted or ready pods become available, for which no event comes."""
         delays = [plan.retry_after] if plan.retry_after else []
         if view.min_ready_seconds:
             pods = [pods[0] for pods in view.pods.values()]

@@ -1,4 +1,4 @@
-"""Deployment controller: one ReplicaSet per template, and the rollout from the old ones to the new one.
+"""Deployment controller: one ReplicaSet per template, and the rollout from old ReplicaSets to the new one.
 
 It executes the decisions of ``rollout`` and ``deployment_status``. Source: Kubernetes pkg/controller/deployment.
 """
@@ -23,7 +23,7 @@ from kubeloop.controlplane.workloads.rollout import Bounds
 from kubeloop.controlplane.workloads.template import same_template
 from kubeloop.meta import AlreadyExists, KubeloopError, NotFound, selector_from
 
-#: Old ReplicaSets that stay if the Deployment sets no limit (the server's default).
+#: Number of old ReplicaSets that are kept if the Deployment has no limit (the server's default).
 _HISTORY = 10
 
 
@@ -55,8 +55,8 @@ class DeploymentController(
 ):
     """The controller of Deployments: creates and scales their ReplicaSets, and writes status and revision.
 
-    A stale cache does no harm: every write carries the version that the decision was based on, and a ReplicaSet's name follows from its
-    template.
+    A stale cache does no harm: every write has the resource version on which the decision is based as a precondition, and the name of a
+    ReplicaSet is derived from its template.
     """
 
     def event_sinks(self) -> Sequence[EventSink]:
@@ -106,7 +106,7 @@ class DeploymentController(
         desired = rollout.new_size(view.bounds, rollout.as_set(new), sets)
         if desired != rollout.size(new):
             await self._scale(view, {new.metadata.name: desired})
-            return  # One step at a time: how far the old ones may shrink depends on the new one's status.
+            return  # One step at a time: how far old ReplicaSets may shrink depends on the status of the new one.
         await self._scale(view, rollout.shrink_old(view.bounds, rollout.as_set(new), sets))
 
     async def _recreate(self, view: _Rollout) -> None:
@@ -119,7 +119,7 @@ class DeploymentController(
                 await self._scale(view, {new.metadata.name: view.bounds.replicas})
 
     def _old_pods_run(self, view: _Rollout) -> bool:
-        """Return whether old pods still exist, terminating ones included: Recreate means that two versions never run side by side."""
+        """Return whether unfinished old pods still exist, including terminating ones: with Recreate two versions never run together."""
         lister = self.lister(Pod)
         return any(
             is_controlled_by(pod, one) and pod.status.phase not in ("Failed", "Succeeded")
@@ -131,7 +131,7 @@ class DeploymentController(
         new = rollout.as_set(view.new) if view.new is not None else None
         old = [rollout.as_set(one) for one in view.old]
         sizes = rollout.rescale(view.bounds, new, old, rolling=view.rolling, status_replicas=view.deployment.status.replicas or 0)
-        # Sets whose size stays must get the new measure too, or they would always seem to need scaling.
+        # ReplicaSets of unchanged size also need the new annotations; otherwise they would always seem to need scaling.
         for one in view.all:
             if rollout.size(one) > 0:
                 sizes.setdefault(one.metadata.name, rollout.size(one))
@@ -140,7 +140,7 @@ class DeploymentController(
     # ------------------------------------------------------------------------------------------------------------- ReplicaSets
 
     async def _number(self, view: _Rollout) -> None:
-        """Update revision and annotations of the Deployment and of the new ReplicaSet, if there is one."""
+        """Update the revision and annotations of the new ReplicaSet, if it exists, and the revision of the Deployment."""
         if view.new is None:
             return
         number = rollout.next_revision(view.old)
@@ -153,7 +153,7 @@ class DeploymentController(
         self._show_revision(view, view.new.metadata.annotations.get(rollout.REVISION, ""))
 
     def _show_revision(self, view: _Rollout, number: str) -> None:
-        """Set the revision together with the status: an update of the Deployment itself would raise its generation for an annotation."""
+        """Set the revision annotation of the Deployment in memory; it is written together with the status, without a separate update."""
         if number:
             view.deployment.metadata.annotations[rollout.REVISION] = number
 
@@ -165,11 +165,11 @@ class DeploymentController(
             return view.new
         deployment, number = view.deployment, rollout.next_revision(view.old)
         desired = rollout.new_size(view.bounds, None, [rollout.as_set(one) for one in view.old])
-        fresh = rollout.fresh(deployment, number, desired, view.bounds)
+        new_replica_set = rollout.new_replica_set(deployment, number, desired, view.bounds)
         try:
-            created = await self.client.create(fresh)
+            created = await self.client.create(new_replica_set)
         except AlreadyExists:
-            created = await self._resolve_collision(view, fresh)
+            created = await self._resolve_collision(view, new_replica_set)
         else:
             if desired > 0:
                 text = f"Scaled up replica set {created.metadata.name} from 0 to {desired}"
@@ -179,33 +179,35 @@ class DeploymentController(
         self._show_revision(view, str(number))
         return created
 
-    async def _resolve_collision(self, view: _Rollout, fresh: ReplicaSet) -> ReplicaSet:
-        """Resolve a name conflict: with the same ReplicaSet (the cache lags), or another with the same hash (raise the collision count,
-        retry).
+    async def _resolve_collision(self, view: _Rollout, new_replica_set: ReplicaSet) -> ReplicaSet:
+        """Resolve a name conflict with the existing ReplicaSet of the name.
+
+        If it is the desired ReplicaSet, which a lagging cache does not show, return it. Otherwise increase the collision count and raise a
+        KubeloopError, so that the next reconcile uses another name.
         """
         deployment = view.deployment
-        result = await self.client.get(ReplicaSet, fresh.metadata.name, namespace=fresh.metadata.namespace)
+        result = await self.client.get(ReplicaSet, new_replica_set.metadata.name, namespace=new_replica_set.metadata.namespace)
         if is_controlled_by(result, deployment) and same_template(rollout.template_of(result), rollout.template_of(deployment)):
             return result
         deployment.status.collision_count = (deployment.status.collision_count or 0) + 1
         await self.client.update_status(deployment)
-        raise KubeloopError(f'the name "{fresh.metadata.name}" is taken by a ReplicaSet with another template')
+        raise KubeloopError(f'the name "{new_replica_set.metadata.name}" is taken by a ReplicaSet with another template')
 
     def _announce(self, view: _Rollout, reason: str, message: str) -> None:
         if conditions.has_deadline(view.deployment):
             conditions.put(view.deployment.status, conditions.PROGRESSING, "True", reason, message, self._now())
 
     async def _scale(self, view: _Rollout, sizes: Mapping[str, int]) -> None:
-        measure = rollout.measure(view.bounds)
+        size_annotations = rollout.size_annotations(view.bounds)
         for one in view.all:
             name = one.metadata.name
             desired = sizes.get(name)
             annotations = one.metadata.annotations
-            if desired is None or (desired == rollout.size(one) and measure.items() <= annotations.items()):
+            if desired is None or (desired == rollout.size(one) and size_annotations.items() <= annotations.items()):
                 continue
             before = rollout.size(one)
             one.spec.replicas = desired
-            annotations.update(measure)
+            annotations.update(size_annotations)
             written = await self.client.update(one)
             if view.new is one:
                 view.new = written
@@ -218,7 +220,7 @@ class DeploymentController(
 
     async def _clean_up(self, view: _Rollout) -> None:
         limit = view.deployment.spec.revision_history_limit
-        for one in rollout.expendable(view.old, _HISTORY if limit is None else limit):
+        for one in rollout.surplus_replica_sets(view.old, _HISTORY if limit is None else limit):
             with contextlib.suppress(NotFound):
                 await self.client.delete(one)
 
@@ -242,7 +244,7 @@ class DeploymentController(
         progressing = conditions.find(status.conditions, conditions.PROGRESSING)
         if progressing is None or progressing.reason in conditions.AT_REST:
             return None
-        # No event marks the end of a deadline: reconcile again then.
+        # No event marks the end of the deadline, so reconcile again at that time.
         return Result(requeue_after=max(conditions.seconds_left(deployment, progressing, self.clock.wall()), 0.0) + 1.0)
 
     def _now(self) -> datetime:

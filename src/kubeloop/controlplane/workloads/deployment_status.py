@@ -15,7 +15,7 @@ from kubeloop.controlplane.workloads.rollout import Bounds, size
 AVAILABLE, PROGRESSING, FAILURE = "Available", "Progressing", "ReplicaFailure"
 COMPLETE, TIMED_OUT = "NewReplicaSetAvailable", "ProgressDeadlineExceeded"
 PAUSED, RESUMED = "DeploymentPaused", "DeploymentResumed"
-#: Reasons after which time changes nothing.
+#: Reasons of the condition Progressing for which no deadline runs.
 AT_REST = (COMPLETE, TIMED_OUT, PAUSED)
 #: Upstream's value for "no deadline".
 _NO_DEADLINE = 2**31 - 1
@@ -27,14 +27,14 @@ def find(conditions: Sequence[DeploymentCondition], kind: str) -> DeploymentCond
 
 
 def put(status: DeploymentStatus, kind: str, state: str, reason: str, message: str, now: datetime) -> None:
-    """Set a condition. An equal state and reason changes nothing; an equal state with another reason keeps its transition time.
+    """Set a condition. Equal state and reason change nothing; equal state with another reason keeps the transition time.
 
     Args:
         status: The status to change.
         kind: Type of the condition.
         state: ``True``, ``False`` or ``Unknown``.
-        reason: A word for programs.
-        message: A text for people.
+        reason: The machine-readable reason.
+        message: The human-readable message.
         now: The present time.
     """
     before = find(status.conditions, kind)
@@ -55,8 +55,8 @@ def counted(deployment: Deployment, new: ReplicaSet | None, sets: Sequence[Repli
 
     Args:
         deployment: The Deployment.
-        new: Its new ReplicaSet; None if there is none yet.
-        sets: All its ReplicaSets.
+        new: The new ReplicaSet; None if it does not exist yet.
+        sets: All ReplicaSets of the Deployment.
         bounds: The limits of the rollout.
         now: The present time.
 
@@ -91,13 +91,13 @@ def has_deadline(deployment: Deployment) -> bool:
 def judge_progress(
     deployment: Deployment, status: DeploymentStatus, new: ReplicaSet | None, sets: Sequence[ReplicaSet], now: datetime
 ) -> None:
-    """Set the conditions Progressing and ReplicaFailure of ``status``, based on the previous ones.
+    """Set the conditions Progressing and ReplicaFailure of ``status``, based on the previous conditions.
 
     Args:
         deployment: The Deployment with its previous status.
         status: The status to change.
-        new: Its new ReplicaSet; None if there is none yet.
-        sets: All its ReplicaSets.
+        new: The new ReplicaSet; None if it does not exist yet.
+        sets: All ReplicaSets of the Deployment.
         now: The present time.
     """
     before = find(deployment.status.conditions, PROGRESSING)
@@ -127,7 +127,7 @@ def _judge(
     if is_complete(deployment, status):
         put(status, PROGRESSING, "True", COMPLETE, f"{name} has successfully progressed.", now)
     elif made_progress(deployment.status, status):
-        # The update time is the deadline's starting point: it moves with each step, the transition time does not.
+        # The deadline starts at the update time, which each step of progress changes, unlike the transition time.
         drop(status, PROGRESSING)
         put(status, PROGRESSING, "True", "ReplicaSetUpdated", f"{name} is progressing.", now)
         fresh = find(status.conditions, PROGRESSING)
@@ -145,7 +145,7 @@ def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
 
 
 def made_progress(old: DeploymentStatus, new: DeploymentStatus) -> bool:
-    """Return whether a rollout has made progress between two states."""
+    """Return whether a rollout has made progress between two statuses of a Deployment."""
     return (
         (new.updated_replicas or 0) > (old.updated_replicas or 0)
         or (new.replicas or 0) - (new.updated_replicas or 0) < (old.replicas or 0) - (old.updated_replicas or 0)

@@ -1,7 +1,7 @@
 """ControllerRevisions: the history of the templates of a StatefulSet or DaemonSet.
 
-A revision's data is a patch that restores the template. It, its hash and its name are upstream's byte for byte, so that either
-controller continues the other's history. Source: Kubernetes pkg/controller/history/controller_history.go; getPatch in
+The data of a revision is a patch that restores the template. Data, hash and name are equal to upstream's, byte for byte, so that either
+controller can continue the other's history. Source: Kubernetes pkg/controller/history/controller_history.go; getPatch in
 statefulset/stateful_set_utils.go and daemon/update.go.
 """
 
@@ -21,21 +21,21 @@ from kubeloop.meta import AlreadyExists, Conflict, KubeloopError, NotFound, Obje
 from kubeloop.meta.field_error import go_float, go_json
 from kubeloop.types import JSONObject
 
-#: Label of the pods of StatefulSets and DaemonSets, and of the revisions of DaemonSets.
+#: The label with the revision on pods of StatefulSets and DaemonSets, and on revisions of DaemonSets.
 REVISION_LABEL = "controller-revision-hash"
-#: Label of the revisions of StatefulSets.
+#: The label with the hash on revisions of StatefulSets.
 HASH_LABEL = "controller.kubernetes.io/hash"
-#: Old revisions that stay if the object sets no limit (the server's default).
+#: Number of old revisions that are kept if the object has no limit (the server's default).
 HISTORY_LIMIT = 10
-#: Name prefixes are cut here, so that a name with its hash has at most 253 bytes.
+#: Maximum length of the prefix of a name, so that the name with its hash has at most 253 bytes.
 _LONGEST_PREFIX = 223
-#: Integers above this may be rounded: upstream reads the template of a StatefulSet, not that of a DaemonSet, with numbers as float64.
+#: Integers above this may be rounded: upstream decodes the numbers in templates of StatefulSets, but not of DaemonSets, as float64.
 _EXACT = 2**53
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 
 def template_patch(owner: StatefulSet | DaemonSet) -> JSONObject:
-    """Return the patch that restores the present template of ``owner``, with sorted keys: upstream's controller compares bytes."""
+    """Return the patch that restores the present template of ``owner``, with sorted keys, because upstream compares bytes."""
     template: JSONObject = to_dict(owner)["spec"]["template"]
     if isinstance(owner, StatefulSet):
         template = _as_floats(template)
@@ -51,7 +51,7 @@ def template_of(revision: ControllerRevision) -> JSONObject:
 
 
 def encode_data(data: JSONObject) -> bytes:
-    """Encode the data of a revision as Go's encoding/json encodes a map."""
+    """Encode the data of a revision like Go's encoding/json encodes a map."""
     return go_json(data, sort_keys=True).encode()
 
 
@@ -63,7 +63,7 @@ def _sorted(node: Any) -> Any:
 
 
 def _as_floats(node: Any) -> Any:
-    """Return a copy of a JSON tree with integers as they are after they were float64."""
+    """Return a copy of a JSON tree in which large integers are rounded like by a conversion to float64 and back."""
     match node:
         case dict():
             return {key: _as_floats(value) for key, value in node.items()}
@@ -82,7 +82,7 @@ def revision_hash(data: JSONObject, collision_count: int | None) -> str:
 
     Args:
         data: The data of the revision.
-        collision_count: That of the owner's status; None and 0 are different.
+        collision_count: The collision count in the owner's status; None and 0 are different.
     """
     text = encode_data(data) + (b"" if collision_count is None else b"%d" % collision_count)
     digest = 0x811C9DC5
@@ -101,19 +101,19 @@ def _rank(revision: ControllerRevision) -> tuple[int, datetime, str]:
 
 
 def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision]:
-    """Sort revisions by number, the oldest first; equal numbers by age and name."""
+    """Sort revisions by number, the lowest first; equal numbers by creation time and name."""
     return sorted(revisions, key=_rank)
 
 
 def next_number(revisions: Sequence[ControllerRevision]) -> int:
-    """Return the number after those of ``revisions``."""
+    """Return the number of a new revision: one more than the highest of ``revisions``."""
     return max((one.revision for one in revisions), default=0) + 1
 
 
 class RevisionMatch(NamedTuple):
-    """The revision that stands for the present template.
+    """The revision of the present template of a StatefulSet.
 
-    ``revision`` is None if there is none yet. ``rollback`` says that it is an older one, which gets the newest number.
+    ``revision`` is None if it does not exist yet. ``rollback`` says that it is an older revision, which must get the newest number.
     """
 
     revision: ControllerRevision | None
@@ -121,9 +121,9 @@ class RevisionMatch(NamedTuple):
 
 
 def find_match(revisions: Sequence[ControllerRevision], data: JSONObject) -> RevisionMatch:
-    """Return the revision with this data.
+    """Return the revision whose data equals the patch of the present template.
 
-    A null in the newest revision makes no difference: kube-controller-manager before 1.34 wrote the template's creationTimestamp as null.
+    Nulls in the newest revision are ignored: kube-controller-manager before 1.34 wrote the template's creationTimestamp as null.
 
     Args:
         revisions: All revisions, in order.
@@ -140,13 +140,13 @@ def find_match(revisions: Sequence[ControllerRevision], data: JSONObject) -> Rev
 
 
 def new_revision(owner: StatefulSet, data: JSONObject, number: int, collision_count: int) -> ControllerRevision:
-    """Return the revision of the present template of a StatefulSet, not created yet.
+    """Return the revision to create for the present template of a StatefulSet.
 
     Args:
         owner: The StatefulSet.
-        data: The patch of its template.
+        data: The patch of the template.
         number: The number of the revision.
-        collision_count: That of the owner's status.
+        collision_count: The collision count in the owner's status.
 
     Returns:
         The object to create.
@@ -166,13 +166,13 @@ def new_revision(owner: StatefulSet, data: JSONObject, number: int, collision_co
 async def create_revision(
     client: Client, revision: ControllerRevision, prefix: str, collision_count: int
 ) -> tuple[ControllerRevision, int]:
-    """Create a revision, and change its name while another template has the same hash.
+    """Create a revision; if a revision of another template has the same hash, retry with another name.
 
     Args:
         client: Creates the revision.
         revision: The object to create.
         prefix: Name of the owner.
-        collision_count: That of the owner's status.
+        collision_count: The collision count in the owner's status.
 
     Returns:
         The revision as it is on the server, and the collision count after all collisions.
@@ -190,17 +190,17 @@ async def create_revision(
 
 
 async def delete_revision(client: Client, revision: ControllerRevision) -> None:
-    """Delete a revision, unless it is gone or has been replaced."""
+    """Delete a revision; do nothing if it was already deleted or replaced."""
     with contextlib.suppress(NotFound, Conflict):
         await client.delete(revision, options=DeleteOptions(uid=revision.metadata.uid))
 
 
 def surplus_revisions(revisions: Sequence[ControllerRevision], live: Collection[str], limit: int | None) -> list[ControllerRevision]:
-    """Return the oldest of the revisions that nothing uses, beyond the history limit of a StatefulSet.
+    """Return the oldest unused revisions of a StatefulSet beyond its history limit.
 
     Args:
         revisions: All revisions, in order.
-        live: Names of the revisions of pods and status, which neither count nor go.
+        live: Names of the revisions of pods and status, which do not count and are never returned.
         limit: spec.revisionHistoryLimit. None: the server's default. Negative: no limit.
     """
     limit = HISTORY_LIMIT if limit is None else limit
@@ -209,6 +209,6 @@ def surplus_revisions(revisions: Sequence[ControllerRevision], live: Collection[
 
 
 def failure_text(error: KubeloopError) -> str:
-    """Return an error as upstream prints it into events: the message of the server's Status, or the text."""
+    """Return the text of an error for Events, as upstream: the message of the server's Status, or else the text of the exception."""
     status = getattr(error, "status", None)
     return str(getattr(status, "message", None) or error)

@@ -1,4 +1,4 @@
-"""Job controller: runs pods until enough have succeeded or too many have failed, and counts each of them once.
+"""Job controller: runs pods until enough have succeeded or too many have failed, and counts each finished pod once.
 
 It executes the decisions of ``job_snapshot``, ``job_pods`` and ``job_tracking``. Source: Kubernetes pkg/controller/job.
 """
@@ -15,7 +15,7 @@ from kubeloop.api.batch.v1 import Job, JobStatus
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache import ByLabel, Head
 from kubeloop.codec import to_dict
-from kubeloop.controller import KeyController, Predicate, Result, Watch, set_controller_reference
+from kubeloop.controller import KeyController, Predicate, Result, WatchedKind, set_controller_reference
 from kubeloop.controller.builder.controller import OWNER_INDEX
 from kubeloop.controller.events import EventSink
 from kubeloop.controlplane.controller_utils import ComponentEvents, claim, is_ready
@@ -43,19 +43,19 @@ from kubeloop.meta import ApiError, Conflict, KubeloopError, LabelSelector, NotF
 from kubeloop.timing import Clock
 from kubeloop.workqueue import ExponentialLimiter, Limiter
 
-#: The label by which the server's defaults select the pods of a Job, as an index.
+#: The label by which default selectors of Jobs select pods, and the name of its index.
 _UID_LABEL, _BY_UID_LABEL = "batch.kubernetes.io/controller-uid", "job-controller-uid"
 _PHASE, _FINALIZERS, _SELECTOR = "status.phase", "metadata.finalizers", "spec.selector"
 _ENDED = frozenset({"Succeeded", "Failed"})
 #: Minimum seconds between two reconciles of a Job whose spec has not changed.
 _BATCH = 1.0
 
-_any_job = Predicate(lambda event: True, (_SELECTOR,))  # noqa: ARG005  # it only names a path
+_any_job = Predicate(lambda event: True, (_SELECTOR,))  # noqa: ARG005  # it only adds a path to heads
 
 
 @dataclass(slots=True)
 class _JobMemory:
-    """State of a Job between reconciles: the time of the last one, its spec, and the failures in a row."""
+    """State of a Job between reconciles: the generation and the time of the last reconcile, and the failures in a row."""
 
     uid: str
     generation: int = 0
@@ -64,13 +64,13 @@ class _JobMemory:
 
 
 def is_foreign(job: Job) -> bool:
-    """Return whether another controller manages the Job."""
+    """Return whether another controller manages a Job (``spec.managedBy``)."""
     return job.spec.managed_by not in (None, JOB_CONTROLLER)
 
 
 class JobController(
     KeyController[Job],
-    watches=[Watch(Pod, to="_jobs_of", paths=(_PHASE, _FINALIZERS))],
+    watches=[WatchedKind(Pod, to="_jobs_of", paths=(_PHASE, _FINALIZERS))],
     writes=[Pod],
     predicates=[_any_job],
     indexes={Pod: {OWNER_INDEX: "metadata.ownerReferences[*].uid", _BY_UID_LABEL: ByLabel(_UID_LABEL)}},
@@ -81,7 +81,7 @@ class JobController(
 
     Guarantees:
         A finished pod is counted once, however often the controller is stopped or a write conflicts (see ``job_tracking``).
-        The changes of a Job's pods are handled in batches, at most one in a second, so that a reconcile per pod is not needed.
+        Changes of a Job's pods are handled in batches, at most once per second, instead of in one reconcile per pod.
     """
 
     def event_sinks(self) -> Sequence[EventSink]:
@@ -98,7 +98,7 @@ class JobController(
         return ExponentialLimiter(FIRST_RETRY, LONGEST_RETRY)
 
     def _jobs_of(self, pod: Head) -> list[ObjectKey]:
-        """Return the Job of a pod, or the Jobs that may adopt it. A Job that was reconciled a moment ago is added with a delay."""
+        """Return the key of a pod's Job, or of the Jobs that may adopt it. A recently reconciled Job is enqueued with a delay instead."""
         owner = pod.controller
         if owner is not None:
             names = [owner.name] if owner.kind == "Job" else []
@@ -136,7 +136,7 @@ class JobController(
         return Result(requeue_after=max(min(delays), 0.001)) if delays else None
 
     async def _sync(self, key: ObjectKey, job: Job, memory: _JobMemory) -> list[float]:
-        """Bring the pods and the status of a Job one step nearer to its spec. Return after how many seconds the next steps are due."""
+        """Create or delete pods of a Job, count finished ones, and write its status; return the delays in seconds until the next steps."""
         stored = copy.deepcopy(job.status)
         current = self._expectations.met(key)
         pods = await self._claimed(job)
@@ -144,17 +144,17 @@ class JobController(
         delays = [] if current else [_BATCH]
         failure: KubeloopError | None = None
         resumption = ""
-        if view.verdict is not None:
+        if view.end_condition is not None:
             failure = await self._delete(key, view, view.active, release=False)
             if view.active_count or not current:
-                view.verdict = None  # Pods may be left that no finalizer was removed from.
+                view.end_condition = None  # Pods may remain whose finalizer was not removed.
         else:
             managed = current and job.metadata.deletion_timestamp is None
             if managed:
                 wait, failure = await self._manage(key, view)
                 delays += [max(wait, _BATCH)] if wait > 0 else []
             if self._is_complete(view):
-                view.verdict = make_condition(
+                view.end_condition = make_condition(
                     SUCCESS_CRITERIA_MET, "CompletionsReached", "Reached expected number of succeeded pods", view.now
                 )
             elif managed:
@@ -162,9 +162,9 @@ class JobController(
         status = job.status
         status.active, status.ready, status.terminating = view.active_count or None, view.ready, view.terminating
         left = seconds_to_deadline(job, view.now)
-        if view.verdict is None and left is not None:
+        if view.end_condition is None and left is not None:
             delays.append(left)
-        with contextlib.suppress(NotFound):  # The Job is gone; its pods follow.
+        with contextlib.suppress(NotFound):  # The Job was deleted; its pods will be, too.
             if not await self._track(view, stored, memory, resumption):
                 delays.append(_BATCH)
         if failure is not None:
@@ -181,7 +181,7 @@ class JobController(
     # --------------------------------------------------------------------------------------------------------------------- pods
 
     async def _claimed(self, job: Job) -> list[Pod]:
-        """Return the pods of the Job that have not finished or are not counted yet. Counted ones may be many, and are not decoded."""
+        """Return the pods of a Job that are not counted yet. Counted pods, of which there may be many, are not decoded."""
         lister, metadata = self.lister(Pod), job.metadata
         selector = selector_from(job.spec.selector)
         heads = {
@@ -198,7 +198,7 @@ class JobController(
         return await claim(self.client, job, candidates, selector, finalizer=TRACKING)
 
     async def _manage(self, key: ObjectKey, view: JobSnapshot) -> tuple[float, KubeloopError | None]:
-        """Create or delete pods. Return the seconds until pods may be created, and the first error."""
+        """Create or delete pods of a Job; return the seconds until pods may be created, and the first error."""
         plan = plan_pods(view)
         if plan.delete:
             return 0.0, await self._delete(key, view, plan.delete, release=True)
@@ -225,18 +225,18 @@ class JobController(
         try:
             await in_growing_batches(create, plan.create)
         except KubeloopError as error:
-            # Nothing can be created in a namespace that is being deleted; trying again would only fill logs.
+            # Nothing can be created in a namespace that is being deleted; retries would only fill logs.
             return 0.0, None if isinstance(error, ApiError) and error.has_cause("NamespaceTerminating") else error
         return 0.0, None
 
     async def _delete(self, key: ObjectKey, view: JobSnapshot, pods: Sequence[Pod], *, release: bool) -> KubeloopError | None:
-        """Delete active pods, and change the counters of the snapshot. Return the first error.
+        """Delete active pods, update the counters of the snapshot, and return the first error.
 
         Args:
             key: The key of the Job.
-            view: The snapshot.
-            pods: The pods.
-            release: Remove the finalizer first, because the pods are not to be counted.
+            view: The snapshot of the Job.
+            pods: The pods to delete.
+            release: Whether to remove the finalizer first, so that the pods are not counted.
         """
         job = view.job
 
@@ -246,7 +246,7 @@ class JobController(
                     await remove_finalizer(self.client, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
                 await self.client.delete(pod)
             except (NotFound, Conflict):
-                pass  # The pod is gone, or another one has its name.
+                pass  # The pod was deleted, or replaced by another pod of the same name.
             except ApiError as error:
                 self.events.warning(job, "FailedDelete", f"Error deleting: {error.status.message}")
                 raise
@@ -270,7 +270,7 @@ class JobController(
     # ------------------------------------------------------------------------------------------------------------------- status
 
     async def _track(self, view: JobSnapshot, stored: JobStatus, memory: _JobMemory, resumption: str) -> bool:
-        """Count finished pods in three writes, and end the Job. Return whether all finished pods were counted."""
+        """Count finished pods in three writes, and end the Job if it has finished; return whether all finished pods were counted."""
         finished = record_finished(view)
         job = view.job
         if job.status != stored:
@@ -290,7 +290,7 @@ class JobController(
         return finished.complete
 
     async def _release_all(self, pods: Sequence[Pod]) -> KubeloopError | None:
-        """Remove the finalizer of pods, on the server and in ``pods``. Return the first error."""
+        """Remove the finalizer of pods, on the server and in ``pods``; return the first error."""
 
         async def release(pod: Pod) -> None:
             await remove_finalizer(self.client, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
@@ -305,10 +305,10 @@ class JobController(
         return failure
 
     def _report_end(self, view: JobSnapshot, job: Job) -> None:
-        verdict = view.verdict
-        assert verdict is not None
-        if verdict.type != COMPLETE:
-            self.events.warning(job, verdict.reason or "", verdict.message or "")
+        end_condition = view.end_condition
+        assert end_condition is not None
+        if end_condition.type != COMPLETE:
+            self.events.warning(job, end_condition.reason or "", end_condition.message or "")
             return
         if job.spec.completions is not None and (job.status.succeeded or 0) > job.spec.completions:
             self.events.warning(job, "TooManySucceededPods", "Too many succeeded pods running after completion count reached")
@@ -324,7 +324,7 @@ def _selects(job: Head, pod: Head) -> bool:
 
 
 def _suspend_or_resume(view: JobSnapshot) -> str:
-    """Write the condition Suspended and the start time as the spec says. Return the reason of the event, or an empty text."""
+    """Set the condition Suspended and the start time of a Job according to its spec; return the reason for an Event, or an empty text."""
     status, now = view.job.status, view.now
     if is_suspended(view.job):
         if put_condition(status, make_condition(SUSPENDED, "JobSuspended", "Job suspended", now)):

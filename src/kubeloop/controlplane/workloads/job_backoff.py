@@ -1,4 +1,4 @@
-"""Back-off of Jobs: how long to wait before a failed pod is replaced, and when a pod finished.
+"""Back-off of Jobs: the delay until a failed pod is replaced, and the time at which a pod finished.
 
 Source: Kubernetes pkg/controller/job/backoff_utils.go.
 """
@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from kubeloop.api.core.v1 import ContainerStatus, Pod
 from kubeloop.controlplane.workloads.job_indexes import failure_count, ignored_failure_count
 
-#: Seconds before the replacement after the first failure; they double with each further failure in a row, up to the maximum.
+#: Seconds until a pod is replaced after the first failure, and the maximum; each further failure in a row doubles the delay.
 INITIAL, MAXIMUM = 10.0, 600.0
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
@@ -30,7 +30,7 @@ class BackoffRecord:
     last_failure: datetime | None = None
 
     def with_finished(self, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> BackoffRecord:
-        """Return the record after more pods have finished."""
+        """Return the record after more pods have finished: a success resets it, later failures count."""
         successes, failures = sorted(map(finished_at, succeeded)), sorted(map(finished_at, failed))
         if not successes:
             return BackoffRecord(self.failures + len(failures), failures[-1]) if failures else self
@@ -43,14 +43,14 @@ class BackoffRecord:
 
 
 def remaining_for_index(last_failed: Pod | None, now: datetime) -> float:
-    """Return the seconds until the index of the last failed pod may get another pod; 0 if none has failed."""
+    """Return the seconds until another pod may be created for a completion index; 0 if no pod of the index has failed (None)."""
     if last_failed is None:
         return 0.0
     return _remaining(absolute_failure_count(last_failed) + 1, finished_at(last_failed), now)
 
 
 def absolute_failure_count(pod: Pod) -> int:
-    """Return how many pods of the same index failed before this one, ignored failures included."""
+    """Return how many pods of the same index failed before a pod, including ignored failures."""
     return failure_count(pod) + ignored_failure_count(pod)
 
 
@@ -64,8 +64,8 @@ def _remaining(failures: int, last: datetime | None, now: datetime) -> float:
 def finished_at(pod: Pod) -> datetime:
     """Return when a pod finished.
 
-    This is the time of its last container, else of the condition Ready=False, else of its deletion (without the grace period), else of its
-    creation. Restartable init containers (sidecars) count, because they end last.
+    The time is that of the end of its last container, including sidecars, which end last. If it is unknown, it is the time of the condition
+    Ready=False, or else of the deletion request (without the grace period), or else of the creation.
     """
     sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy == "Always"}
     statuses = [*pod.status.container_statuses, *(one for one in pod.status.init_container_statuses if one.name in sidecars)]
@@ -82,7 +82,7 @@ def finished_at(pod: Pod) -> datetime:
 
 
 def _last_end(statuses: Sequence[ContainerStatus]) -> datetime | None:
-    """Return when the last container ended; None if one has not, or does not say when."""
+    """Return when the last container ended; None if a container has not ended or its end is unknown."""
     ends = []
     for status in statuses:
         terminated = status.state.terminated

@@ -1,4 +1,4 @@
-"""Removal of the remains of Jobs: pods with the finalizer that no Job will count, and finished Jobs whose time to live has passed.
+"""Cleanup of Jobs: finalizers of pods that no Job will count, and finished Jobs whose time to live has passed.
 
 Source: Kubernetes pkg/controller/job/job_controller.go (syncOrphanPod), pkg/controller/ttlafterfinished; KEP-592, KEP-2307.
 """
@@ -12,16 +12,16 @@ from kubeloop.api.batch.v1 import Job
 from kubeloop.api.core.v1 import Pod
 from kubeloop.cache import Head, Owner
 from kubeloop.client import Client
-from kubeloop.controller import Controller, KeyController, Predicate, Result, Watch
+from kubeloop.controller import Controller, KeyController, Predicate, Result, WatchedKind
 from kubeloop.controller.builder.controller import OWNER_INDEX
 from kubeloop.controlplane.workloads.job_snapshot import JOB_CONTROLLER, TRACKING, finished_condition
 from kubeloop.meta import Conflict, Invalid, KubeloopError, NotFound, ObjectKey
 from kubeloop.timing import Clock
 from kubeloop.workqueue import ExponentialLimiter, Limiter
 
-#: Seconds before the first and before the later retries of a failed reconcile.
+#: Seconds before the first retry of a failed reconcile, and the maximum.
 FIRST_RETRY, LONGEST_RETRY = 1.0, 60.0
-#: Maximum number of Jobs that are remembered as gone.
+#: Maximum number of deleted Jobs that are remembered.
 _REMEMBERED = 10_000
 _FINALIZERS, _MANAGED_BY, _CONDITIONS = "metadata.finalizers", "spec.managedBy", "status.conditions"
 
@@ -33,10 +33,11 @@ async def remove_finalizer(client: Client, namespace: str, name: str, uid: str) 
         client: Writes the pod.
         namespace: The pod's namespace.
         name: The pod's name.
-        uid: The pod's uid; a namesake is not changed.
+        uid: The pod's uid; another pod of the same name is not changed.
 
     Raises:
         Invalid: The server refuses the change for another reason than the uid.
+        KubeloopError: Another error of the server.
     """
     change = {"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [TRACKING]}}
     try:
@@ -53,28 +54,28 @@ async def remove_finalizer(client: Client, namespace: str, name: str, uid: str) 
 class JobFinalizerController(
     KeyController[Pod],
     predicates=[Predicate(lambda event: TRACKING in (event.head.value(_FINALIZERS) or ()), (_FINALIZERS,))],
-    watches=[Watch(Job, to="_pods_of", paths=(_CONDITIONS, _MANAGED_BY))],
+    watches=[WatchedKind(Job, to="_pods_of", paths=(_CONDITIONS, _MANAGED_BY))],
     indexes={Pod: {OWNER_INDEX: "metadata.ownerReferences[*].uid"}},
     workers=5,
     name="job-controller-orphans",
 ):
-    """Removes the finalizer of Jobs from pods that no Job will count: their Job is gone or has finished, or they have no controller.
+    """Removes the finalizer of Jobs from pods that no Job will count: their Job was deleted or has finished, or they have no controller.
 
-    Without it such pods would terminate for ever.
+    Without this controller such pods would be terminating forever.
 
     Guarantees:
-        A Job counts as gone only after the watch or a read from the server showed it: a cache of Jobs may lag behind that of pods.
+        A Job counts as deleted only after an event or a read from the server has shown that: the cache of Jobs may lag behind that of pods.
     """
 
     def __init__(self) -> None:
-        #: The uids of Jobs that are surely gone.
+        #: The uids of Jobs that are known to be deleted.
         self._gone: set[str] = set()
 
     def retry_limiter(self, clock: Clock) -> Limiter[ObjectKey]:  # noqa: ARG002  # it has no clock
         return ExponentialLimiter(FIRST_RETRY, LONGEST_RETRY)
 
     def _pods_of(self, job: Head) -> list[ObjectKey]:
-        """Return the pods of a Job that have the finalizer, if the Job is gone or has finished."""
+        """Return the keys of a Job's pods with the finalizer, if the Job was deleted or has finished."""
         known = self.lister(Job).head(job.name, job.namespace)
         if known is None or known.uid != job.uid:
             self._record_gone(job.uid)
@@ -123,10 +124,10 @@ def _has_finished(job: Head) -> bool:
 
 
 def seconds_to_expiry(job: Job, now: datetime) -> float | None:
-    """Return the seconds until a finished Job is to be deleted; None if it is not to be deleted, or is being deleted.
+    """Return the seconds until a finished Job must be deleted; None if it has not finished, has no TTL, or is being deleted.
 
     Raises:
-        KubeloopError: The Job does not say when it finished.
+        KubeloopError: The time at which the Job finished is unknown.
     """
     end, ttl = finished_condition(job.status), job.spec.ttl_seconds_after_finished
     if end is None or ttl is None or job.metadata.deletion_timestamp is not None:
@@ -138,10 +139,10 @@ def seconds_to_expiry(job: Job, now: datetime) -> float | None:
 
 
 class FinishedJobCleaner(Controller[Job], workers=5, name="ttl-after-finished-controller"):
-    """Deletes Jobs when their time to live has passed, and their pods before them.
+    """Deletes finished Jobs, and their pods before them, when ``ttlSecondsAfterFinished`` has passed.
 
     Guarantees:
-        The Job is read from the server before it is deleted: a cache may not show yet that the time to live was raised.
+        A Job is read from the server before it is deleted, because the cache may not show an increase of its time to live yet.
     """
 
     async def reconcile(self, job: Job) -> Result | None:

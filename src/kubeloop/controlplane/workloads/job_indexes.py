@@ -1,4 +1,4 @@
-"""Indexes of indexed Jobs: ranges as ``status.completedIndexes`` has them, the index of a pod, and which indexes lack a pod.
+"""Completion indexes of Jobs: ranges in the format of ``status.completedIndexes``, indexes of pods, and indexes without a pod.
 
 Source: Kubernetes pkg/controller/job/indexed_job_utils.go.
 """
@@ -19,7 +19,7 @@ IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
 
 @dataclass(frozen=True, slots=True)
 class IndexRanges:
-    """A set of indexes as ascending ranges that do not touch. ``str`` returns the form of a Job's status.
+    """A set of indexes, stored as ascending ranges that neither overlap nor touch. ``str`` returns the format of a Job's status.
 
     Example:
         >>> str(IndexRanges.parse("0-2,5", 10).add([3, 6, 9]))
@@ -30,7 +30,7 @@ class IndexRanges:
 
     @classmethod
     def parse(cls, text: str, completions: int) -> IndexRanges:
-        """Return the indexes below ``completions`` of a text. Parts that are no ranges are left out."""
+        """Parse a text such as ``0-2,5``; indexes from ``completions`` on and malformed parts are left out."""
         ranges: list[tuple[int, int]] = []
         for part in text.split(",") if text else ():
             first_text, *more = part.split("-")
@@ -46,11 +46,11 @@ class IndexRanges:
         return cls().merge(cls(tuple(ranges)))
 
     def add(self, indexes: Iterable[int]) -> IndexRanges:
-        """Return the union with single indexes."""
+        """Return the union of this set and single indexes."""
         return self.merge(IndexRanges(tuple((index, index) for index in sorted(indexes))))
 
     def merge(self, other: IndexRanges) -> IndexRanges:
-        """Return the union of both."""
+        """Return the union of this set and another one."""
         result: list[tuple[int, int]] = []
         for first, last in sorted((*self.ranges, *other.ranges)):
             if result and first <= result[-1][1] + 1:
@@ -60,7 +60,7 @@ class IndexRanges:
         return IndexRanges(tuple(result))
 
     def overlap(self, other: IndexRanges) -> int:
-        """Return the number of indexes that both have."""
+        """Return the number of indexes that are in this set and in another one."""
         total = mine = theirs = 0
         while mine < len(self.ranges) and theirs < len(other.ranges):
             (first, last), (other_first, other_last) = self.ranges[mine], other.ranges[theirs]
@@ -87,7 +87,7 @@ class IndexRanges:
 
 
 def completion_index(annotations: Mapping[str, str]) -> int | None:
-    """Return the completion index that the annotations of a pod state, or None if they state none."""
+    """Return the completion index in the annotations of a pod, or None if they have no valid one."""
     index = decimal(annotations.get(INDEX, ""))
     return index if index is not None and index >= 0 else None
 
@@ -98,7 +98,7 @@ def indexes_of(pods: Iterable[Pod]) -> set[int]:
 
 
 def pending_indexes(count: int, completions: int, taken: IndexRanges) -> list[int]:
-    """Return the first ``count`` indexes below ``completions`` that are not taken. Its cost does not depend on ``completions``."""
+    """Return the first ``count`` indexes below ``completions`` that are not taken, at a cost that does not depend on ``completions``."""
     result: list[int] = []
     candidate = 0
     for first, last in (*taken.ranges, (completions, completions)):
@@ -111,12 +111,12 @@ def pending_indexes(count: int, completions: int, taken: IndexRanges) -> list[in
 
 
 def failure_count(pod: Pod) -> int:
-    """Return how many pods of the same index failed before this one and counted."""
+    """Return how many pods of the same index failed before a pod, without failures that the pod failure policy ignored."""
     return _count(pod, FAILURES)
 
 
 def ignored_failure_count(pod: Pod) -> int:
-    """Return how many pods of the same index failed before this one and were ignored by the pod failure policy."""
+    """Return how many pods of the same index failed before a pod and were ignored by the pod failure policy."""
     return _count(pod, IGNORED_FAILURES)
 
 

@@ -1,4 +1,4 @@
-"""Pods of Jobs: which to create and which to delete, and how they differ from the template.
+"""Pods of Jobs: which pods to create and to delete, and how they differ from the template.
 
 Source: Kubernetes pkg/controller/job/job_controller.go (manageJob), indexed_job_utils.go; pkg/controller/controller_utils.go (ActivePods).
 """
@@ -37,7 +37,7 @@ from kubeloop.types import JSONObject
 
 #: Maximum number of pods created or deleted in one reconcile.
 MAX_CHANGES = 500
-#: Longest generated name without its random suffix.
+#: Maximum length of a generated name without its random suffix.
 _LONGEST_PREFIX = 58
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
@@ -45,7 +45,7 @@ _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class PodPlan:
-    """The next change of a Job's pods: deletions, creations, or a delay, never two of them.
+    """The next change of a Job's pods: either deletions, or creations, or a delay.
 
     Args:
         delete: The active pods to delete.
@@ -61,13 +61,13 @@ class PodPlan:
 
 
 def plan_pods(view: JobSnapshot) -> PodPlan:
-    """Return what changes the pods of a Job that goes on as its spec says."""
+    """Return the pods to create or delete for a Job that has not ended, according to its spec."""
     job, active = view.job, len(view.active)
     if is_suspended(job):
         return PodPlan(delete=_surplus(view, active))
     parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
     if job.spec.completions is None:
-        # Work queue: after the first success nothing starts, and what runs may end.
+        # Work queue: after the first success no pod is created, and running pods may finish.
         desired = active if view.succeeded else parallelism
     else:
         desired = max(0, min(job.spec.completions - view.succeeded, parallelism))
@@ -100,7 +100,7 @@ def _taken_indexes(view: JobSnapshot) -> IndexRanges:
 
 
 def _surplus(view: JobSnapshot, count: int) -> list[Pod]:
-    """Return at least ``count`` active pods to delete; more if indexes are doubled, missing or out of range."""
+    """Return at least ``count`` active pods to delete; more if indexes are duplicate, missing or out of range."""
     removed, left = _surplus_indexed(view) if is_indexed(view.job) else ([], list(view.active))
     if len(removed) < count:
         removed = [*removed, *sorted(left, key=removal_order)[: count - len(removed)]]
@@ -108,7 +108,7 @@ def _surplus(view: JobSnapshot, count: int) -> list[Pod]:
 
 
 def _surplus_indexed(view: JobSnapshot) -> tuple[list[Pod], list[Pod]]:
-    """Divide the active pods into surplus ones, which have no valid index or share it, and the others."""
+    """Divide the active pods into surplus pods, which have no valid index or share it with another pod, and remaining pods."""
     surplus: list[Pod] = []
     by_index: dict[int, list[Pod]] = {}
     for pod in view.active:
@@ -126,7 +126,7 @@ def _surplus_indexed(view: JobSnapshot) -> tuple[list[Pod], list[Pod]]:
 
 
 def removal_order(pod: Pod) -> tuple[object, ...]:
-    """Return a sort key: pods that have come less far are deleted first, of equal ones the youngest."""
+    """Return a sort key for deletion: pods with the least progress come first, and of equal pods the youngest."""
     since = ready_since(pod) or _BEGINNING
     restarts = max((container.restart_count for container in pod.status.container_statuses), default=0)
     return (
@@ -140,7 +140,7 @@ def removal_order(pod: Pod) -> tuple[object, ...]:
 
 
 def tracked_template(template: JSONObject, *, indexed: bool) -> JSONObject:
-    """Return a copy of a pod template with the finalizer of Jobs, and with the variable that states the index if there is one."""
+    """Return a copy of a pod template with the finalizer of Jobs and, if ``indexed``, the variable ``JOB_COMPLETION_INDEX``."""
     result = copy.deepcopy(template)
     metadata = result.setdefault("metadata", {})
     finalizers = metadata.get("finalizers") or []
@@ -156,13 +156,13 @@ def tracked_template(template: JSONObject, *, indexed: bool) -> JSONObject:
 
 
 def new_pod(job: Job, template: JSONObject, index: int | None, replaced: Pod | None) -> Pod:
-    """Return a pod of a Job, to be created.
+    """Return a pod to create for a Job.
 
     Args:
         job: The Job.
         template: The result of ``tracked_template``.
         index: The completion index; None for Jobs without indexes.
-        replaced: The failed pod whose count of failures the pod takes over.
+        replaced: The failed pod of the same index, from which the count of failures continues; None if there is none.
 
     Returns:
         The pod, without an owner.

@@ -1,4 +1,4 @@
-"""Policies of Jobs: what the failure of a pod means (podFailurePolicy), and when enough indexes have succeeded (successPolicy).
+"""Policies of Jobs: the action for a failed pod (podFailurePolicy), and whether enough indexes have succeeded (successPolicy).
 
 Source: Kubernetes pkg/controller/job/pod_failure_policy.go and success_policy.go; KEP-3329, KEP-3998.
 """
@@ -32,7 +32,7 @@ class FailureMatch:
 
 
 def match_failure_policy(policy: PodFailurePolicy | None, pod: Pod) -> FailureMatch:
-    """Return what the first matching rule says about a failed pod."""
+    """Return the result of the first rule of a pod failure policy that matches a failed pod."""
     for number, rule in enumerate(policy.rules if policy is not None else ()):
         cause = _cause(rule, pod)
         if cause and rule.action in ("Ignore", "FailIndex", "Count", "FailJob"):
@@ -42,7 +42,7 @@ def match_failure_policy(policy: PodFailurePolicy | None, pod: Pod) -> FailureMa
 
 
 def _cause(rule: PodFailurePolicyRule, pod: Pod) -> str:
-    """Return why the rule matches, or an empty text if it does not."""
+    """Return a text about why a rule matches a pod; empty if it does not match."""
     name = f"{pod.metadata.namespace}/{pod.metadata.name}"
     if rule.on_exit_codes is not None:
         for statuses in (pod.status.container_statuses, pod.status.init_container_statuses):
@@ -67,7 +67,7 @@ def _matching_container(statuses: Iterable[ContainerStatus], requirement: PodFai
 
 
 def match_success_policy(policy: SuccessPolicy | None, completions: int, succeeded: IndexRanges) -> str:
-    """Return the message of the first rule that the succeeded indexes satisfy, or an empty text if there is none."""
+    """Return the message about the first rule that the succeeded indexes satisfy; empty if they satisfy none."""
     if policy is None or not succeeded:
         return ""
     for number, rule in enumerate(policy.rules):

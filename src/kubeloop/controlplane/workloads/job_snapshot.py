@@ -1,4 +1,4 @@
-"""A Job and its pods at one moment: the counts, and whether the Job has succeeded or failed. No requests, no clock.
+"""Snapshots of a Job and its pods: the counts, and whether the Job has succeeded or failed. No requests, no clock.
 
 Source: Kubernetes pkg/controller/job/job_controller.go (syncJob up to manageJob).
 """
@@ -16,23 +16,23 @@ from kubeloop.controlplane.workloads.job_backoff import BackoffRecord, absolute_
 from kubeloop.controlplane.workloads.job_indexes import IndexRanges, completion_index, failure_count, indexes_of
 from kubeloop.controlplane.workloads.job_policies import match_failure_policy, match_success_policy
 
-#: The finalizer of pods that the status of their Job does not count yet.
+#: The finalizer of pods that their Job's status does not count yet.
 TRACKING = "batch.kubernetes.io/job-tracking"
 #: The value of ``spec.managedBy`` that means the built-in controller.
 JOB_CONTROLLER = "kubernetes.io/job-controller"
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
-#: Conditions that announce the end, while pods still terminate.
+#: Conditions that announce the end of a Job while pods are still terminating.
 SUCCESS_CRITERIA_MET, FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
 
 
 def make_condition(kind: str, reason: str, message: str, now: datetime, status: str = "True") -> JobCondition:
-    """Return a condition whose times are ``now``.
+    """Return a condition of a Job whose times are ``now``.
 
     Args:
-        kind: Its type.
-        reason: A CamelCase word.
-        message: A sentence for people.
-        now: In whole seconds.
+        kind: Type of the condition.
+        reason: The machine-readable reason in CamelCase.
+        message: The human-readable message.
+        now: The present time in whole seconds.
         status: ``True`` or ``False``.
 
     Returns:
@@ -42,12 +42,12 @@ def make_condition(kind: str, reason: str, message: str, now: datetime, status: 
 
 
 def find_condition(status: JobStatus, kind: str) -> JobCondition | None:
-    """Return the condition of a type if it is true."""
+    """Return the condition of a type if its status is True, else None."""
     return next((one for one in status.conditions if one.type == kind and one.status == "True"), None)
 
 
 def put_condition(status: JobStatus, condition: JobCondition) -> bool:
-    """Add or replace a condition; return whether the status changed. A condition that is false is not added, only replaced."""
+    """Add or replace a condition; return whether the status changed. A condition with the status False only replaces an existing one."""
     for number, known in enumerate(status.conditions):
         if known.type == condition.type:
             if (known.status, known.reason, known.message) == (condition.status, condition.reason, condition.message):
@@ -61,50 +61,50 @@ def put_condition(status: JobStatus, condition: JobCondition) -> bool:
 
 
 def finished_condition(status: JobStatus) -> JobCondition | None:
-    """Return the condition Complete or Failed if it is true."""
+    """Return the condition Complete or Failed of a finished Job, or None if the Job has not finished."""
     return next((one for one in status.conditions if one.type in (COMPLETE, FAILED) and one.status == "True"), None)
 
 
 def is_indexed(job: Job) -> bool:
-    """Return whether each completion of the Job has an index."""
+    """Return whether a Job has completion indexes (completion mode Indexed)."""
     return job.spec.completion_mode == "Indexed"
 
 
 def is_suspended(job: Job) -> bool:
-    """Return whether the Job is to have no pods for now."""
+    """Return whether a Job is suspended, so that it must have no pods."""
     return bool(job.spec.suspend)
 
 
 def replaces_only_failed(job: Job) -> bool:
-    """Return whether a pod is replaced only after it has failed, not as soon as it terminates."""
+    """Return whether a Job replaces a pod only after it has failed, and not as soon as it is terminating."""
     return job.spec.pod_replacement_policy == "Failed" or job.spec.pod_failure_policy is not None
 
 
 def is_tracked(pod: Pod) -> bool:
-    """Return whether the pod has the finalizer of pods that are not counted yet."""
+    """Return whether a pod has the finalizer ``TRACKING`` of pods that are not counted yet."""
     return TRACKING in pod.metadata.finalizers
 
 
 def is_terminating(pod: Pod) -> bool:
-    """Return whether the pod is being deleted and has not finished."""
+    """Return whether a pod is being deleted and has not finished."""
     return pod.metadata.deletion_timestamp is not None and pod.status.phase not in ("Succeeded", "Failed")
 
 
 def is_failed(pod: Pod, job: Job) -> bool:
-    """Return whether the pod counts as failed. A pod that is being deleted does, unless the Job replaces only failed pods."""
+    """Return whether a pod counts as failed. A terminating pod also does, unless the Job replaces only failed pods."""
     return pod.status.phase == "Failed" or (not replaces_only_failed(job) and is_terminating(pod))
 
 
 @dataclass(slots=True)
 class JobSnapshot:
-    """A Job and its pods at one moment. Its counters change as the controller creates and deletes pods.
+    """A snapshot of a Job and its pods. The controller updates its counters when it creates and deletes pods.
 
     Args:
         job: The Job; its status is a working copy.
-        pods: The pods of the Job. Pods that have finished and are counted may be missing.
-        now: In whole seconds.
-        backoff: The failures in a row, those of this moment included.
-        uncounted: The uncounted pods of the status: uids of succeeded and of failed ones.
+        pods: The pods of the Job. Finished pods that are counted may be missing.
+        now: The present time in whole seconds.
+        backoff: The failures in a row, including those of ``pods``.
+        uncounted: The uids of succeeded and of failed pods in ``status.uncountedTerminatedPods``.
     """
 
     job: Job
@@ -121,29 +121,29 @@ class JobSnapshot:
     counted_indexes: IndexRanges = field(default_factory=IndexRanges)
     succeeded_indexes: IndexRanges = field(default_factory=IndexRanges)
     failed_indexes: IndexRanges | None = None
-    #: By index, the failed pod whose finalizer stays until its replacement has taken over its count of failures.
+    #: The failed pods by index whose finalizer stays until their replacement, which continues their count of failures, exists.
     awaiting_replacement: dict[int, Pod] = field(default_factory=dict)
-    #: The condition by which the Job ends; None while it goes on.
-    verdict: JobCondition | None = None
+    #: The condition by which the Job ends; None while it has not ended.
+    end_condition: JobCondition | None = None
 
     @property
     def completions(self) -> int:
         return self.job.spec.completions or 0
 
     def index_in_range(self, pod: Pod) -> int | None:
-        """Return the completion index of a pod, or None if it has none below the number of completions."""
+        """Return the completion index of a pod, or None if the pod has no index below the number of completions."""
         index = completion_index(pod.metadata.annotations)
         return index if index is not None and index < self.completions else None
 
 
 def take_snapshot(job: Job, pods: Iterable[Pod], backoff: BackoffRecord, now: datetime) -> JobSnapshot:
-    """Count the pods of a Job and judge whether the Job has ended.
+    """Count the pods of a Job and decide whether the Job has ended.
 
     Args:
-        job: The Job. Its status gets a start time, and is changed further by those who use the snapshot.
-        pods: Its pods.
+        job: The Job. The call sets a missing start time in its status, which users of the snapshot change further.
+        pods: The pods of the Job.
         backoff: The failures in a row so far.
-        now: The time in whole seconds.
+        now: The present time in whole seconds.
 
     Returns:
         The snapshot.
@@ -167,12 +167,12 @@ def take_snapshot(job: Job, pods: Iterable[Pod], backoff: BackoffRecord, now: da
         status.start_time = now
     if is_indexed(job):
         _count_indexes(view)
-    view.verdict = _verdict(view)
+    view.end_condition = _verdict(view)
     return view
 
 
 def _uncounted(view: JobSnapshot, uncounted: frozenset[str], test: Callable[[Pod], bool]) -> list[Pod]:
-    """Return the pods that pass a test, that the status does not count, and whose index is in range."""
+    """Return the pods that pass a test and are not counted, neither in the status nor as uncounted pods, with an index in range."""
     indexed = is_indexed(view.job)
     return [
         pod
@@ -208,9 +208,9 @@ def _fails_index(job: Job, pod: Pod) -> bool:
 
 
 def _verdict(view: JobSnapshot) -> JobCondition | None:
-    """Return the condition by which the Job ends, except for reaching its completions; None while it goes on.
+    """Return the condition by which a Job ends, other than by reaching its completions; None while it has not ended.
 
-    A verdict of an earlier moment stands. Failures come before successes.
+    A condition in the status from an earlier snapshot stays in force. Failures take precedence over successes.
     """
     job, now = view.job, view.now
     if (earlier := find_condition(job.status, SUCCESS_CRITERIA_MET)) is not None:
@@ -228,7 +228,7 @@ def _verdict(view: JobSnapshot) -> JobCondition | None:
 
 
 def _failure(view: JobSnapshot) -> tuple[str, str]:
-    """Return reason and message of the Job's failure, or empty texts."""
+    """Return reason and message of a Job's failure, or empty texts if the Job has not failed."""
     spec = view.job.spec
     for pod in view.pods if spec.pod_failure_policy is not None else ():
         if is_failed(pod, view.job) and (message := match_failure_policy(spec.pod_failure_policy, pod).message):
@@ -249,7 +249,7 @@ def _failure(view: JobSnapshot) -> tuple[str, str]:
 
 
 def _restarts_too_often(view: JobSnapshot, limit: int) -> bool:
-    """Return whether the containers of pods that restart by themselves were restarted more often than the limit allows."""
+    """Return whether containers of pods with the restart policy OnFailure were restarted as often as the back-off limit allows."""
     if view.job.spec.template.spec.restart_policy != "OnFailure":
         return False
     restarts = sum(

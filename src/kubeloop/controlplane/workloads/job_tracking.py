@@ -1,8 +1,9 @@
-"""Accounting of a Job's finished pods: each is counted exactly once, whatever is interrupted.
+"""Accounting of a Job's finished pods: each is counted exactly once, even if the controller is interrupted.
 
-A pod is counted in three writes. The status names the pod as uncounted; then the pod loses its finalizer; then the status counts the pod
-and no longer names it. Before the first write the finalizer shows that the pod is not counted. Between the first and the third the status
-names the pod, and the finalizer shows whether the second was done. Successes of indexed Jobs need no names: an index counts once.
+A pod is counted in three writes: the status lists the pod as uncounted; then the pod's finalizer is removed; then the status counts the
+pod and no longer lists it. Before the first write the finalizer shows that the pod is not counted. Between the first and the third write
+the status lists the pod, and the finalizer shows whether the second write was done. Successes of indexed Jobs need not be listed, because
+an index counts once.
 
 Source: Kubernetes pkg/controller/job/job_controller.go (trackJobStatusAndRemoveFinalizers); KEP-2307.
 """
@@ -30,17 +31,17 @@ from kubeloop.controlplane.workloads.job_snapshot import (
     put_condition,
 )
 
-#: Maximum number of pods that a status names, so that it stays below some 20 KB.
+#: Maximum number of pods that a status lists, so that the lists stay below some 20 KB.
 MAX_UNCOUNTED = 500
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedPods:
-    """The result of the first step.
+    """The result of ``record_finished``.
 
     Args:
-        to_release: The pods that lose the finalizer after the status was written.
-        complete: No finished pod was left for a later round.
+        to_release: The pods whose finalizer must be removed after the status was written.
+        complete: Whether all finished pods are included; False: another round must follow.
     """
 
     to_release: list[Pod]
@@ -48,9 +49,9 @@ class FinishedPods:
 
 
 def record_finished(view: JobSnapshot) -> FinishedPods:
-    """Do the first step in the status of the snapshot: count pods that lost their finalizer, and name the pods that are about to lose it.
+    """Prepare the first write: count pods without the finalizer, and list the finished pods that have it, in the status of a snapshot.
 
-    The condition that announces the end of the Job is added too, and ``view.verdict`` becomes the condition of its end.
+    The call also adds the condition that announces the end of the Job, and replaces ``view.end_condition`` by the condition of the end.
     """
     job, status = view.job, view.job.status
     uncounted = status.uncounted_terminated_pods
@@ -92,7 +93,7 @@ def _index_order(pod: Pod) -> int:
 
 
 def _may_be_released(view: JobSnapshot, pod: Pod) -> bool:
-    if view.job.metadata.deletion_timestamp is not None or view.verdict is not None or pod.status.phase == "Succeeded":
+    if view.job.metadata.deletion_timestamp is not None or view.end_condition is not None or pod.status.phase == "Succeeded":
         return True
     if not is_failed(pod, view.job):
         return False
@@ -102,8 +103,8 @@ def _may_be_released(view: JobSnapshot, pod: Pod) -> bool:
 
 
 def _counts_as_failed(view: JobSnapshot, pod: Pod) -> bool:
-    """Return whether a pod that loses its finalizer counts as failed. At the end of a failed Job all pods that still run do."""
-    ends_failed = view.verdict is not None and view.verdict.type != SUCCESS_CRITERIA_MET
+    """Return whether a pod whose finalizer is removed counts as failed. At the end of a failed Job all running pods do."""
+    ends_failed = view.end_condition is not None and view.end_condition.type != SUCCESS_CRITERIA_MET
     if not is_failed(pod, view.job) and not ends_failed:
         return False
     if is_indexed(view.job) and view.index_in_range(pod) is None:
@@ -112,20 +113,24 @@ def _counts_as_failed(view: JobSnapshot, pod: Pod) -> bool:
 
 
 def _announce_end(view: JobSnapshot) -> None:
-    verdict, status = view.verdict, view.job.status
-    if verdict is None:
+    end_condition, status = view.end_condition, view.job.status
+    if end_condition is None:
         return
-    if verdict.type == FAILURE_TARGET:
-        status.conditions = [*status.conditions, verdict]
-        view.verdict = make_condition(FAILED, verdict.reason or "", verdict.message or "", view.now)
-    elif verdict.type == SUCCESS_CRITERIA_MET:
+    if end_condition.type == FAILURE_TARGET:
+        status.conditions = [*status.conditions, end_condition]
+        view.end_condition = make_condition(FAILED, end_condition.reason or "", end_condition.message or "", view.now)
+    elif end_condition.type == SUCCESS_CRITERIA_MET:
         if find_condition(status, SUCCESS_CRITERIA_MET) is None:
-            status.conditions = [*status.conditions, verdict]
-        view.verdict = make_condition(COMPLETE, verdict.reason or "", verdict.message or "", view.now)
+            status.conditions = [*status.conditions, end_condition]
+        view.end_condition = make_condition(COMPLETE, end_condition.reason or "", end_condition.message or "", view.now)
 
 
 def count_released(status: JobStatus, tracked: Container[str]) -> bool:
-    """Do the third step: count the uncounted pods that are not in ``tracked`` any more. Return whether the status changed."""
+    """Prepare the third write: count the listed pods that are no longer in ``tracked``, the uids of pods with the finalizer.
+
+    Returns:
+        Whether the status changed.
+    """
     uncounted = status.uncounted_terminated_pods
     assert uncounted is not None
     succeeded = [uid for uid in uncounted.succeeded if uid in tracked]
@@ -141,11 +146,11 @@ def count_released(status: JobStatus, tracked: Container[str]) -> bool:
 
 
 def finish(view: JobSnapshot, status: JobStatus) -> bool:
-    """Add the condition of the Job's end if all its pods are counted and none terminates. Return whether it was added."""
+    """Add the condition of a Job's end to a status if all pods are counted and none is terminating; return whether it was added."""
     uncounted = status.uncounted_terminated_pods
-    if view.verdict is None or view.terminating or (uncounted is not None and (uncounted.succeeded or uncounted.failed)):
+    if view.end_condition is None or view.terminating or (uncounted is not None and (uncounted.succeeded or uncounted.failed)):
         return False
-    put_condition(status, view.verdict)
-    if view.verdict.type == COMPLETE:
-        status.completion_time = view.verdict.last_transition_time
+    put_condition(status, view.end_condition)
+    if view.end_condition.type == COMPLETE:
+        status.completion_time = view.end_condition.last_transition_time
     return True

@@ -1,6 +1,6 @@
-"""The properties of pods that StatefulSets and DaemonSets decide on, each read once per version of a pod.
+"""Snapshots of pods for the controllers of ReplicaSets, StatefulSets and DaemonSets, cached by resource version.
 
-A controller of a thousand pods reconciles after each of their changes; decoding all of them each time would be quadratic.
+A controller of a thousand pods reconciles after changes of each pod; without a cache the cost of decoding would be quadratic.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class PodSnapshot:
-    """One state of a pod.
+    """The properties of one version of a pod that workload controllers need.
 
-    ``target_node`` is the node that it runs on, or that its node affinity names; "" without either. ``claims`` maps the names of volumes to
-    those of their claims.
+    ``target_node`` is the node on which the pod runs, or else the node that its node affinity names; "" without either. ``claims`` maps
+    names of volumes to names of their claims.
     """
 
     name: str
@@ -49,7 +49,7 @@ class PodSnapshot:
 
 
 def snapshot(pod: Pod) -> PodSnapshot:
-    """Return the present state of a pod."""
+    """Return the snapshot of a pod."""
     metadata = pod.metadata
     volumes = ((one.name, one.persistent_volume_claim) for one in pod.spec.volumes)
     return PodSnapshot(
@@ -68,7 +68,7 @@ def snapshot(pod: Pod) -> PodSnapshot:
 
 
 def _named_node(pod: Pod) -> str:
-    """Return the node that required affinity names. Source: pkg/controller/daemon/util (GetTargetNodeName)."""
+    """Return the node that a pod's required node affinity names, or "". Source: pkg/controller/daemon/util (GetTargetNodeName)."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
     for term in required.node_selector_terms if required is not None else ():
@@ -79,11 +79,11 @@ def _named_node(pod: Pod) -> str:
 
 
 class PodSnapshotCache:
-    """Snapshots of the pods of each owner, by version.
+    """A cache of the snapshots of pods, by owner. A snapshot is renewed when the resource version of the pod changes.
 
     Args:
-        pods: Decodes a pod whose version is new.
-        owners: The kind of the owners; the snapshots of an owner that is gone are dropped.
+        pods: The cached pods.
+        owners: The cached owners; the snapshots of deleted owners are removed.
     """
 
     def __init__(self, pods: Lister[Pod], owners: Lister[Resource]) -> None:

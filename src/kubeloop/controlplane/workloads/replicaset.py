@@ -1,4 +1,4 @@
-"""ReplicaSet and ReplicationController controllers: they maintain the number of pods of a template, and report how many there are.
+"""Controllers of ReplicaSets and ReplicationControllers: they maintain a number of pods of a template, and report their counts.
 
 Both kinds have the same logic. Source: Kubernetes pkg/controller/replicaset (replica_set.go, replica_set_utils.go),
 pkg/controller/replication.
@@ -17,7 +17,7 @@ from kubeloop.api.apps.v1 import ReplicaSet, ReplicaSetCondition
 from kubeloop.api.core.v1 import Pod, ReplicationController, ReplicationControllerCondition
 from kubeloop.cache import Head
 from kubeloop.codec import to_dict
-from kubeloop.controller import Controller, Result, Watch, controller_of, set_controller_reference
+from kubeloop.controller import Controller, Result, WatchedKind, controller_of, set_controller_reference
 from kubeloop.controller.builder.controller import OWNER_INDEX
 from kubeloop.controller.events import EventSink
 from kubeloop.controlplane.controller_utils import (
@@ -37,13 +37,13 @@ W = TypeVar("W", bound=ReplicaSet | ReplicationController)
 
 #: Maximum number of pods created or deleted in one reconcile.
 BURST = 500
-#: Seconds until the next reconcile if the cache does not show the last writes.
+#: Seconds until the next reconcile if the cache does not show the last writes yet.
 _RECHECK = 1.0
 _OWNERS = "metadata.ownerReferences[*].uid"
 
 
 class PodCounts(NamedTuple):
-    """The numbers of a status."""
+    """The numbers of pods in the status of a ReplicaSet or ReplicationController."""
 
     replicas: int
     fully_labeled: int
@@ -53,7 +53,7 @@ class PodCounts(NamedTuple):
 
 
 class PodReplicasController(Controller[W]):
-    """Creates and deletes pods; adopts pods that match and have no controller. The base of the controllers of both kinds."""
+    """Base class of the controllers of ReplicaSets and ReplicationControllers: creates, deletes and adopts pods."""
 
     def __init__(self) -> None:
         self._orphans = OrphanNames()
@@ -69,16 +69,16 @@ class PodReplicasController(Controller[W]):
     def _selector(self, owner: W) -> Selector:
         raise NotImplementedError
 
-    def _terminating(self, owner: W) -> int:  # noqa: ARG002  # the status of a ReplicationController does not count them
-        """Return how many pods of an object are being deleted, as its status shows."""
+    def _terminating(self, owner: W) -> int:  # noqa: ARG002  # the status of a ReplicationController does not count terminating pods
+        """Return the number of terminating pods in the status of an object."""
         return 0
 
     def _set_status(self, owner: W, counts: PodCounts, failure: tuple[str, str] | None) -> None:
-        """Set counts, and the condition ReplicaFailure from the reason and message of ``failure``."""
+        """Set the status of an object: the counts, and the condition ReplicaFailure with reason and message in ``failure``, if not None."""
         raise NotImplementedError
 
     def find_adopters(self, head: Head) -> list[ObjectKey]:
-        """Return the objects that may adopt a pod without a controller."""
+        """Return the keys of the objects that may adopt a pod without a controller."""
         if not self._orphans.note(head):
             return []
         owners = self.lister(self._replicas_kind()).each(head.namespace)
@@ -130,7 +130,7 @@ class PodReplicasController(Controller[W]):
             await in_growing_batches(create_pod, count)
         except ApiError as error:
             if error.has_cause("NamespaceTerminating"):
-                return  # Nothing can be created in this namespace again; trying would only fill logs.
+                return  # Nothing can be created in this namespace again; retries would only fill logs.
             self.events.warning(owner, "FailedCreate", f"Error creating: {error.status.message}")
             raise
 
@@ -153,13 +153,13 @@ class PodReplicasController(Controller[W]):
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 self.events.warning(owner, "FailedDelete", f"Error deleting: {outcome}")
-        # As upstream, the first is the error of the reconcile; the Events name the others.
+        # As upstream, the reconcile fails with the first error; Events report all errors.
         for outcome in outcomes:
             if outcome is not None:
                 raise outcome
 
     def _active_of_siblings(self, owner: W) -> list[Pod]:
-        """Return the pods of the other objects of the same controller: a node that runs the next version may lose an old pod sooner."""
+        """Return the active pods of the other ReplicaSets of the same Deployment: pods on nodes that also run these are deleted first."""
         controller = controller_of(owner)
         if controller is None:
             return []
@@ -189,7 +189,7 @@ class PodReplicasController(Controller[W]):
                 await self.client.update_status(changed)
 
     def _when_available(self, owner: W, active: Sequence[PodSnapshot]) -> Result | None:
-        """Return when a ready pod becomes available, because no event marks that moment."""
+        """Return when to reconcile because a ready pod becomes available, for which no event comes."""
         least = owner.spec.min_ready_seconds or 0
         now = self.clock.wall()
         if least and any(pod.ready and not pod.is_available(least, now) for pod in active):
@@ -200,7 +200,7 @@ class PodReplicasController(Controller[W]):
 class ReplicaSetController(
     PodReplicasController[ReplicaSet],
     owns=[Pod],
-    watches=[Watch(Pod, to="find_adopters", predicates=(adoptable,))],
+    watches=[WatchedKind(Pod, to="find_adopters", predicates=(adoptable,))],
     indexes={ReplicaSet: {OWNER_INDEX: _OWNERS}, Pod: {OWNER_INDEX: _OWNERS}},
     workers=5,
     name="replicaset-controller",
@@ -236,7 +236,7 @@ class ReplicaSetController(
 class ReplicationManager(
     PodReplicasController[ReplicationController],
     owns=[Pod],
-    watches=[Watch(Pod, to="find_adopters", predicates=(adoptable,))],
+    watches=[WatchedKind(Pod, to="find_adopters", predicates=(adoptable,))],
     indexes={ReplicationController: {OWNER_INDEX: _OWNERS}, Pod: {OWNER_INDEX: _OWNERS}},
     workers=5,
     name="replicationcontroller-controller",

@@ -25,7 +25,7 @@ from kubeloop.meta import IntOrString
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The limits of a rollout: the maximum number of pods above ``replicas``, and of unavailable pods."""
+    """The limits of a rollout: the desired number of pods, and the maximum numbers of pods above it and of unavailable pods."""
 
     replicas: int
     surge: int
@@ -33,10 +33,10 @@ class Bounds:
 
     @classmethod
     def resolve(cls, replicas: int, max_surge: IntOrString | None, max_unavailable: IntOrString | None) -> Bounds:
-        """Resolve the fields of ``spec.strategy.rollingUpdate``: numbers, or percentages of ``replicas`` (surge rounded up, the other
-        down).
+        """Return the limits for the fields of ``spec.strategy.rollingUpdate``, which are numbers or percentages of ``replicas``.
 
-        If both are zero, a rollout would never progress: then one pod may be unavailable (ResolveFenceposts).
+        The surge is rounded up, and the number of unavailable pods down. If both are zero, one pod may be unavailable, because a rollout
+        would never progress otherwise (upstream's ResolveFenceposts).
         """
         surge = scaled_value(max_surge, replicas, up=True)
         unavailable = scaled_value(max_unavailable, replicas, up=False)
@@ -54,8 +54,12 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Set:
-    """A ReplicaSet during a rollout. ``before`` is the maximum of pods of its Deployment when it was last scaled (annotation)."""
+class ReplicaSetSize:
+    """The size of a ReplicaSet during a rollout.
+
+    ``desired`` and ``before`` are the desired and the maximum number of pods of the Deployment when the ReplicaSet was last scaled, from
+    the annotations ``DESIRED`` and ``MOST``.
+    """
 
     name: str
     replicas: int
@@ -65,8 +69,8 @@ class Set:
     before: int | None = None
 
 
-def new_size(bounds: Bounds, new: Set | None, old: Iterable[Set]) -> int:
-    """Return the present target size of the new ReplicaSet, given the sizes of the old ones. Without one: its initial size."""
+def new_size(bounds: Bounds, new: ReplicaSetSize | None, old: Iterable[ReplicaSetSize]) -> int:
+    """Return the next size of the new ReplicaSet, given the sizes of the old ones; if it does not exist (None), its initial size."""
     now = new.replicas if new else 0
     if now >= bounds.replicas:
         return bounds.replicas
@@ -76,12 +80,12 @@ def new_size(bounds: Bounds, new: Set | None, old: Iterable[Set]) -> int:
     return now + min(bounds.most - total, bounds.replicas - now)
 
 
-def shrink_old(bounds: Bounds, new: Set, old: Sequence[Set]) -> dict[str, int]:
-    """Return changed sizes of the old ReplicaSets: first unavailable pods are removed, then as many as the new ones replace."""
+def shrink_old(bounds: Bounds, new: ReplicaSetSize, old: Sequence[ReplicaSetSize]) -> dict[str, int]:
+    """Return the changed sizes of old ReplicaSets by name: first unavailable pods are removed, then as many as new pods replace."""
     oldest_first = sorted(old, key=lambda replica_set: (replica_set.created, replica_set.name))
     sizes = {one.name: one.replicas for one in oldest_first}
     pods = new.replicas + sum(sizes.values())
-    # Pods of the new set that are not available yet must not be counted as a replacement for the old ones.
+    # Pods of the new ReplicaSet that are not available yet must not count as replacements of old pods.
     budget = pods - bounds.least_available - (new.replicas - new.available)
     if budget <= 0:
         return {}
@@ -92,7 +96,7 @@ def shrink_old(bounds: Bounds, new: Set, old: Sequence[Set]) -> dict[str, int]:
             sizes[one.name] -= unhealthy
             cleanup -= unhealthy
     spare = new.available + sum(one.available for one in oldest_first) - bounds.least_available
-    # A status may still count pods that a set is about to delete (upstream trusts it): never more than sizes allow.
+    # A status may still count pods that a ReplicaSet is about to delete (upstream trusts it), so the sizes are a limit, too.
     spare = min(spare, cleanup)
     for one in oldest_first:
         step = min(sizes[one.name], max(spare, 0))
@@ -101,15 +105,19 @@ def shrink_old(bounds: Bounds, new: Set, old: Sequence[Set]) -> dict[str, int]:
     return {one.name: sizes[one.name] for one in oldest_first if sizes[one.name] != one.replicas}
 
 
-def rescale(bounds: Bounds, new: Set | None, old: Sequence[Set], *, rolling: bool, status_replicas: int) -> dict[str, int]:
-    """Return the sizes that change when the Deployment itself is scaled: one ReplicaSet gets all outside of a rollout, else in proportion.
+def rescale(
+    bounds: Bounds, new: ReplicaSetSize | None, old: Sequence[ReplicaSetSize], *, rolling: bool, status_replicas: int
+) -> dict[str, int]:
+    """Return the sizes of ReplicaSets that change when the Deployment is scaled.
+
+    Outside of a rollout one ReplicaSet gets all pods; during a rollout the ReplicaSets are scaled in proportion.
 
     Args:
         bounds: The limits of the rollout.
-        new: The new ReplicaSet; None if there is none.
+        new: The new ReplicaSet; None if it does not exist.
         old: The old ReplicaSets.
         rolling: Whether the strategy is RollingUpdate.
-        status_replicas: The Deployment's counted pods.
+        status_replicas: The number of pods in the Deployment's status.
 
     Returns:
         New sizes by name.
@@ -127,7 +135,7 @@ def rescale(bounds: Bounds, new: Set | None, old: Sequence[Set], *, rolling: boo
     to_add = allowed - sum(one.replicas for one in active)
     if to_add == 0:
         return {}
-    # Larger sets take the rounding error; among equals the newer grow first and the older shrink first.
+    # Larger ReplicaSets get the rounding error; among equal ones the newer grow first and the older shrink first.
     direction = -1 if to_add > 0 else 1
     ordered = sorted(active, key=lambda replica_set: (-replica_set.replicas, direction * replica_set.created.timestamp()))
     sizes: dict[str, int] = {}
@@ -140,7 +148,7 @@ def rescale(bounds: Bounds, new: Set | None, old: Sequence[Set], *, rolling: boo
     return {one.name: sizes[one.name] for one in ordered if sizes[one.name] != one.replicas}
 
 
-def _proportion(replica_set: Set, bounds: Bounds, left: int, status_replicas: int) -> int:
+def _proportion(replica_set: ReplicaSetSize, bounds: Bounds, left: int, status_replicas: int) -> int:
     if bounds.replicas == 0:
         part = -replica_set.replicas
     else:
@@ -161,13 +169,13 @@ _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 
 def template_of(obj: Deployment | ReplicaSet) -> dict[str, Any]:
-    """Return the pod template as a separate tree, with every field the server sent."""
+    """Return a copy of an object's pod template as a JSON tree, with every field that the server sent."""
     template: dict[str, Any] = copy.deepcopy(to_dict(obj)["spec"]["template"])
     return template
 
 
 def split(deployment: Deployment, sets: Iterable[ReplicaSet]) -> tuple[ReplicaSet | None, list[ReplicaSet]]:
-    """Return the ReplicaSet with the Deployment's template (the oldest, if there are several), and all others, oldest first."""
+    """Return the ReplicaSet with the Deployment's template (the oldest of several; None without one), and the others, oldest first."""
     ordered = sorted(sets, key=lambda replica_set: (replica_set.metadata.creation_timestamp or _BEGINNING, replica_set.metadata.name))
     desired = template_of(deployment)
     new = next((one for one in ordered if same_template(template_of(one), desired)), None)
@@ -175,7 +183,7 @@ def split(deployment: Deployment, sets: Iterable[ReplicaSet]) -> tuple[ReplicaSe
 
 
 def revision(obj: Deployment | ReplicaSet) -> int:
-    """Return the revision number, or 0 if there is none."""
+    """Return the revision in an object's annotations, or 0 if they have none."""
     text = obj.metadata.annotations.get(REVISION, "")
     return int(text) if text.isdigit() else 0
 
@@ -185,18 +193,18 @@ def next_revision(old: Iterable[ReplicaSet]) -> int:
 
 
 def new_name(deployment: Deployment) -> tuple[str, str]:
-    """Return name and hash of a new ReplicaSet."""
+    """Return name and hash of the ReplicaSet for the present template of a Deployment."""
     value = template_hash(template_of(deployment), deployment.status.collision_count)
     return f"{deployment.metadata.name}-{value}", value
 
 
-def fresh(deployment: Deployment, number: int, replicas: int, bounds: Bounds) -> ReplicaSet:
-    """Return the ReplicaSet of the Deployment's present template, not created yet.
+def new_replica_set(deployment: Deployment, number: int, replicas: int, bounds: Bounds) -> ReplicaSet:
+    """Return the ReplicaSet to create for the present template of a Deployment.
 
     Args:
         deployment: The Deployment.
-        number: Its revision.
-        replicas: Its size.
+        number: The revision of the ReplicaSet.
+        replicas: The size of the ReplicaSet.
         bounds: The limits of the rollout.
 
     Returns:
@@ -214,7 +222,7 @@ def fresh(deployment: Deployment, number: int, replicas: int, bounds: Bounds) ->
             "name": name,
             "namespace": deployment.metadata.namespace,
             "labels": template["metadata"]["labels"],
-            "annotations": copied_annotations(deployment) | {REVISION: str(number)} | measure(bounds),
+            "annotations": copied_annotations(deployment) | {REVISION: str(number)} | size_annotations(bounds),
         },
         "spec": {"replicas": replicas, "minReadySeconds": spec.get("minReadySeconds") or 0, "selector": selector, "template": template},
     }
@@ -227,15 +235,15 @@ def copied_annotations(deployment: Deployment) -> dict[str, str]:
     return {name: value for name, value in deployment.metadata.annotations.items() if name not in _NOT_COPIED}
 
 
-def measure(bounds: Bounds) -> dict[str, str]:
-    """Return the annotations that a ReplicaSet needs to be scaled in proportion later."""
+def size_annotations(bounds: Bounds) -> dict[str, str]:
+    """Return the annotations of a ReplicaSet by which it can be scaled in proportion later: the sizes of its Deployment."""
     return {DESIRED: str(bounds.replicas), MOST: str(bounds.most)}
 
 
 def new_annotations(deployment: Deployment, new: ReplicaSet, number: int) -> dict[str, str]:
-    """Return the annotations for the new ReplicaSet: the Deployment's, and revision ``number``; its former revision goes into the history.
+    """Return the annotations for the new ReplicaSet: those of the Deployment, and revision ``number`` if its present one is lower.
 
-    A ReplicaSet that becomes the new one again (a rollback) gets the next number.
+    After a rollback the ReplicaSet has an older revision, which is added to its revision history.
     """
     desired = {**new.metadata.annotations, **copied_annotations(deployment)}
     before = revision(new)
@@ -247,9 +255,9 @@ def new_annotations(deployment: Deployment, new: ReplicaSet, number: int) -> dic
     return desired
 
 
-def as_set(replica_set: ReplicaSet) -> Set:
+def as_set(replica_set: ReplicaSet) -> ReplicaSetSize:
     annotations = replica_set.metadata.annotations
-    return Set(
+    return ReplicaSetSize(
         replica_set.metadata.name,
         size(replica_set),
         replica_set.status.available_replicas or 0,
@@ -263,8 +271,8 @@ def size(replica_set: ReplicaSet) -> int:
     return 1 if replica_set.spec.replicas is None else replica_set.spec.replicas
 
 
-def expendable(old: Sequence[ReplicaSet], limit: int) -> list[ReplicaSet]:
-    """Return old ReplicaSets beyond the history limit, lowest revision first; only empty ones without pending changes."""
+def surplus_replica_sets(old: Sequence[ReplicaSet], limit: int) -> list[ReplicaSet]:
+    """Return the old ReplicaSets beyond the history limit, lowest revision first; only ReplicaSets without pods and pending changes."""
     idle = [
         one
         for one in old

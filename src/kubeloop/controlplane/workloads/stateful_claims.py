@@ -1,4 +1,4 @@
-"""Volume claims of a StatefulSet's pods: their names and contents, and the owners that its retention policy gives them. No I/O.
+"""Volume claims of a StatefulSet's pods: their names and contents, and their owners according to the retention policy. No I/O.
 
 Source: Kubernetes pkg/controller/statefulset/stateful_set_utils.go and stateful_pod_control.go; KEP-1847 (retention policy).
 """
@@ -18,14 +18,14 @@ from kubeloop.meta import OwnerReference
 
 
 class RetentionPolicy(NamedTuple):
-    """Whether claims are deleted with their StatefulSet, and when it is scaled down."""
+    """Whether claims are deleted when their StatefulSet is deleted, and when it is scaled down."""
 
     delete_with_set: bool
     delete_with_pod: bool
 
     @classmethod
-    def of(cls, stateful_set: StatefulSet) -> RetentionPolicy:
-        """Return the policy of a StatefulSet; claims stay unless it says otherwise."""
+    def from_stateful_set(cls, stateful_set: StatefulSet) -> RetentionPolicy:
+        """Return the retention policy of a StatefulSet; by default claims are kept."""
         policy = stateful_set.spec.persistent_volume_claim_retention_policy
         if policy is None:
             return cls(False, False)
@@ -33,7 +33,7 @@ class RetentionPolicy(NamedTuple):
 
 
 class Referent(NamedTuple):
-    """An object that may own a claim. A pod that has not been created has the uid ""."""
+    """A StatefulSet or pod that may own a claim. A pod that does not exist has the uid ""."""
 
     api_version: str
     kind: str
@@ -41,20 +41,20 @@ class Referent(NamedTuple):
     uid: str
 
     def is_named_by(self, owner: Owner) -> bool:
-        """Return whether a reference has the kind and the name of this object, whatever its uid."""
+        """Return whether an owner reference has the kind and the name of this object, regardless of its uid."""
         return (owner.api_version, owner.kind, owner.name) == (self.api_version, self.kind, self.name)
 
     def owns(self, owners: Sequence[Owner]) -> bool:
         return any(one.uid == self.uid for one in owners)
 
     def is_stale_in(self, owners: Sequence[Owner]) -> bool:
-        """Return whether the first reference with this name is to a deleted namesake."""
+        """Return whether the first owner reference with this kind and name has another uid: it is to a deleted object of the same name."""
         first = next((one for one in owners if self.is_named_by(one)), None)
         return first is not None and first.uid != self.uid
 
 
 class ClaimOwnership(NamedTuple):
-    """A StatefulSet and a pod of it that may own a claim. ``scaled_down``: the pod's ordinal is out of range."""
+    """A StatefulSet and one of its pods, which may own a claim. ``scaled_down`` says that the pod's ordinal is out of range."""
 
     stateful_set: Referent
     pod: Referent
@@ -62,7 +62,7 @@ class ClaimOwnership(NamedTuple):
     scaled_down: bool
 
     def has_conflict(self, owners: Sequence[Owner]) -> bool:
-        """Return whether another object controls the claim, or a deleted namesake of the set or of the pod owns it."""
+        """Return whether another object controls the claim, or a deleted StatefulSet or pod of the same name owns it."""
         if not any(self.policy):
             return False
         for owner in owners:
@@ -74,7 +74,7 @@ class ClaimOwnership(NamedTuple):
         return False
 
     def is_current(self, owners: Sequence[Owner]) -> bool:
-        """Return whether the owners are those of the policy, or must not be changed."""
+        """Return whether the owners of a claim are those of the policy, or must not be changed."""
         if self.stateful_set.is_stale_in(owners) or self.pod.is_stale_in(owners):
             return True
         by_set, by_pod = self.stateful_set.owns(owners), self.pod.owns(owners)
@@ -85,12 +85,12 @@ class ClaimOwnership(NamedTuple):
         return (by_set, by_pod) == self._desired()
 
     def _desired(self) -> tuple[bool, bool]:
-        """Return whether the set, and whether the pod, must own the claim."""
+        """Return whether the StatefulSet must own the claim, and whether the pod must own it."""
         delete_with_set, delete_with_pod = self.policy
         return delete_with_set and not (delete_with_pod and self.scaled_down), delete_with_pod and self.scaled_down
 
     def corrected(self, references: Sequence[OwnerReference]) -> list[OwnerReference]:
-        """Return the owner references of the policy, with those of other objects."""
+        """Return the owner references according to the policy, in addition to those of other objects."""
         owners = [_owner(one) for one in references]
         result = [
             reference
@@ -120,12 +120,12 @@ def _controller(referent: Referent) -> OwnerReference:
 
 
 def claim_name(template: str, stateful_set: str, ordinal: int) -> str:
-    """Return the name of the claim that a template makes for one pod."""
+    """Return the name of the claim from a claim template for the pod with an ordinal."""
     return f"{template}-{stateful_set}-{ordinal}"
 
 
 def claims_for(stateful_set: StatefulSet, ordinal: int) -> Iterator[PersistentVolumeClaim]:
-    """Yield the claims of one pod, not created yet, with every field of their templates. They have the labels of the selector, too."""
+    """Yield the claims to create for the pod with an ordinal, with every field of their templates and the labels of the selector."""
     metadata, spec = stateful_set.metadata, stateful_set.spec
     for document in to_dict(stateful_set)["spec"].get("volumeClaimTemplates") or ():
         own: dict[str, Any] = document["metadata"]

@@ -1,4 +1,4 @@
-"""The next steps of a StatefulSet, decided from its pods and claims, and its status. No I/O and no clock.
+"""The next steps of a StatefulSet, computed from its pods and claims, and its status. No I/O and no clock.
 
 Source: Kubernetes pkg/controller/statefulset (stateful_set_control.go, stateful_set_utils.go); KEP-961 (maxUnavailable),
 KEP-3335 (start ordinal).
@@ -29,7 +29,7 @@ _LARGEST_ORDINAL = 2**31 - 1
 
 
 def parse_name(pod: str) -> tuple[str, int]:
-    """Return the name of the StatefulSet, and the ordinal, that the name of a pod says; "" and -1 if it says none."""
+    """Return the name of the StatefulSet and the ordinal in the name of a pod; "" and -1 if the name has another form."""
     match = _NAME.fullmatch(pod)
     if match is None:
         return "", -1
@@ -38,7 +38,7 @@ def parse_name(pod: str) -> tuple[str, int]:
 
 
 class ClaimState(NamedTuple):
-    """A claim that exists."""
+    """The state of an existing claim: whether it is being deleted, and its owner references."""
 
     deleting: bool
     owners: Sequence[Owner]
@@ -48,8 +48,8 @@ class ClaimState(NamedTuple):
 class SetFacts:
     """The properties of a StatefulSet that its plan depends on.
 
-    ``partition`` is None without spec.updateStrategy.rollingUpdate. ``max_unavailable`` is None unless the server has the feature gate
-    MaxUnavailableStatefulSet, which alone stores it. ``current_replicas`` is that of the last status.
+    ``start`` is the first ordinal. ``partition`` is None without spec.updateStrategy.rollingUpdate. ``max_unavailable`` is None unless the
+    server has the feature gate MaxUnavailableStatefulSet: other servers do not store the field. ``current_replicas`` comes from the status.
     """
 
     name: str
@@ -67,7 +67,7 @@ class SetFacts:
     deleting: bool
 
     @classmethod
-    def of(cls, stateful_set: StatefulSet) -> SetFacts:
+    def from_stateful_set(cls, stateful_set: StatefulSet) -> SetFacts:
         spec, metadata = stateful_set.spec, stateful_set.metadata
         rolling_update = spec.update_strategy.rolling_update
         return cls(
@@ -80,7 +80,7 @@ class SetFacts:
             partition=None if rolling_update is None else rolling_update.partition or 0,
             max_unavailable=None if rolling_update is None else rolling_update.max_unavailable,
             min_ready_seconds=spec.min_ready_seconds or 0,
-            policy=RetentionPolicy.of(stateful_set),
+            policy=RetentionPolicy.from_stateful_set(stateful_set),
             claim_templates=tuple(one.metadata.name for one in spec.volume_claim_templates),
             current_replicas=stateful_set.status.current_replicas or 0,
             deleting=metadata.deletion_timestamp is not None,
@@ -93,12 +93,12 @@ class SetFacts:
         return [claim_name(one, self.name, ordinal) for one in self.claim_templates]
 
     def ownership(self, ordinal: int, pod_uid: str) -> ClaimOwnership:
-        """Return who may own the claims of one pod; ``pod_uid`` is "" for a pod that has not been created."""
+        """Return the possible owners of the claims of one pod; ``pod_uid`` is "" for a pod that does not exist."""
         pod = Referent("v1", "Pod", f"{self.name}-{ordinal}", pod_uid)
         return ClaimOwnership(Referent("apps/v1", "StatefulSet", self.name, self.uid), pod, self.policy, not self.has_ordinal(ordinal))
 
     def uses_current_revision(self, ordinal: int) -> bool:
-        """Return whether a new pod with this ordinal is made from the current revision instead of the update revision."""
+        """Return whether a new pod with an ordinal is created from the current revision instead of the update revision."""
         if self.partition is None:
             return self.rolling and ordinal < self.start + self.current_replicas
         return ordinal < self.start + self.partition
@@ -109,16 +109,16 @@ class PodAction(Enum):
 
     CREATE = auto()
     DELETE = auto()
-    #: Restore labels, volumes and claims.
+    #: Restore labels, volumes and claims of a pod.
     REPAIR = auto()
-    #: Create missing claims, and set the owners of all.
+    #: Create missing claims of a pod, and set the owners of all its claims.
     ENSURE_CLAIMS = auto()
-    #: Set the owners of the claims.
+    #: Set the owners of the claims of a pod.
     CORRECT_OWNERS = auto()
 
 
 class PodStep(NamedTuple):
-    """One step. ``pod`` is None if the pod does not exist."""
+    """One step of a plan: an action on the pod with an ordinal. ``pod`` is None if the pod does not exist."""
 
     action: PodAction
     ordinal: int
@@ -127,10 +127,10 @@ class PodStep(NamedTuple):
 
 @dataclass
 class StatefulPlan:
-    """Steps in phases; a phase begins when the one before has ended without an error.
+    """Steps in phases; a phase begins when the previous one has ended without an error.
 
-    ``replaced`` is the number of pods of the current revision that the last phase deletes. ``waits_for_claim`` says that a claim must go
-    before its pod can be created.
+    ``replaced`` is the number of pods that the last phase deletes for an update. ``waits_for_claim`` says that a claim of a deleted pod
+    must be deleted before the pod can be created again.
     """
 
     phases: list[list[PodStep]] = field(default_factory=list)
@@ -140,10 +140,10 @@ class StatefulPlan:
 
 @dataclass(frozen=True, slots=True)
 class StatefulView:
-    """A StatefulSet with its pods and claims at one time.
+    """A snapshot of a StatefulSet with its pods and claims.
 
-    ``replicas`` has a place for each ordinal in range; None where the pod is missing. ``condemned`` are the other pods, highest ordinal
-    first. ``claims`` are the existing claims by name.
+    ``replicas`` has an element for each ordinal in range, None where the pod is missing. ``condemned`` has the pods out of range, highest
+    ordinal first. ``claims`` has the existing claims by name.
     """
 
     facts: SetFacts
@@ -166,7 +166,7 @@ class StatefulView:
 
 
 def sort_pods(facts: SetFacts, pods: Iterable[PodSnapshot]) -> tuple[list[PodSnapshot | None], list[PodSnapshot]]:
-    """Return the pods by ordinal from the start ordinal on, with None for missing ones, and the pods out of range, highest first."""
+    """Return the pods in range by ordinal, with None for missing pods, and the pods out of range, highest ordinal first."""
     replicas: list[PodSnapshot | None] = [None] * facts.replicas
     condemned: list[tuple[int, PodSnapshot]] = []
     for pod in pods:
@@ -179,10 +179,11 @@ def sort_pods(facts: SetFacts, pods: Iterable[PodSnapshot]) -> tuple[list[PodSna
 
 
 def make_plan(view: StatefulView) -> StatefulPlan:
-    """Decide the next steps.
+    """Decide the next steps of a StatefulSet.
 
-    Ordered sets change one pod at a time: pods are created in the order of their ordinals, each when all before are available, and deleted
-    in the opposite order. Parallel sets create and delete all at once. Both roll out an update from the highest ordinal down.
+    With the policy OrderedReady one pod changes at a time: pods are created in the order of their ordinals, each when all earlier ones are
+    available, and deleted in reverse order. With the policy Parallel all pods are created and deleted together. Both policies roll out an
+    update from the highest ordinal down.
     """
     plan = StatefulPlan()
     if view.facts.deleting:
@@ -200,7 +201,7 @@ _Phase = tuple[list[PodStep], bool]
 
 
 def _replica_phase(view: StatefulView, plan: StatefulPlan) -> _Phase:
-    """Bring each pod in range into being and into shape; return the steps and whether an ordered set has to wait."""
+    """Plan the creation, replacement and repair of pods in range; return the steps, and whether later phases have to wait."""
     steps: list[PodStep] = []
     for index, pod in enumerate(view.replicas):
         ordinal = view.facts.start + index
@@ -215,11 +216,11 @@ def _replica_phase(view: StatefulView, plan: StatefulPlan) -> _Phase:
 
 
 def _replica_action(view: StatefulView, ordinal: int, pod: PodSnapshot | None) -> tuple[PodAction | None, bool]:
-    """Return the action on one pod, if there is any, and whether the pods after it have to wait."""
+    """Return the action on the pod with an ordinal, or None, and whether pods with higher ordinals have to wait for it."""
     if pod is None:
         return (None if _has_stale_claim(view, ordinal) else PodAction.CREATE), True
     if pod.ended:
-        # A pod that succeeded is replaced, too: an eviction may end containers with exit code 0.
+        # A pod that succeeded is also replaced: an eviction may end containers with exit code 0.
         return (None if pod.terminating else PodAction.DELETE), True
     action = None
     if pod.phase == "Pending" and not _claims_exist(view, ordinal, pod.uid):
@@ -232,7 +233,7 @@ def _replica_action(view: StatefulView, ordinal: int, pod: PodSnapshot | None) -
 
 
 def _has_stale_claim(view: StatefulView, ordinal: int) -> bool:
-    """Return whether a claim still belongs to the pod's deleted predecessor, with which it goes."""
+    """Return whether a claim still belongs to an earlier, deleted pod of the same name, with which it will be deleted."""
     if not view.facts.policy.delete_with_pod:
         return False
     pod = view.facts.ownership(ordinal, "").pod
@@ -254,7 +255,7 @@ def _owners_are_current(view: StatefulView, ordinal: int, pod_uid: str) -> bool:
 
 
 def has_storage(facts: SetFacts, pod: PodSnapshot, ordinal: int) -> bool:
-    """Return whether the pod's volumes are the claims of the templates."""
+    """Return whether a pod's volumes use the claims from the claim templates."""
     return all(pod.claims.get(one) == claim_name(one, facts.name, ordinal) for one in facts.claim_templates)
 
 
@@ -273,7 +274,7 @@ def _condemned_phase(view: StatefulView, plan: StatefulPlan) -> _Phase:  # noqa:
     if not view.condemned:
         return [], False
     pod = view.condemned[0]
-    # The unhealthy pod with the lowest ordinal may go before healthy ones; any other waits until it is healthy.
+    # The unhealthy pod with the lowest ordinal may be deleted before healthy ones; any other pod is deleted only when it is healthy.
     unhealthy = [one for one in view.condemned if view.is_unavailable(one)]
     waits = (pod.phase != "Running" or not view.is_available(pod)) and unhealthy[-1:] != [pod]
     if pod.terminating or waits:
@@ -282,7 +283,7 @@ def _condemned_phase(view: StatefulView, plan: StatefulPlan) -> _Phase:  # noqa:
 
 
 def _update_phase(view: StatefulView, plan: StatefulPlan) -> _Phase:
-    """Delete pods of another revision than the update revision, highest ordinal first, down to the partition."""
+    """Plan the deletion of pods with another revision than the update revision, highest ordinal first, down to the partition."""
     if not view.facts.rolling:
         return [], False
     lowest = view.facts.partition or 0
@@ -304,12 +305,12 @@ def _update_phase(view: StatefulView, plan: StatefulPlan) -> _Phase:
 
 
 def make_status(view: StatefulView, plan: StatefulPlan, stateful_set: StatefulSet, current_revision: str) -> StatefulSetStatus:
-    """Return the status: the counts of the pods as they were before the plan, and the revisions.
+    """Return the new status of a StatefulSet: the counts of pods before the plan, and the revisions.
 
     Args:
-        view: The StatefulSet with its pods.
-        plan: The steps that follow from ``view``.
-        stateful_set: The object, for its generation.
+        view: The snapshot of the StatefulSet.
+        plan: The plan for ``view``.
+        stateful_set: The StatefulSet, whose generation is set as observed.
         current_revision: Name of the revision from which the update began.
     """
     pods = list(view.pods)
@@ -332,7 +333,7 @@ def make_status(view: StatefulView, plan: StatefulPlan, stateful_set: StatefulSe
 
 
 def differs(old: StatefulSetStatus, new: StatefulSetStatus) -> bool:
-    """Return whether a status must be written. A collision count alone is no reason, as upstream."""
+    """Return whether a new status must be written. As upstream, a changed collision count alone is not written."""
 
     def counts(status: StatefulSetStatus) -> tuple[object, ...]:
         numbers = (status.replicas, status.ready_replicas, status.available_replicas, status.current_replicas, status.updated_replicas)
@@ -342,7 +343,7 @@ def differs(old: StatefulSetStatus, new: StatefulSetStatus) -> bool:
 
 
 def seconds_until_available(facts: SetFacts, pods: Iterable[PodSnapshot], now: datetime) -> float | None:
-    """Return when the next ready pod becomes available; None if none is waiting."""
+    """Return the seconds until the next ready pod becomes available; None if no pod waits for that."""
     if not facts.min_ready_seconds:
         return None
     waits = [

@@ -1,4 +1,4 @@
-"""Creates, repairs and deletes the pods of a StatefulSet and their volume claims, with Events in upstream's words.
+"""Creates, repairs and deletes the pods of a StatefulSet and their volume claims, and records upstream's Events.
 
 Source: Kubernetes pkg/controller/statefulset/stateful_pod_control.go.
 """
@@ -24,7 +24,7 @@ from kubeloop.meta import AlreadyExists, Conflict, KubeloopError, NotFound
 
 @dataclass(frozen=True, slots=True)
 class StatefulPodSource:
-    """A StatefulSet, and the two revisions of which its pods are made."""
+    """A StatefulSet, and its current and update revisions, from which its pods are created."""
 
     stateful_set: StatefulSet
     facts: SetFacts
@@ -32,7 +32,7 @@ class StatefulPodSource:
     update: ControllerRevision
 
     def new_pod(self, ordinal: int) -> Pod:
-        """Return the pod with an ordinal, not created yet, with every field of the template."""
+        """Return the pod to create for an ordinal, with every field of the template of its revision."""
         revision = self.current if self.facts.uses_current_revision(ordinal) else self.update
         pod = pod_from(template_of(revision), self.facts.name, self.stateful_set.metadata.namespace)
         self.set_identity(pod, ordinal)
@@ -42,7 +42,7 @@ class StatefulPodSource:
         return pod
 
     def set_identity(self, pod: Pod, ordinal: int) -> None:
-        """Set the name of a pod, its labels, and the volumes of its claims."""
+        """Set the name and identity labels of a pod, and the volumes that use its claims."""
         pod.metadata.name = f"{self.facts.name}-{ordinal}"
         pod.metadata.labels = {**pod.metadata.labels, NAME_LABEL: pod.metadata.name, INDEX_LABEL: str(ordinal)}
         names = {one: claim_name(one, self.facts.name, ordinal) for one in self.facts.claim_templates}
@@ -61,7 +61,7 @@ def _claim_of(pod: Pod, volume: str) -> str | None:
 
 
 class ClaimFailure(KubeloopError):
-    """The claims of a pod cannot be created, or are being deleted."""
+    """The claims of a pod cannot be created or updated, or are being deleted."""
 
 
 class StatefulPodControl:
@@ -92,10 +92,10 @@ class StatefulPodControl:
         self._namespace = source.stateful_set.metadata.namespace
 
     async def execute(self, step: PodStep) -> None:
-        """Execute one step.
+        """Execute one step of a plan.
 
         Raises:
-            KubeloopError: The server refused a write; the plan ends with it.
+            KubeloopError: The server refused a write; the remaining steps must not be executed.
         """
         name = f"{self._source.facts.name}-{step.ordinal}"
         if step.pod is None:
@@ -132,7 +132,7 @@ class StatefulPodControl:
 
     async def _delete(self, pod: PodSnapshot) -> None:
         try:
-            with contextlib.suppress(NotFound, Conflict):  # A namesake has another uid, which conflicts.
+            with contextlib.suppress(NotFound, Conflict):  # Another pod of the same name has another uid, which conflicts.
                 await self._client.delete(Pod, pod.name, namespace=self._namespace, options=DeleteOptions(uid=pod.uid))
         except KubeloopError as error:
             self._record("Delete", pod.name, error)
@@ -163,7 +163,7 @@ class StatefulPodControl:
         """Create the missing claims of a pod.
 
         Raises:
-            ClaimFailure: The server refused one, or one is being deleted.
+            ClaimFailure: The server refused a claim, or a claim is being deleted.
         """
         if not self._source.facts.claim_templates:
             return
@@ -196,7 +196,7 @@ class StatefulPodControl:
             raise
 
     async def _correct_owners(self, ordinal: int, pod_uid: str) -> None:
-        """Give the claims of a pod the owners that the retention policy says."""
+        """Set the owners of a pod's claims according to the retention policy."""
         facts = self._source.facts
         ownership = facts.ownership(ordinal, pod_uid)
         for name in facts.claim_names(ordinal):
@@ -227,6 +227,6 @@ class StatefulPodControl:
 
 
 def _aggregate(messages: Iterable[str]) -> str:
-    """Return several errors as Go's apimachinery prints them: each once, in brackets if there are several."""
+    """Return the text of several errors in the format of Go's apimachinery: without duplicates, in brackets if there are several."""
     distinct = list(dict.fromkeys(messages))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

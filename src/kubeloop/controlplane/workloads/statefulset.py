@@ -1,4 +1,4 @@
-"""StatefulSet controller: pods with a stable name and storage each, in order, and a history of their templates.
+"""StatefulSet controller: ordered pods with stable names and storage, and a history of their templates.
 
 It executes the decisions of ``stateful_plan``. Source: Kubernetes pkg/controller/statefulset.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kubeloop.api.apps.v1 import ControllerRevision, StatefulSet
 from kubeloop.api.core.v1 import PersistentVolumeClaim, Pod
 from kubeloop.cache import Head
-from kubeloop.controller import Controller, Result, Watch
+from kubeloop.controller import Controller, Result, WatchedKind
 from kubeloop.controller.builder.controller import OWNER_INDEX
 from kubeloop.controller.events import EventSink
 from kubeloop.controlplane.controller_utils import ComponentEvents, OrphanNames, ReconcilePacer, adoptable, claim_heads
@@ -35,13 +35,13 @@ from kubeloop.controlplane.workloads.stateful_plan import (
 from kubeloop.controlplane.workloads.stateful_pods import StatefulPodControl, StatefulPodSource
 from kubeloop.meta import KubeloopError, NotFound, ObjectKey, Selector, selector_from
 
-#: Seconds until the next reconcile while a claim of a deleted pod exists: no event of a pod marks its end.
+#: Seconds until the next reconcile while a claim of a deleted pod exists: no event of a pod reports the deletion of the claim.
 _RECHECK = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Revisions:
-    """The revision from which an update began, and that of the present template. ``all`` are in order."""
+    """The revisions of a StatefulSet: ``current``, from which an update began, ``update`` of the present template, and all in order."""
 
     current: ControllerRevision
     update: ControllerRevision
@@ -52,7 +52,7 @@ class _Revisions:
 class StatefulSetController(
     Controller[StatefulSet],
     owns=[Pod, ControllerRevision],
-    watches=[Watch(Pod, to="find_adopters", predicates=(adoptable,))],
+    watches=[WatchedKind(Pod, to="find_adopters", predicates=(adoptable,))],
     reads=[PersistentVolumeClaim],
     writes=[PersistentVolumeClaim],
     indexes={Pod: {OWNER_INDEX: "metadata.ownerReferences[*].uid"}, ControllerRevision: {OWNER_INDEX: "metadata.ownerReferences[*].uid"}},
@@ -61,7 +61,8 @@ class StatefulSetController(
 ):
     """Creates, replaces and deletes the pods of StatefulSets and creates their volume claims.
 
-    A stale cache does no harm: the names of pods, claims and revisions follow from the StatefulSet, and deletions name the pod's uid.
+    A stale cache does no harm: names of pods, claims and revisions are derived from the StatefulSet, and deletions have the pod's uid as a
+    precondition.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,7 @@ class StatefulSetController(
         self._snapshots = PodSnapshotCache(self.lister(Pod), self.lister(StatefulSet))
 
     def find_adopters(self, head: Head) -> list[ObjectKey]:
-        """Return the StatefulSet that may adopt a pod without a controller."""
+        """Return the key of the StatefulSet that may adopt a pod without a controller, according to the pod's name."""
         owner, ordinal = parse_name(head.name)
         return [ObjectKey(self.cluster, head.namespace, owner)] if ordinal >= 0 and self._orphans.note(head) else []
 
@@ -113,7 +114,7 @@ class StatefulSetController(
         return None if delay is None else Result(requeue_after=delay)
 
     def _view(self, stateful_set: StatefulSet, pods: Sequence[PodSnapshot], update_revision: str) -> StatefulView:
-        facts = SetFacts.of(stateful_set)
+        facts = SetFacts.from_stateful_set(stateful_set)
         replicas, condemned = sort_pods(facts, pods)
         ordinals = [*range(facts.start, facts.start + facts.replicas), *(parse_name(pod.name)[1] for pod in condemned)]
         lister, namespace = self.lister(PersistentVolumeClaim), stateful_set.metadata.namespace
@@ -137,7 +138,10 @@ class StatefulSetController(
     # ---------------------------------------------------------------------------------------------------------------- revisions
 
     async def _find_revisions(self, stateful_set: StatefulSet, selector: Selector) -> _Revisions | None:
-        """Return the revisions, and create the one of the present template; None for a set that is being deleted and has none."""
+        """Return the revisions of a StatefulSet, and create that of the present template if it does not exist.
+
+        Return None if the StatefulSet is being deleted and has no revision of the present template.
+        """
         lister = self.lister(ControllerRevision)
         orphans = lister.heads(stateful_set.metadata.namespace, selector)
         heads = await claim_heads(self.client, stateful_set, lister, orphans, selector)

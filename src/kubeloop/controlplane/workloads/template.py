@@ -1,6 +1,6 @@
-"""Pod templates: comparison, and the short hash in the name of a ReplicaSet.
+"""Pod templates: their comparison, and the short hash in the names of ReplicaSets.
 
-Templates are JSON trees, not typed structs, so that unknown fields reach the pods.
+Templates are JSON trees instead of typed structs, so that unknown fields are passed on to pods.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kubeloop.types import JSONObject
 # Source: k8s.io/utils/dump (ForHash); k8s.io/apimachinery pkg/api/resource (ParseQuantity: the part of its text that a quantity stores).
 
 
-#: Go's names of fields that are not the wire's with a capital letter.
+#: Names of Go fields that differ from the JSON name with a capital first letter.
 _GO_NAMES = {
     **{name: name.upper() for name in ("csi", "fc", "grpc", "ip", "iqn", "iscsi", "nfs", "os", "rbd", "tty", "uid")},
     "apiGroup": "APIGroup", "apiVersion": "APIVersion", "awsElasticBlockStore": "AWSElasticBlockStore", "cephfs": "CephFS",
@@ -34,18 +34,18 @@ _GO_NAMES = {
     "seLinuxOptions": "SELinuxOptions", "serviceAccount": "DeprecatedServiceAccount", "sslEnabled": "SSLEnabled",
     "storageos": "StorageOS", "tcpSocket": "TCPSocket", "wwids": "WWIDs",
 }  # fmt: skip
-#: The same, in one struct only.
+#: Names of Go fields that differ only in one struct.
 _OF_STRUCTS = {"RBDVolumeSource": {"image": "RBDImage", "monitors": "CephMonitors", "pool": "RBDPool", "user": "RadosUser"}}
 _ZERO_TIME = "{Time:(time.Time){wall:(uint64)0 ext:(int64)0 loc:(*time.Location)<nil>}}"
 _QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([A-Za-z]*)([-+]?[0-9]*)", re.ASCII)
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-#: Digits that surely fit into 64 bits, and the largest number that does.
+#: The number of digits that always fit into 64 bits, and the largest number that fits.
 _DIGITS, _LARGEST = 18, 2**63 - 1
 
 
 def dump_template(template: JSONObject) -> str:
-    """Return the text of a pod template as an API server returns it."""
+    """Return the text that upstream hashes for a pod template from an API server: go-spew's dump of the Go struct."""
     return _typed(template, _template_type())
 
 
@@ -58,7 +58,7 @@ def _template_type() -> int:
 
 
 def _typed(value: Any, index: int) -> str:
-    """Return a value with its type in front."""
+    """Return the dump of a value with its Go type in front."""
     kind = wire_types().type(index)
     if kind.category == "pointer":
         if value is None:
@@ -68,12 +68,12 @@ def _typed(value: Any, index: int) -> str:
 
 
 def _untyped(value: Any, kind: WireType) -> str:
-    """Return a value without its type, as elements of lists and maps are printed."""
+    """Return the dump of a value without its Go type, as for elements of lists and maps."""
     match kind.category:
         case "struct":
             return _struct(value or {}, kind)
         case "slice" | "map" if not value:
-            return "<nil>"  # An API server stores no empty ones.
+            return "<nil>"  # An API server stores no empty lists and maps.
         case "slice":
             element = wire_types().type(kind.element)
             return f"[{' '.join(_untyped(one, element) for one in value)}]"
@@ -103,7 +103,7 @@ def _struct(value: JSONObject, kind: WireType) -> str:
 
 
 def _fields(value: JSONObject, fields: list[WireField], prefix: str, names: dict[str, str]) -> Iterator[str]:
-    """Yield each field; those of an embedded struct, which the wire does not show, are printed as one field named after it."""
+    """Yield the dump of each field of a struct. The fields of an embedded struct, which JSON does not show, are dumped as one field."""
     for embedded, group in groupby(fields, key=lambda field: field.prefix[len(prefix) :].partition(".")[0]):
         if embedded:
             inner = " ".join(_fields(value, list(group), f"{prefix}{embedded}.", names))
@@ -115,12 +115,12 @@ def _fields(value: JSONObject, fields: list[WireField], prefix: str, names: dict
 
 
 def _quantity(text: str | None) -> str:
-    """Return a quantity as Go keeps it after it was parsed: most as an integer and a power of ten, large ones as a big decimal."""
+    """Return the dump of a parsed Go quantity: most are an integer and a power of ten, large ones a big decimal."""
     if text is None or text == "0":  # An absent quantity is sent as 0.
         return _printed(0, 0, "0", "DecimalSI")
     result = _QUANTITY.fullmatch(text)
     if result is None:
-        raise ValueError(f'"{text}" is no quantity')
+        raise ValueError(f'"{text}" is not a valid quantity')
     sign, whole, part, suffix, exponent = (group or "" for group in result.groups())
     binary = suffix in _BINARY
     form = "BinarySI" if binary else "DecimalExponent" if exponent else "DecimalSI"
@@ -142,7 +142,7 @@ def _printed(value: int, scale: int, text: str, form: str, decimal: str = "<nil>
 
 
 def _printed_large(amount: Fraction, form: str, sign: str) -> str:
-    """Return an amount that is kept as nano-units, rounded up, in words of 64 bits."""
+    """Return the dump of a large Go quantity: nano-units, rounded up, in words of 64 bits."""
     unscaled, scale = -(-amount.numerator * 10**9 // amount.denominator), 9
     if form == "BinarySI" and amount > _LARGEST:
         unscaled, scale = _LARGEST, 0
@@ -157,16 +157,16 @@ def _printed_large(amount: Fraction, form: str, sign: str) -> str:
 
 
 HASH_LABEL = "pod-template-hash"
-#: No vowels, and no digits that look like letters, so that no words appear (k8s.io/apimachinery pkg/util/rand).
+#: Characters without vowels and digits that look like vowels, so that no words appear (k8s.io/apimachinery pkg/util/rand).
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def template_hash(template: JSONObject, collision_count: int | None = None) -> str:
-    """Return the hash of a template that upstream's controllers compute, too, so that either takes over the other's ReplicaSets.
+    """Return the hash of a template, which equals upstream's, so that either controller can take over the other's ReplicaSets.
 
     Args:
-        template: A pod template as an API server returns it, defaults included.
-        collision_count: That of the owner's status; None and 0 are different.
+        template: A pod template from an API server, including defaults.
+        collision_count: The collision count in the owner's status; None and 0 are different.
     """
     data = dump_template(template).encode()
     if collision_count is not None:
@@ -178,17 +178,17 @@ def template_hash(template: JSONObject, collision_count: int | None = None) -> s
 
 
 def safe_encoded(number: int) -> str:
-    """Return a number in letters and digits that form no words."""
+    """Encode the decimal digits of a number in letters and digits that form no words, like upstream's SafeEncodeString."""
     return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(number))
 
 
 def same_template(left: JSONObject, right: JSONObject) -> bool:
-    """Return whether two templates, as a server returns them, make the same pods; the hash label is ignored."""
+    """Return whether two templates from a server are equal, without regard to the hash label and to nulls."""
     return bool(_bare(left) == _bare(right))
 
 
 def with_hash(template: JSONObject, value: str) -> JSONObject:
-    """Return a copy with the hash label."""
+    """Return a copy of a template with the hash label."""
     labelled = copy.deepcopy(template)
     metadata = labelled.get("metadata") or {}
     metadata["labels"] = {**(metadata.get("labels") or {}), HASH_LABEL: value}

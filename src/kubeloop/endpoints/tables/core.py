@@ -199,7 +199,7 @@ _CLAIMS = "Name | Status | Volume | Capacity | Access Modes | StorageClass | Vol
 _NODES = "Name | Status | Roles | Age | Version | Internal-IP! | External-IP! | OS-Image! | Kernel-Version! | Container-Runtime!"
 _EVENTS = "Last Seen | Type | Reason | Object | Subobject! | Source! | Message | First Seen! | Count! | Name!"
 
-#: By "RESOURCE.GROUP".
+#: Table layouts by "RESOURCE.GROUP"; resources of the core group have no suffix.
 CORE: Final[dict[str, Layout]] = {
     "services": layout("Name | Type | Cluster-IP | External-IP | Port(s) | Age | Selector!", _service),
     "nodes": layout(_NODES, _node),

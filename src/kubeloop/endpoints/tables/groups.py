@@ -159,7 +159,7 @@ def _priority_level(obj: JSONObject) -> list[Any]:
 
 
 def _ip_address(obj: JSONObject) -> list[Any]:
-    """Return the cells of an IPAddress. As upstream, they end with the age, although the Table has no column for it."""
+    """Return the middle cells of an IPAddress. As upstream, the row ends with the age, although the Table has no column for it."""
     parent = part(obj, "spec").get("parentRef")
     if parent is None:
         return ["<none>"]
@@ -205,7 +205,7 @@ _PRIORITIES = "Name | Value:integer | Global-Default:boolean | Age | PreemptionP
 _WEBHOOKS: Final = layout("Name | Webhooks:integer | Age", _aged(_webhooks))
 _POLICY_BINDINGS: Final = layout("Name | PolicyName | ParamRef | Age", _aged(_policy_binding))
 
-#: By "RESOURCE.GROUP".
+#: Table layouts by "RESOURCE.GROUP".
 GROUPS: Final[dict[str, Layout]] = {
     "apiservices.apiregistration.k8s.io": layout("Name | Service | Available | Age", _aged(_api_service)),
     "certificatesigningrequests.certificates.k8s.io": layout(_CSRS, _signing_request),

@@ -64,7 +64,7 @@ def between(start: str, end: str) -> str:
     return human_duration(parse_time(end).timestamp() - parse_time(start).timestamp())
 
 
-#: The cells of an object at a time (seconds since the epoch); as many as there are columns.
+#: Returns the cells of an object at a time (seconds since the epoch), one for each column.
 Cells = Callable[[JSONObject, float], list[Any]]
 
 _DESCRIPTIONS: Final = {
@@ -130,7 +130,7 @@ class Layout:
     cells: Cells
     #: Conditions of a row, such as a pod that has completed.
     conditions: Callable[[JSONObject], list[JSONObject] | None] = lambda _: None
-    #: What rows are sorted by, where the order of a list is not the one to show.
+    #: The sort key of rows, for kinds whose Table has another order than the list.
     order: Callable[[JSONObject], Any] | None = None
 
 
@@ -186,7 +186,7 @@ def containers_text(pod_spec: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def shortened(texts: list[str], maximum: int, count: int) -> str:
-    """Return the first ``maximum`` texts, and the number of the remaining ones (``a,b + 3 more...``)."""
+    """Return the first ``maximum`` texts, and the number of the remaining ones of ``count`` (``a,b + 3 more...``)."""
     shown = ",".join(texts[:maximum])
     return f"{shown} + {count - maximum} more..." if len(texts) > maximum else shown
 

@@ -140,7 +140,7 @@ _DAEMONS = "Name | Desired:integer | Current:integer | Ready:integer | Up-to-dat
 _JOBS = "Name | Status | Completions | Duration | Age | Containers! | Images! | Selector!"
 _CRON_JOBS = "Name | Schedule | Timezone | Suspend:boolean | Active:integer | Last Schedule | Age | Containers! | Images! | Selector!"
 
-#: By "RESOURCE.GROUP".
+#: Table layouts by "RESOURCE.GROUP"; resources of the core group have no suffix.
 WORKLOADS: Final[dict[str, Layout]] = {
     "replicationcontrollers": layout(_REPLICAS, _replication_controller),
     "podtemplates": layout("Name | Containers | Images | Pod Labels", _pod_template),
@@ -155,7 +155,7 @@ WORKLOADS: Final[dict[str, Layout]] = {
 }
 
 
-# The Table of pods: how a pod's state is summed up in the words that people know (CrashLoopBackOff, Init:0/1, Terminating).
+# The Table of pods: the state of a pod as kubectl shows it (CrashLoopBackOff, Init:0/1, Terminating).
 #
 # Source: kubernetes pkg/printers/internalversion printPod.
 
@@ -335,7 +335,10 @@ def _autoscaler(obj: JSONObject, now: float) -> list[Any]:
 
 
 def _of_either_version(obj: JSONObject) -> tuple[list[JSONObject], list[JSONObject]]:
-    """Return target and current metrics of either API version. autoscaling/v1 has a field for CPU, and annotations for the others."""
+    """Return the target and the current metrics of an autoscaler of any API version.
+
+    autoscaling/v1 has a field for CPU, and annotations for other metrics.
+    """
     spec, status = part(obj, "spec"), part(obj, "status")
     annotations = obj["metadata"].get("annotations") or {}
     return (

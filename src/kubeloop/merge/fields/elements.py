@@ -141,7 +141,10 @@ def _refuse(constant: str) -> None:
 
 @lru_cache(maxsize=8192)
 def element_text(element: str, *, stored: bool = False) -> str:
-    """Format as ``.image``, ``[name="a"]``, ``[="x"]``, ``[0]``. ``stored``: format numbers as Kubernetes does after reading a FieldsV1."""
+    """Format a path element: ``.image``, ``[name="a"]``, ``[="x"]``, ``[0]``.
+
+    ``stored`` formats numbers as Kubernetes does after reading a FieldsV1.
+    """
     content = element[2:]
     match element[0]:
         case "f":
@@ -175,7 +178,7 @@ def _shown(value: Any, stored: bool) -> str:
 
 @lru_cache(maxsize=8192)
 def order(element: str) -> tuple[int, Any]:
-    """Return the sort key: fields, then keys, values and indexes; numbers by value and before texts, texts before booleans."""
+    """Return the sort key of a path element: fields, then keys, values and indexes; numbers before strings, strings before booleans."""
     content = element[2:]
     match element[0]:
         case "f":

@@ -15,7 +15,7 @@ class TypeMismatch(KubeloopError):
 
 
 class _Mismatches:
-    """A block that reports items without a key, and nesting beyond the recursion limit, as TypeMismatch."""
+    """Context manager that converts an ElementError (a list item without a key) and a RecursionError (deep nesting) to TypeMismatch."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ MISMATCHES: Final = _Mismatches()
 
 
 class prefixed:  # noqa: N801 - a block, as contextlib.suppress is
-    """A block that prefixes the text of a TypeMismatch with ``text`` and a colon, as Kubernetes names the failed step."""
+    """Context manager that prefixes the message of a TypeMismatch with ``text`` and a colon, as Kubernetes names the failed step."""
 
     __slots__ = ("_text",)
 
@@ -49,7 +49,10 @@ class prefixed:  # noqa: N801 - a block, as contextlib.suppress is
 
 
 class MissingVersion(KubeloopError):
-    """An API version does not exist any more; a converter raises it, and managers' entries in that version are dropped."""
+    """An API version no longer exists.
+
+    Implementations of ``Versions`` raise it, and the fields that managers own in that version are dropped.
+    """
 
 
 class FieldConflict(NamedTuple):
@@ -63,14 +66,14 @@ class FieldConflict(NamedTuple):
 
     @property
     def field(self) -> str:
-        """``.spec.replicas``"""
+        """The path as messages print it: ``.spec.replicas``."""
         return path_text(self.path)
 
 
 class ApplyConflict(KubeloopError):
     """Other managers own fields that would change, so that nothing was applied.
 
-    ``conflicts`` are sorted by manager in the given order, then by field.
+    ``conflicts`` are in the order of the managers, then of their fields.
     """
 
     def __init__(self, conflicts: Sequence[FieldConflict]) -> None:

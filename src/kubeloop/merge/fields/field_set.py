@@ -12,15 +12,15 @@ from kubeloop.merge.fields import elements, tree
 from kubeloop.merge.fields.elements import ElementError, Path
 from kubeloop.merge.fields.tree import LEAF, SELF, Node
 
-#: Levels of a fieldsV1: far more than objects have, and few enough for recursion.
+#: Maximum levels of a fieldsV1: far more than objects have, and few enough for recursion.
 _DEEPEST = 200
 
 
 class FieldSet:
-    """An immutable set of paths.
+    """An immutable set of paths of fields.
 
     Guarantees
-        Equal sets compare equal whatever way they were built or written. Operations never change their operands and share unchanged parts.
+        Equal sets compare equal however they were built or written. Operations never change their operands and share unchanged parts.
         A path may be in the set without the paths above or below it.
 
     Not guaranteed
@@ -32,14 +32,14 @@ class FieldSet:
     def __init__(self, root: Node | None = None) -> None:
         """Create a set from a tree of fields.
 
-        ``root`` must be canonical (see ``tree``) and must not change afterwards. Use ``of`` or ``from_json`` for other input.
+        ``root`` must be canonical (see ``tree``) and must not change afterwards. Use ``from_paths`` or ``from_json`` for other input.
         """
         self._root: Node = LEAF if root is None else root
         #: Whether the tree is a document as a server wrote it, so that it need not be encoded again.
         self._written = False
 
     @classmethod
-    def of(cls, *paths: Path) -> FieldSet:
+    def from_paths(cls, *paths: Path) -> FieldSet:
         """Build a set of paths, which are tuples of elements: ``("f:spec", "f:replicas")``. The empty path is left out."""
         root: Node = LEAF
         for path in paths:
@@ -61,15 +61,15 @@ class FieldSet:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Return a ``fieldsV1``: the document of this set if it was canonical, else a new one in Kubernetes' order.
+        """Return a ``fieldsV1``: the document from which this set was read if that was canonical, else a new one in Kubernetes' order.
 
-        Do not change it.
+        The caller must not change it.
         """
         return self._root if self._written else _write(self._root)
 
     @property
     def root(self) -> Node:
-        """The tree itself: never change it."""
+        """The set as a tree of path elements, which callers must not change."""
         return self._root
 
     def __or__(self, other: FieldSet) -> FieldSet:
@@ -79,11 +79,11 @@ class FieldSet:
         return FieldSet(tree.intersection(self._root, other._root))
 
     def __sub__(self, other: FieldSet) -> FieldSet:
-        """Remove the paths of ``other``; the paths below them stay."""
+        """Return the set without the paths of ``other``; the paths below them stay."""
         return FieldSet(tree.difference(self._root, other._root))
 
     def recursive_difference(self, other: FieldSet) -> FieldSet:
-        """Remove the paths of ``other`` and all below them."""
+        """Return the set without the paths of ``other`` and all paths below them."""
         return FieldSet(tree.recursive_difference(self._root, other._root))
 
     def leaves(self) -> FieldSet:
@@ -91,7 +91,7 @@ class FieldSet:
         return FieldSet(tree.leaves(self._root))
 
     def below(self, element: str) -> FieldSet:
-        """Return the paths of the set below a first element, relative to it."""
+        """Return the paths of the set that begin with ``element``, relative to it."""
         node = self._root.get(element) or LEAF
         return FieldSet({name: below for name, below in node.items() if name != SELF} if SELF in node else node)
 
@@ -210,8 +210,9 @@ def excluding(fields: FieldSet) -> Filter:
 
 
 def including(*patterns: Path) -> Filter:
-    """Return a filter that includes only the fields on the way to, at or below one of ``patterns`` (paths of elements, or ``ANY`` before
-    elements).
+    """Return a filter that keeps only the fields on the way to, at or below one of ``patterns``.
+
+    A pattern is a path in which ``ANY`` matches any element.
     """
     matcher: Node = {}
     for pattern in patterns:

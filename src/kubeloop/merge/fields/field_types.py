@@ -1,6 +1,6 @@
 """Merge types: whether a value is owned and merged as a whole (atomic) or part by part, and which keys identify the items of a list.
 
-Source: KEP-555 and KEP-2155; structured-merge-diff's schema. ``from_schema`` makes these types of schema documents.
+Source: KEP-555 and KEP-2155; structured-merge-diff's schema. ``from_schema`` builds these types from schema documents.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kubeloop.merge.fields.elements import ElementError, field_element, json_tex
 
 ScalarType = Literal["untyped", "numeric", "string", "boolean"]
 
-#: "No value here", where None is JSON's null.
+#: Marks the absence of a value; None is JSON's null.
 ABSENT: Final = object()
 
 
@@ -32,7 +32,7 @@ class MapType:
         self.fields = fields
         self.values = values
         self.atomic = atomic
-        #: The type is unknown; only its values show it.
+        #: Whether the type is unknown, so that only its values show it.
         self.free = deduced
 
     def of(self, name: str) -> MergeType | None:
@@ -40,7 +40,7 @@ class MapType:
 
 
 class ListType:
-    """A list: ``atomic``, or associative (a map by ``keys``, or without keys a set)."""
+    """The type of a list: ``atomic``, or associative (a map by ``keys``, or without keys a set)."""
 
     __slots__ = ("_single", "atomic", "items", "keys")
 
@@ -116,7 +116,7 @@ class MergeType:
         self.map = map_
         #: Defaults of named fields, for keys that items leave out.
         self.defaults: dict[str, Any] = {}
-        #: Validation accepts only this shape, although merging handles every shape.
+        #: Whether validation accepts only integers and strings, although merging handles every shape.
         self.only_int_or_string = False
         self._loose: bool | None = None
 

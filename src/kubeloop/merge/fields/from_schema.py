@@ -1,7 +1,6 @@
 """Builds field types of built-in kinds and of custom resources from their schemas.
 
-Source: kube-openapi's schemaconv; apiextensions-apiserver's controller/openapi/builder for the parts of a custom resource outside its
-schema.
+Source: kube-openapi's schemaconv; apiextensions-apiserver's controller/openapi/builder for the parts outside a custom resource's schema.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubeloop.merge.fields import tree
-from kubeloop.merge.fields.comparing import field_set
+from kubeloop.merge.fields.comparison import field_set
 from kubeloop.merge.fields.elements import element_text
 from kubeloop.merge.fields.errors import MISMATCHES, TypeMismatch
 from kubeloop.merge.fields.field_set import FieldSet
@@ -15,14 +15,15 @@ from kubeloop.types import JSONObject
 
 # Merges an applied configuration into a live object.
 #
-# Source: structured-merge-diff's typed/merge; list items have its order: as in the live object where nothing moves, else as applied.
+# Source: structured-merge-diff's typed/merge. List items are in upstream's order: as in the live object where nothing moves, else as
+# applied.
 
 
 def merge(live: JSONObject, applied: JSONObject, type_: MergeType) -> JSONObject:
     """Return ``live`` with each value of ``applied``; nothing is removed. Changed parts are new, the rest is shared.
 
     Raises:
-        TypeMismatch: ``applied`` has a field that the type lacks, or a list item without a key or with the key of another.
+        TypeMismatch: ``applied`` has a field that the type lacks, or a list item without a key or with the key of another item.
     """
     with MISMATCHES:
         merged = _merge(live, applied, type_)
@@ -30,7 +31,7 @@ def merge(live: JSONObject, applied: JSONObject, type_: MergeType) -> JSONObject
 
 
 def _merge(live: Any, applied: Any, type_: MergeType) -> Any:
-    """Return ABSENT if nothing remains."""
+    """Return the merged value, or ABSENT if nothing remains."""
     if applied is ABSENT:
         as_ = shape(type_, live)
     else:
@@ -211,7 +212,7 @@ def _only_items(value: list[Any], node: Node, type_: MergeType) -> list[Any]:
 
 
 def with_named_fields(fields: FieldSet, type_: MergeType) -> FieldSet:
-    """Return ``fields`` and every named field (of a struct, not of a map of free keys) that has some of them below it."""
+    """Return ``fields`` with every named field above them. The fields of a struct are named; the keys of a map are not."""
     return FieldSet(_with_named(fields.root, type_))
 
 

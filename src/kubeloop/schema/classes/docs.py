@@ -20,9 +20,7 @@ def class_text(cls: type) -> str:
 
 
 def field_texts(cls: type) -> dict[str, str]:
-    """Return the docstring below each field, by attribute name, of the class and its bases. A class without a source file (a REPL) has
-    none.
-    """
+    """Return the docstrings below the fields of a class and its bases, by attribute name; empty without a source file, as in a REPL."""
     result: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         result |= _of_module(base.__module__).get(base.__qualname__, {})

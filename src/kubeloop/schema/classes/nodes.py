@@ -20,7 +20,7 @@ from kubeloop.meta.resource import Resource
 from kubeloop.meta.status import Status, StatusCause, StatusDetails
 from kubeloop.schema.classes.docs import class_text, field_texts
 from kubeloop.schema.classes.known import INT_OR_STRING, kubernetes_own, scalar
-from kubeloop.schema.classes.marking import apply
+from kubeloop.schema.classes.markers import apply
 from kubeloop.schema.custom_objects import apply_defaults
 from kubeloop.schema.node import TypeSchema
 from kubeloop.schema.structural import parse
@@ -52,11 +52,13 @@ def schema_of(cls: type[msgspec.Struct], *, descriptions: bool = True) -> JSONOb
 
 
 def ordered(node: JSONObject) -> JSONObject:
-    """Return the same node with its keys in reading order."""
+    """Return a shallow copy of a node with its keys in the order for human readers."""
     return dict(sorted(node.items(), key=lambda item: (_ORDER.get(item[0], len(_ORDER)), item[0])))
 
 
 class _Reader:
+    """Builds schemas from classes and type hints. ``within`` are the enclosing classes, by which a recursive class is detected."""
+
     def __init__(self, descriptions: bool) -> None:
         self._descriptions = descriptions
 
@@ -136,7 +138,7 @@ class _Reader:
         if origin in (Union, types.UnionType):
             if set(arguments) == {int, str}:
                 return {**INT_OR_STRING, "anyOf": [dict(one) for one in INT_OR_STRING["anyOf"]]}
-            raise ConfigError(f"{location}: no structural schema can say {hint}; use IntOrString, or Any with a Schema(...) that says it")
+            raise ConfigError(f"{location}: no structural schema can express {hint}; use IntOrString, or Any with a matching Schema(...)")
         if origin is typing.Literal:
             return _choice(list(arguments), location)
         if origin is list:
@@ -197,7 +199,11 @@ def _may_be_none(hint: Any) -> bool:
 
 
 def _default(value: Any, location: str) -> Any:
-    """Return the default for the server: none for an empty value, which means the same as a missing value."""
+    """Return the default of a field for its schema, or None for an empty default, which means the same as a missing value.
+
+    Raises:
+        ConfigError: A schema cannot express a default of this type.
+    """
     if value is NODEFAULT or value is None or isinstance(value, msgspec.Struct):
         return None
     if isinstance(value, enum.Enum):
@@ -211,7 +217,7 @@ def _default(value: Any, location: str) -> Any:
     if isinstance(value, msgspec.Raw):
         return msgspec.json.decode(value) or None
     raise ConfigError(
-        f"{location}: a default of type {type(value).__name__} cannot be said here; use Annotated[..., Default(...)] and None"
+        f"{location}: a default of type {type(value).__name__} cannot be expressed here; use Annotated[..., Default(...)] and None"
     )
 
 
@@ -255,7 +261,7 @@ def require_valid(obj: Resource) -> None:
     texts = [str(fault) for fault in faults]
     said = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     name = obj.metadata.name
-    raise ApiError.of(
+    raise ApiError.from_status(
         Status(
             status="Failure",
             reason="Invalid",

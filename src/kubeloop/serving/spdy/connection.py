@@ -87,7 +87,7 @@ class SpdyStream:
         self._connection.forget(self)
 
     async def reset(self) -> None:
-        """Reset both directions, and discard unread data."""
+        """Reset both directions of the stream, and discard unread data."""
         unread = sum(map(len, self._parts))
         self._parts.clear()
         self._connection.was_read(unread)
@@ -97,7 +97,7 @@ class SpdyStream:
 
     @property
     def lost(self) -> ConnectionOver | None:
-        """Return the error if the connection ended before the stream did, or None."""
+        """The error of the stream if the connection ended first, else None."""
         return self._fault if isinstance(self._fault, ConnectionOver) else None
 
     @property
@@ -168,7 +168,7 @@ class SpdyConnection:
         """Open a new stream, and return it when the peer has accepted it.
 
         Raises:
-            StreamReset: The peer refused it, or the connection has ended.
+            StreamReset: The peer refused the stream, or the connection has ended.
         """
         async with self._sending:
             if self._ended:
@@ -184,7 +184,7 @@ class SpdyConnection:
         try:
             taken = await stream.replied
         except BaseException:
-            # The peer may have accepted it, and would hold it for the lifetime of the connection.
+            # The peer may have accepted the stream, and would hold it for the lifetime of the connection.
             self.give_up(stream)
             raise
         # An accepted stream may already have ended, with all its data. That is not a refusal.
@@ -199,7 +199,7 @@ class SpdyConnection:
         task.add_done_callback(self._resets.discard)
 
     async def ping(self, number: int) -> None:
-        """Prevent proxies from closing an idle connection. ``number`` is odd for clients."""
+        """Send a ping, which keeps proxies from closing an idle connection. ``number`` is odd for clients."""
         async with self._sending:
             await self._duplex.write(self._packer.ping(number))
 

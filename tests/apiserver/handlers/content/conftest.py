@@ -40,7 +40,7 @@ class Reply:
 
 
 class Wire:
-    """Sends exactly the headers it is told. A path without a slash is below the test's namespace; ``{ns}`` stands for that."""
+    """Sends exactly the given headers. A path without a slash is below the test's namespace; ``{ns}`` stands for that."""
 
     def __init__(self, session: aiohttp.ClientSession, namespace: str) -> None:
         self.session = session

@@ -42,7 +42,7 @@ async def test_openapi(wire: Wire, path: str, accept: str, status: int, content_
         assert (again.status, again.body) == (304, b"")
 
 
-async def test_the_hash_of_the_index_lets_a_document_be_kept_for_ever(wire: Wire) -> None:
+async def test_the_hash_of_the_index_lets_a_document_be_cached_without_expiry(wire: Wire) -> None:
     index = (await wire("GET", "/openapi/v3")).tree
     kept = await wire("GET", index["paths"]["apis/apps/v1"]["serverRelativeURL"])
     assert kept.headers["cache-control"] == "public, immutable"
@@ -73,12 +73,12 @@ async def test_only_version_2_is_packed(wire: Wire, accepted: str, *, packed: bo
         pytest.param("GET", "/apis/nosuch.example.com", 404, id="an unknown group is not found"),
     ],
 )
-async def test_a_document_is_asked_for_with(wire: Wire, method: str, path: str, status: int) -> None:
+async def test_a_document_answers_a_method_with_a_status(wire: Wire, method: str, path: str, status: int) -> None:
     assert (await wire(method, path)).status == status
 
 
 @pytest.mark.parametrize("path", ["/nosuch", "/apis/nosuch.example.com/v1/things", "/healthz/", "/openapi"])
-async def test_a_path_that_nobody_owns_gets_a_plain_page(wire: Wire, path: str) -> None:
+async def test_an_unknown_path_gets_a_plain_page(wire: Wire, path: str) -> None:
     answer = await wire("GET", path)
     assert (answer.status, answer.body) == (404, b"404 page not found\n")
     assert answer.headers["x-content-type-options"] == "nosniff"

@@ -69,7 +69,7 @@ async def test_not_acceptable_is(wire: Wire, path: str, accept: str, message: st
         assert answer.content_type == YAML
 
 
-async def test_who_accepts_nothing_of_ours_gets_an_indented_status(wire: Wire) -> None:
+async def test_a_client_that_accepts_no_served_type_gets_an_indented_status(wire: Wire) -> None:
     answer = await wire("GET", "configmaps/nosuch", accept="text/html")
     assert answer.content_type == JSON
     assert answer.body.startswith(b'{\n  "kind": "Status",\n  "apiVersion": "v1",\n')

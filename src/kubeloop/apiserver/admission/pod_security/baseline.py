@@ -248,7 +248,7 @@ def selinux(types: frozenset[str]) -> Check:
 
 
 def seccomp_annotations(pod: Pod) -> Violation | None:
-    """Check the seccomp annotations of old versions."""
+    """Check that the seccomp annotations of Kubernetes before 1.19 name the default profile or a local profile."""
     annotations = pod.metadata.get("annotations") or {}
     keys = [_SECCOMP_POD, *(_SECCOMP_CONTAINER + one["name"] for one in containers(pod.spec))]
     bad = sorted({f"{key}={go_quoted(annotations[key])}" for key in keys if key in annotations and not _seccomp_name(annotations[key])})

@@ -63,9 +63,9 @@ class NamespacePolicy(NamedTuple):
 
 
 def parse_policy(labels: Mapping[str, str]) -> tuple[NamespacePolicy, list[FieldError]]:
-    """Return the policy in the labels of a namespace, and the errors in them.
+    """Return the policy in the labels of a namespace, and the errors in these labels.
 
-    An invalid level counts as the most restrictive one, an invalid version as the latest.
+    An invalid level to enforce counts as restricted, any other invalid level as privileged, and an invalid version as the latest.
     """
     if not any(name.startswith(PREFIX) for name in labels):
         return NamespacePolicy(), []
@@ -197,7 +197,7 @@ _HARMLESS = frozenset({"exec", "attach", "binding", "eviction", "log", "portforw
 
 
 class PodSecurity:
-    """Plug-in PodSecurity. It reads the policy with the namespace for each write, and has no state."""
+    """Plug-in PodSecurity: applies the policy in the labels of the namespace, which it reads for each write. The plug-in has no state."""
 
     resources = frozenset({NAMESPACES, _PODS, *_TEMPLATES})
 

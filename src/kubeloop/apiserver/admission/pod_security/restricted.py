@@ -98,7 +98,7 @@ def non_root(pod: Pod) -> Violation | None:
 
 
 def user(pod: Pod) -> Violation | None:
-    """Check that no user is root."""
+    """Check that neither the pod nor a container sets runAsUser to 0."""
     who = setters(
         security(pod.spec).get("runAsUser") == 0, [one["name"] for one in containers(pod.spec) if security(one).get("runAsUser") == 0]
     )
@@ -123,7 +123,7 @@ def seccomp(pod: Pod) -> Violation | None:
 
 
 def _not_on_windows(check: Check) -> Check:
-    """Return the check without Windows pods, which lack the feature."""
+    """Return a check that accepts all Windows pods, which lack the feature, and applies ``check`` to the other pods."""
     return lambda pod: None if is_windows(pod.spec) else check(pod)
 
 

@@ -21,7 +21,7 @@ from kubeloop.apiserver.builtin.kind import BuiltinStrategy
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.pods.spec import validate_pod_annotations, validate_pod_template
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import check_immutable, check_not_negative, check_one_of, validate_label_name_field
+from kubeloop.apiserver.validation.formats import check_immutable, check_not_negative, check_one_of, validate_dns_label_field
 from kubeloop.apiserver.validation.metadata import is_empty, validate_annotation_map, validate_label_selector, validate_labels
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import dns1123_label
@@ -113,7 +113,7 @@ def _spec(spec: JSONObject, options: PodOptions, *, update: bool) -> Errors:
     yield from check_not_negative("spec.minReadySeconds", spec.get("minReadySeconds"))
     yield from check_not_negative("spec.ordinals.start", (spec.get("ordinals") or {}).get("start"))
     if not update and spec.get("serviceName"):
-        yield from validate_label_name_field("spec.serviceName", spec["serviceName"])
+        yield from validate_dns_label_field("spec.serviceName", spec["serviceName"])
     yield from _template(spec, options)
 
 

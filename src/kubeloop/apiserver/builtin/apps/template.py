@@ -54,7 +54,7 @@ def check_selects_template(selector: JSONObject | None, template: JSONObject) ->
 
 
 def check_always_restarts(template: JSONObject, kind: str) -> Errors:
-    """Check that the restart policy of a template is Always."""
+    """Check that the restart policy of a template is Always, and that it has no activeDeadlineSeconds. ``kind`` is for the message."""
     pod = template.get("spec") or {}
     yield from check_one_of("spec.template.spec.restartPolicy", pod.get("restartPolicy", ""), ("Always",))
     if pod.get("activeDeadlineSeconds") is not None:

@@ -11,7 +11,7 @@ from kubeloop.apiserver.builtin.networking.ingress import validate_kind_and_name
 from kubeloop.apiserver.builtin.pods.resources import validate_container_resource_name
 from kubeloop.apiserver.builtin.quantities import quantity
 from kubeloop.apiserver.registry.write_request import WriteRequest
-from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, check_not_negative, check_one_of, each, validate_label_name_field
+from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, check_not_negative, check_one_of, each, validate_dns_label_field
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
 from kubeloop.meta.names import path_segment
 from kubeloop.types import JSONObject
@@ -19,7 +19,7 @@ from kubeloop.types import JSONObject
 # Scaling behavior. Source: validateBehavior.
 
 
-#: Maximum window in seconds.
+#: Maximum period of a policy and maximum stabilization window, in seconds.
 _LONGEST_PERIOD = 1800
 _LONGEST_WINDOW = 3600
 
@@ -74,7 +74,7 @@ def validate_scaled_object(path: str, reference: JSONObject, *, core: bool, any_
         path: Path of the reference.
         reference: A CrossVersionObjectReference.
         core: The object may be in the core group.
-        any_version: Skip the API version, which the stored object has wrong already.
+        any_version: Skip the API version, because the stored object may have an invalid one.
 
     Returns:
         The errors.
@@ -166,7 +166,7 @@ def _resource_name(path: str, source: JSONObject, *, checked: bool) -> Errors:
     if not source.get("container"):
         yield required(f"{path}.container", "must specify a container")
     else:
-        yield from validate_label_name_field(f"{path}.container", source["container"])
+        yield from validate_dns_label_field(f"{path}.container", source["container"])
 
 
 def _identifier(path: str, identifier: JSONObject) -> Errors:

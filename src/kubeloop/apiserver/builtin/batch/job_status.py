@@ -28,10 +28,10 @@ class InvalidIndexes(ValueError):
 
 
 def check_indexes(text: str, completions: int) -> int:
-    """Return the number of indexes.
+    """Check a list of indexes such as ``0-2,5``, and return the number of indexes in it.
 
     Raises:
-        BadIndexes: The intervals are out of order, or not below ``completions``.
+        InvalidIndexes: The intervals are malformed, out of order, or not below ``completions``.
     """
     last: int | None = None
     total = 0
@@ -89,7 +89,7 @@ _FINAL = ("Failed", "Complete", "FailureTarget")
 
 
 class _State:
-    """A status with the queries of the rules."""
+    """The status of a job, with its conditions and counters in the form that the rules need."""
 
     def __init__(self, job: JSONObject) -> None:
         self.status: JSONObject = job.get("status") or {}
@@ -113,7 +113,7 @@ class _State:
 
 @dataclass(frozen=True)
 class _Change:
-    """An old and a new status."""
+    """An update of a job's status: the spec of the job, the new and the old status."""
 
     spec: JSONObject
     new: _State

@@ -33,7 +33,11 @@ def request_error(encoded: str | None) -> str:
 
 
 def organizations_of(encoded: str | None) -> list[str]:
-    """Return the organizations in the subject of a request, which are groups, or an empty list for an invalid request."""
+    """Return the organizations in the subject of a valid request (PEM in base64), which are the groups of a client.
+
+    Raises:
+        ValueError, IndexError: The request is invalid.
+    """
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 

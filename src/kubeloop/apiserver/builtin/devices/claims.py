@@ -35,7 +35,7 @@ from kubeloop.apiserver.validation.formats import (
     sloppy_cidr,
     sloppy_ip,
     unsupported,
-    validate_label_name_field,
+    validate_dns_label_field,
 )
 from kubeloop.apiserver.validation.metadata import check_template_meta, validate_conditions
 from kubeloop.cel import CompileError, Environment, compile_expression, types
@@ -151,7 +151,7 @@ def validate_references(path: str, value: list[str] | None, requests: RequestNam
 
 
 def _request(path: str, request: JSONObject) -> Errors:
-    yield from validate_label_name_field(f"{path}.name", request.get("name", ""))
+    yield from validate_dns_label_field(f"{path}.name", request.get("name", ""))
     exactly, alternatives = request.get("exactly"), request.get("firstAvailable")
     rule = "exactly one of `exactly` or `firstAvailable` is required"
     if exactly is None and not alternatives:
@@ -165,7 +165,7 @@ def _request(path: str, request: JSONObject) -> Errors:
 
 
 def _alternative(path: str, request: JSONObject) -> Errors:
-    yield from validate_label_name_field(f"{path}.name", request.get("name", ""))
+    yield from validate_dns_label_field(f"{path}.name", request.get("name", ""))
     yield from _exact(path, request)
 
 
@@ -275,7 +275,7 @@ def _result(requests: RequestNames, path: str, result: JSONObject) -> Errors:
 def _place(path: str, result: JSONObject) -> Errors:
     yield from validate_driver_name(f"{path}.driver", result.get("driver", ""))
     yield from validate_pool_name(f"{path}.pool", result.get("pool", ""))
-    yield from validate_label_name_field(f"{path}.device", result.get("device", ""))
+    yield from validate_dns_label_field(f"{path}.device", result.get("device", ""))
 
 
 def _result_configuration(requests: RequestNames, path: str, config: JSONObject) -> Errors:

@@ -21,7 +21,7 @@ from kubeloop.apiserver.builtin.devices.fields import (
 )
 from kubeloop.apiserver.builtin.pods.scheduling import validate_node_selector
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.validation.formats import validate_label_name_field, validate_subdomain_field
+from kubeloop.apiserver.validation.formats import validate_dns_label_field, validate_subdomain_field
 from kubeloop.meta.field_error import Errors, forbidden, invalid, required, too_long
 from kubeloop.types import JSONObject
 
@@ -127,7 +127,7 @@ def validate_device(before: JSONObject, per_device: bool, path: str, value: JSON
         The errors.
     """
     name, attributes, capacity = value.get("name", ""), value.get("attributes") or {}, value.get("capacity") or {}
-    yield from validate_label_name_field(f"{path}.name", name)
+    yield from validate_dns_label_field(f"{path}.name", name)
     if len(attributes) + len(capacity) > _MOST_ATTRIBUTES:
         why = f"the total number of attributes and capacities must not exceed {_MOST_ATTRIBUTES}"
         yield invalid(path, len(attributes) + len(capacity), why)
@@ -148,15 +148,15 @@ def validate_device(before: JSONObject, per_device: bool, path: str, value: JSON
 
 
 def validate_counters(key: str, path: str, value: JSONObject) -> Errors:
-    """Validate the counters of a set, which ``key`` names."""
+    """Validate a counter set. ``key`` is the field with the name of the set: ``name`` or ``counterSet``."""
     if not value.get(key):
         yield required(f"{path}.{key}")
     else:
-        yield from validate_label_name_field(f"{path}.{key}", value[key])
+        yield from validate_dns_label_field(f"{path}.{key}", value[key])
     if not value.get("counters"):
         yield required(f"{path}.counters")
     else:
-        yield from validate_mapping(f"{path}.counters", value["counters"], _MOST_COUNTERS, _LABEL, validate_label_name_field, accept_any)
+        yield from validate_mapping(f"{path}.counters", value["counters"], _MOST_COUNTERS, _LABEL, validate_dns_label_field, accept_any)
 
 
 def _attribute(path: str, attribute: JSONObject) -> Errors:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from kubeloop.apiserver.builtin.pods.volume_plugins import validate_csi_driver_name
-from kubeloop.apiserver.validation.formats import check_one_of, each, unsupported, validate_label_name_field, validate_subdomain_field
+from kubeloop.apiserver.validation.formats import check_one_of, each, unsupported, validate_dns_label_field, validate_subdomain_field
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, invalid, required, too_long, too_many
 from kubeloop.meta.names import c_identifier, label_value, qualified_name
 from kubeloop.types import JSONObject
@@ -126,7 +126,7 @@ class RequestNames:
             yield invalid(path, name, _NO_REQUEST)
             return
         for part in parts:
-            yield from validate_label_name_field(path, part)
+            yield from validate_dns_label_field(path, part)
         if name not in self:
             yield invalid(path, name, _NO_REQUEST)
 
@@ -245,7 +245,7 @@ _MOST_CONDITIONS = 4
 
 
 def validate_configuration(path: str, config: JSONObject, *, stored: bool = False) -> Errors:
-    """Validate the opaque configuration of a driver."""
+    """Validate the opaque configuration of a driver. Parameters that are already stored (``stored``) may be larger."""
     opaque = config.get("opaque")
     if opaque is None:
         yield required(f"{path}.opaque")

@@ -15,8 +15,8 @@ from kubeloop.apiserver.validation.formats import (
     each,
     ip_warnings,
     sloppy_ip,
+    validate_dns_label_field,
     validate_ip_address,
-    validate_label_name_field,
     validate_subdomain_field,
 )
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required, too_long
@@ -104,7 +104,7 @@ def _parameters(path: str, parameters: JSONObject) -> Errors:
         if namespace is None:
             yield required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'")
         else:
-            yield from validate_label_name_field(f"{path}.namespace", namespace)
+            yield from validate_dns_label_field(f"{path}.namespace", namespace)
     elif scope == "Cluster" and namespace is not None:
         yield forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'")
 

@@ -13,7 +13,7 @@ from kubeloop.apiserver.builtin.pods.ports import check_host_port_conflicts, val
 from kubeloop.apiserver.builtin.pods.resources import validate_container_resources
 from kubeloop.apiserver.builtin.pods.security import validate_container_security
 from kubeloop.apiserver.builtin.pods.volumes import validate_devices, validate_mounts, validate_pull_policy
-from kubeloop.apiserver.validation.formats import check_one_of, unsupported, validate_label_name_field
+from kubeloop.apiserver.validation.formats import check_one_of, unsupported, validate_dns_label_field
 from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplicate, forbidden, invalid, not_found, required
 from kubeloop.types import JSONObject
 
@@ -82,7 +82,7 @@ def validate_init_containers(path: str, pod: PodContext) -> Errors:
             yield duplicate(f"{here}.name", name)
         elif name:
             names.add(name)
-        # Init containers run one after the other, so only ports of the same one conflict; upstream counts it as the first.
+        # Init containers run one after the other, so only ports of the same container conflict. Upstream reports each as the first one.
         yield from check_host_port_conflicts(path, [container])
         sidecar = container.get("restartPolicy") == "Always"
         if sidecar:
@@ -132,7 +132,7 @@ def check_image_without_spaces(path: str, container: JSONObject) -> Errors:
 
 def _common(path: str, container: JSONObject, pod: PodContext) -> Errors:
     if name := container.get("name"):
-        yield from validate_label_name_field(f"{path}.name", name)
+        yield from validate_dns_label_field(f"{path}.name", name)
     else:
         yield required(f"{path}.name")
     if not container.get("image"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kubeloop.apiserver.builtin.quantities import quantity
-from kubeloop.apiserver.validation.formats import check_no_parent_steps, each, unsupported, validate_label_name_field
+from kubeloop.apiserver.validation.formats import check_no_parent_steps, each, unsupported, validate_dns_label_field
 from kubeloop.meta.field_error import Errors, invalid, required
 from kubeloop.meta.names import config_key, dns1123_subdomain, qualified_name, relaxed_environment_name
 from kubeloop.types import JSONObject
@@ -144,7 +144,7 @@ def _file_key(path: str, selector: JSONObject) -> Errors:
     else:
         yield required(f"{path}.key")
     if name := selector.get("volumeName"):
-        yield from validate_label_name_field(f"{path}.volumeName", name)
+        yield from validate_dns_label_field(f"{path}.volumeName", name)
     else:
         yield required(f"{path}.volumeName")
     if where := selector.get("path"):

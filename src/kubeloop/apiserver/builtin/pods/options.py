@@ -11,7 +11,10 @@ from kubeloop.types import JSONObject
 
 @dataclass(frozen=True, slots=True)
 class PodOptions:
-    """Options of pod validation, with the feature gates of a default 1.36 server. ``is_pod`` is False for templates."""
+    """Options of pod validation, with the feature gates of a default 1.36 server. ``is_pod`` is False for templates.
+
+    The other options accept an invalid value (such as a sysctl of the host), because the stored object already has one.
+    """
 
     is_pod: bool = False
     any_deletion_cost: bool = False

@@ -138,7 +138,10 @@ def check_host_port_conflicts(path: str, containers: list[JSONObject], *, first:
 
 
 def check_host_network_ports(path: str, spec: JSONObject, *, is_pod: bool) -> Errors:
-    """Check that host ports equal container ports in the network of the host. A template may leave them to the defaults of pods."""
+    """Check that host ports equal container ports if the pod uses the network of the host.
+
+    A template may leave the host ports to the defaults of pods.
+    """
     if not spec.get("hostNetwork"):
         return
     for index, container in enumerate(spec.get("containers") or ()):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kubeloop.apiserver.validation.formats import validate_label_name_field, validate_subdomain_field
+from kubeloop.apiserver.validation.formats import validate_dns_label_field, validate_subdomain_field
 from kubeloop.meta.field_error import Errors, duplicate, forbidden, invalid, required
 from kubeloop.types import JSONObject
 
@@ -95,7 +95,7 @@ def validate_resource_claims(path: str, claims: list[JSONObject], metadata: JSON
         elif name in seen:
             yield duplicate(f"{here}.name", name)
         else:
-            yield from validate_label_name_field(f"{here}.name", name)
+            yield from validate_dns_label_field(f"{here}.name", name)
             seen.add(name)
         claimed, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
         shown = {"Name": name, "ResourceClaimName": claimed, "ResourceClaimTemplateName": template}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kubeloop.apiserver.builtin.pods.options import PodOptions
 from kubeloop.apiserver.builtin.quantities import aggregate, is_huge_page, is_native, is_pod_level, may_overcommit, quantity
-from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, each, unsupported, validate_label_name_field
+from kubeloop.apiserver.validation.formats import NOT_NEGATIVE, each, unsupported, validate_dns_label_field
 from kubeloop.meta.field_error import Errors, FieldError, FieldErrorType, duplicate, forbidden, invalid, required
 from kubeloop.meta.names import qualified_name
 from kubeloop.types import JSONObject
@@ -139,7 +139,7 @@ def _claims(path: str, claims: list[JSONObject], known: set[str]) -> Errors:
         else:
             request = claim.get("request", "")
             if request:
-                yield from validate_label_name_field(f"{here}.request", request)
+                yield from validate_dns_label_field(f"{here}.request", request)
             key = f"{name}/{request}" if request else name
             if key in seen:
                 yield duplicate(here, key)

@@ -26,8 +26,8 @@ from kubeloop.apiserver.validation.formats import (
     MAX_INT32,
     check_one_of,
     each,
+    validate_dns_label_field,
     validate_ip_address,
-    validate_label_name_field,
     validate_subdomain_field,
     validate_subdomain_with_underscore,
 )
@@ -166,7 +166,7 @@ def _names(path: str, spec: JSONObject) -> Errors:
         yield from each(f"{path}.activeDeadlineSeconds", seconds, in_range(seconds, 1, MAX_INT32))
     for name in ("hostname", "subdomain"):
         if spec.get(name):
-            yield from validate_label_name_field(f"{path}.{name}", spec[name])
+            yield from validate_dns_label_field(f"{path}.{name}", spec[name])
 
 
 def _rest(path: str, spec: JSONObject, options: PodOptions) -> Errors:

@@ -10,8 +10,8 @@ from kubeloop.apiserver.validation.formats import (
     check_one_of,
     each,
     sloppy_ip,
+    validate_dns_label_field,
     validate_ip_address,
-    validate_label_name_field,
     validate_subdomain_field,
     validate_user_id,
 )
@@ -65,7 +65,7 @@ def _extended(path: str, field_value: JSONObject, spec: JSONObject) -> Errors:
         elif key[1] not in ((container.get("resources") or {}).get("requests") or {}):
             detail = f"must match the extended resource name of {_ONE_OF.format('resources.requests')}"
             yield invalid(f"{here}.resourceName", key[1], detail)
-        yield from validate_label_name_field(f"{path}.requestName", key[2])
+        yield from validate_dns_label_field(f"{path}.requestName", key[2])
         if key in seen:
             for name, value in zip(("containerName", "resourceName", "requestName"), key, strict=True):
                 yield duplicate(f"{here}.{name}", value)
@@ -77,7 +77,7 @@ def _extended(path: str, field_value: JSONObject, spec: JSONObject) -> Errors:
 
 
 def validate_users(status: JSONObject, spec: JSONObject) -> Errors:
-    """Validate the users of containers."""
+    """Validate the users in the statuses of containers."""
     system = (spec.get("os") or {}).get("name", "linux")
     for name in _STATUSES:
         for position, container in enumerate(status.get(name) or ()):

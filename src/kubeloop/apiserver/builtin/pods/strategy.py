@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from kubeloop.apiserver.builtin.kind import BuiltinStrategy, keep_metadata, value_at
+from kubeloop.apiserver.builtin.kind import BuiltinStrategy, StrategySettings, keep_metadata, value_at
 from kubeloop.apiserver.builtin.pods.options import PodOptions, all_containers, deletion_cost_fits
 from kubeloop.apiserver.builtin.pods.references import MIRROR
-from kubeloop.apiserver.builtin.pods.resizing import resize_error, restore_all_but_resources, validate_resize_changes
+from kubeloop.apiserver.builtin.pods.resize import resize_error, restore_all_but_resources, validate_resize_changes
 from kubeloop.apiserver.builtin.pods.security import APP_ARMOR, host_sysctl_error, validate_app_armor
 from kubeloop.apiserver.builtin.pods.spec import validate_new_pod, validate_pod
 from kubeloop.apiserver.builtin.pods.status import quality_of_service, validate_status_update
@@ -78,8 +78,8 @@ class PodStrategy(BuiltinStrategy):
     metadata_checks_on_update = ("update", "create")
     field_aliases = MappingProxyType({"spec.host": "spec.nodeName"})
 
-    def __init__(self, kind: GroupKind) -> None:
-        super().__init__(kind)
+    def __init__(self, kind: GroupKind, settings: StrategySettings) -> None:
+        super().__init__(kind, settings)
         self.default_grace = deletion_grace
 
     def default(self, obj: JSONObject) -> None:

@@ -24,7 +24,7 @@ _MUTABLE = (
 
 
 def check_annotation_changes(field_value: JSONObject, old: JSONObject, options: PodOptions) -> Errors:
-    """Check that some annotations stay unchanged."""
+    """Check that the AppArmor and mirror pod annotations stay unchanged, and validate the new annotations."""
     new, before = field_value["metadata"].get("annotations") or {}, old["metadata"].get("annotations") or {}
     for key, value in before.items():
         if new.get(key) != value:
@@ -90,7 +90,7 @@ def _deleted_gates(new: list[JSONObject], old: list[JSONObject]) -> Errors:
 
 
 def _rest(new: JSONObject, old: JSONObject, sent: Any) -> Errors:
-    """Check that all other fields are unchanged."""
+    """Check that an update of a pod changes only the mutable fields of the spec."""
     masked = copy_tree(new)
     for kind in ("containers", "initContainers"):
         for container, before in zip(masked.get(kind) or (), old.get(kind) or (), strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from kubeloop.apiserver.validation.formats import check_one_of, each, unsupported, validate_label_name_field
+from kubeloop.apiserver.validation.formats import check_one_of, each, unsupported, validate_dns_label_field
 from kubeloop.meta.field_error import Errors, invalid, required, too_long
 from kubeloop.meta.names import dns1123_subdomain, in_range
 from kubeloop.types import JSONObject
@@ -146,9 +146,9 @@ def _storage_os(path: str, source: JSONObject) -> Errors:
     if not source.get("volumeName"):
         yield required(f"{path}.volumeName")
     else:
-        yield from validate_label_name_field(f"{path}.volumeName", source["volumeName"])
+        yield from validate_dns_label_field(f"{path}.volumeName", source["volumeName"])
     if source.get("volumeNamespace"):
-        yield from validate_label_name_field(f"{path}.volumeNamespace", source["volumeNamespace"])
+        yield from validate_dns_label_field(f"{path}.volumeNamespace", source["volumeNamespace"])
     secret = source.get("secretRef")
     if secret is not None and not secret.get("name"):
         yield required(f"{path}.secretRef.name")

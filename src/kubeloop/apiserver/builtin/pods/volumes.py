@@ -15,7 +15,7 @@ from kubeloop.apiserver.validation.formats import (
     check_local_path,
     check_no_parent_steps,
     check_one_of,
-    validate_label_name_field,
+    validate_dns_label_field,
 )
 from kubeloop.meta.field_error import Errors, FieldError, duplicate, forbidden, invalid, not_found, required
 from kubeloop.meta.names import dns1123_subdomain
@@ -154,7 +154,7 @@ def validate_volumes(
     for index, volume in enumerate(value):
         here, name = f"{path}[{index}]", volume.get("name", "")
         own = list(_source(here, volume, pod_name, options))
-        own += validate_label_name_field(f"{here}.name", name) if name else [required(f"{here}.name")]
+        own += validate_dns_label_field(f"{here}.name", name) if name else [required(f"{here}.name")]
         if name in valid:
             own.append(duplicate(f"{here}.name", name))
         if own:

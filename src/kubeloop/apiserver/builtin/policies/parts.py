@@ -28,7 +28,7 @@ _RESERVED: Final = frozenset({
 
 
 def static_name_warnings(obj: JSONObject) -> list[str]:
-    """Return a warning if the name of a policy has the suffix of static ones."""
+    """Return a warning if the name of a policy or binding ends with ``.static.k8s.io``, the suffix of static configuration."""
     if not obj["metadata"].get("name", "").endswith(_STATIC):
         return []
     why = "are reserved for static manifest-based configurations and cannot be managed via the API"
@@ -36,7 +36,7 @@ def static_name_warnings(obj: JSONObject) -> list[str]:
 
 
 def validate_policy_head(spec: JSONObject, expressions: ExpressionValidator, *, mutating: bool, conditions_known: bool) -> Errors:
-    """Validate the fields of a spec up to ``variables``.
+    """Validate the fields that validating and mutating policies share: from failurePolicy to variables.
 
     Args:
         spec: Spec of the policy.

@@ -83,9 +83,9 @@ _DESCRIPTIONS: Final = {"ApplyConfiguration": "applyConfiguration", "JSONPatch":
 
 
 class MutatingPolicyStrategy(BuiltinStrategy):
-    #: Upstream's validation of an update begins with that of a new object's metadata.
     """Strategy of MutatingAdmissionPolicies."""
 
+    #: Upstream's validation of an update begins with that of a new object's metadata.
     metadata_checks_on_update = ("create",)
 
     def validate_create(self, context: WriteRequest, obj: JSONObject) -> list[FieldError]:
@@ -155,9 +155,9 @@ _LONGEST_ANNOTATION: Final = 5 * 1024
 
 
 class ValidatingPolicyStrategy(BuiltinStrategy):
-    #: Upstream's validation of an update begins with that of a new object's metadata.
     """Strategy of ValidatingAdmissionPolicies."""
 
+    #: Upstream's validation of an update begins with that of a new object's metadata.
     metadata_checks_on_update = ("create",)
     metadata_checks_on_status = ()
     status_keeps_metadata = True

@@ -112,7 +112,7 @@ _FIXED = "may not change once set"
 
 
 def family_of(address: str) -> str:
-    """Return IPv4 or IPv6."""
+    """Return the family of an IP address: ``IPv4`` or ``IPv6``."""
     return "IPv6" if ":" in address else "IPv4"
 
 

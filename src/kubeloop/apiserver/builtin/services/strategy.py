@@ -20,8 +20,8 @@ from kubeloop.apiserver.validation.formats import (
     ip_warnings,
     sloppy_ip,
     validate_cidr,
+    validate_dns_label_field,
     validate_ip_address,
-    validate_label_name_field,
     validate_subdomain_field,
 )
 from kubeloop.apiserver.validation.metadata import validate_labels
@@ -90,7 +90,7 @@ def _port(path: str, port: JSONObject, names: set[str], *, several: bool) -> Err
     if several and not name:
         yield required(f"{path}.name")
     elif name:
-        yield from validate_label_name_field(f"{path}.name", name)
+        yield from validate_dns_label_field(f"{path}.name", name)
         if name in names:
             yield duplicate(f"{path}.name", name)
         names.add(name)

@@ -28,7 +28,7 @@ from kubeloop.apiserver.validation.formats import (
     check_one_of,
     each,
     unsupported,
-    validate_label_name_field,
+    validate_dns_label_field,
     validate_subdomain_field,
 )
 from kubeloop.meta.field_error import Errors, FieldError, forbidden, invalid, required
@@ -113,9 +113,9 @@ def _storage_os(path: str, source: JSONObject) -> Errors:
     if not source.get("volumeName"):
         yield required(f"{path}.volumeName")
     else:
-        yield from validate_label_name_field(f"{path}.volumeName", source["volumeName"])
+        yield from validate_dns_label_field(f"{path}.volumeName", source["volumeName"])
     if source.get("volumeNamespace"):
-        yield from validate_label_name_field(f"{path}.volumeNamespace", source["volumeNamespace"])
+        yield from validate_dns_label_field(f"{path}.volumeNamespace", source["volumeNamespace"])
     if source.get("secretRef") is not None:
         yield from needs("name", "namespace")(f"{path}.secretRef", source["secretRef"])
 
@@ -135,7 +135,7 @@ def _csi(path: str, source: JSONObject) -> Errors:
         secret = source.get(name)
         if secret is None:
             continue
-        for part, rule in (("name", validate_subdomain_field), ("namespace", validate_label_name_field)):
+        for part, rule in (("name", validate_subdomain_field), ("namespace", validate_dns_label_field)):
             if not secret.get(part):
                 yield required(f"{path}.{name}.{part}")
             else:
@@ -318,7 +318,7 @@ _GA_LABELS = {
 
 
 def _same_nodes(new: Any, old: Any) -> bool:
-    """Return whether two affinities select the same nodes: a label may get its current name (and, by an upstream fault, none)."""
+    """Return whether two affinities are equal, except that a label key may get its current name (and, by an upstream fault, none)."""
     if isinstance(new, list) and isinstance(old, list):
         return len(new) == len(old) and all(map(_same_nodes, new, old))
     if not isinstance(new, dict) or not isinstance(old, dict):

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Connecter:
-    """A subresource that connects. ``paths`` says whether the path may continue after the subresource."""
+    """A subresource that connects a client to a kubelet, pod, service or node.
+
+    If ``paths`` is True, the path of the request may continue after the subresource.
+    """
 
     methods: frozenset[str]
     handler: Callable[[RequestScope], Awaitable[Reply]]
@@ -26,7 +29,7 @@ class Connecter:
 
 
 def find_connecter(info: RequestInfo) -> Connecter | None:
-    """Return the connecter of a request, or None if the request needs none."""
+    """Return the connecter of a request, or None if it is not for a subresource that connects."""
     return _TABLE.get(f"{info.resource}/{info.subresource}") if info.subresource and not info.group else None
 
 

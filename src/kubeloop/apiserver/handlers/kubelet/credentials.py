@@ -42,17 +42,17 @@ class KubeletCredentials:
 
     @cached_property
     def context(self) -> ssl.SSLContext:
-        """Return the TLS context for kubelets."""
+        """Return the TLS context for kubelets. It verifies their certificates if ``authority`` is set."""
         return self._context(self.authority)
 
     @cached_property
     def unverified(self) -> ssl.SSLContext:
-        """Return the TLS context for logs with insecureSkipTLSVerifyBackend."""
+        """Return the TLS context for logs with insecureSkipTLSVerifyBackend, which does not verify the kubelet's certificate."""
         return self._context(None)
 
     @cached_property
     def proxied(self) -> ssl.SSLContext:
-        """Return the TLS context for pods, services and other ports of nodes."""
+        """Return the TLS context for pods, services and other ports of nodes, without client certificate and without verification."""
         return KubeletCredentials().unverified
 
     def _context(self, authority: Path | None) -> ssl.SSLContext:
@@ -67,7 +67,7 @@ class KubeletCredentials:
             raise ConfigError(f"--kubelet-certificate-authority {authority}: {fault.strerror or fault}") from None
         if self.certificate is not None:
             try:
-                context.load_cert_chain(self.certificate, self.key, password="")  # or it would be asked for at the terminal
+                context.load_cert_chain(self.certificate, self.key, password="")  # without a password, OpenSSL asks for one at the terminal
             except OSError as fault:
                 named = f"--kubelet-client-certificate {self.certificate}, --kubelet-client-key {self.key}"
                 raise ConfigError(f"{named}: {fault.strerror or fault}") from None

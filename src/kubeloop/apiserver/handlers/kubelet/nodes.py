@@ -1,4 +1,4 @@
-"""Pods, containers, and the address of a node's kubelet from the Node's status.
+"""Look-ups for connections to kubelets: pods, their containers, and the address of a node's kubelet from the Node's status.
 
 Source: k8s.io/kubernetes pkg/kubelet/client (NodeConnectionInfoGetter); kube-apiserver --kubelet-preferred-address-types.
 """
@@ -46,7 +46,7 @@ def container_of(pod: JSONObject, container_name: str) -> str:
     """Return the name of the requested container, or of the only container if the request names none.
 
     Raises:
-        BadRequest: There is no such container, or the request names none of several.
+        BadRequest: There is no such container; or the request names none, and the pod has not exactly one.
     """
     name, spec = pod["metadata"]["name"], pod.get("spec") or {}
     containers = spec.get("containers") or []
@@ -76,7 +76,8 @@ _SIMULATED = "kubeloop://"
 class Kubelet:
     """The address of a kubelet.
 
-    ``websockets`` says whether it accepts the WebSocket protocols; if not, the server translates them to SPDY."""
+    ``websockets`` says whether it accepts the WebSocket protocols; if not, the server translates them to SPDY.
+    """
 
     host: str
     port: int

@@ -25,7 +25,7 @@ _INT32 = 1 << 31
 
 
 def log_parameters(request: Request, pod: str) -> Parameters:
-    """Return a kubelet's query parameters for a log.
+    """Return the query parameters to send to the kubelet's log endpoint, from those of the client's request.
 
     Raises:
         BadRequest: A number or time is malformed.
@@ -48,7 +48,7 @@ def log_parameters(request: Request, pod: str) -> Parameters:
         errors.append(forbidden("stream", "may not be specified"))  # PodLogsQuerySplitStreams is off by default
     if errors:
         raise api_errors.invalid(GroupKind("", "PodLogOptions"), pod, errors)
-    found: Parameters = [(name, "true") for name in ("follow", "previous", "timestamps") if truth(request, name)]
+    found: Parameters = [(name, "true") for name in ("follow", "previous", "timestamps") if is_true_parameter(request, name)]
     numbers = {"sinceSeconds": seconds, "tailLines": tail, "limitBytes": limit}
     found += [(name, str(number)) for name, number in numbers.items() if number is not None]
     if since is not None:
@@ -57,16 +57,16 @@ def log_parameters(request: Request, pod: str) -> Parameters:
 
 
 def stream_parameters(request: Request, *, command: bool) -> Parameters:
-    """Return a kubelet's query parameters for exec (with ``command``) and attach: the streams."""
+    """Return the query parameters to send to the kubelet for exec or attach: the streams and, if ``command`` is True, the command."""
     names = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
-    found: Parameters = [(names[name], "1") for name in names if truth(request, name)]
+    found: Parameters = [(names[name], "1") for name in names if is_true_parameter(request, name)]
     if command:
         found += [("command", one) for one in request.query.get("command", ())]
     return found
 
 
 def port_parameters(request: Request) -> Parameters:
-    """Return a kubelet's query parameters for portforward.
+    """Return the query parameters to send to the kubelet for portforward.
 
     Raises:
         BadRequest: A port is not a number.
@@ -75,8 +75,8 @@ def port_parameters(request: Request) -> Parameters:
     return [("port", ",".join(ports))] if ports else []
 
 
-def truth(request: Request, name: str) -> bool:
-    """Return whether a parameter is present and neither false nor 0."""
+def is_true_parameter(request: Request, name: str) -> bool:
+    """Return whether a boolean query parameter is true: present, and neither ``false`` nor ``0``."""
     values = request.query.get(name)
     return bool(values) and values is not None and values[0].lower() not in ("false", "0")
 
@@ -145,7 +145,7 @@ async def admit(scope: RequestScope) -> None:
 
 
 def _options(request: Request, subresource: str) -> JSONObject:
-    """Return the options as Go writes them, without false and empty values."""
+    """Return the fields of the options object that admission sees, as Go writes them: without false and empty values."""
     query = request.query
     if subresource == "proxy":
         path = request.path.partition("/proxy")[2]
@@ -154,7 +154,7 @@ def _options(request: Request, subresource: str) -> JSONObject:
         given = [decimal(part) for value in query.get("ports", ()) for part in value.split(",")]
         ports = [port for port in given if port is not None]
         return {"ports": ports} if ports else {}
-    found: JSONObject = {name: True for name in ("stdin", "stdout", "stderr", "tty") if truth(request, name)}
+    found: JSONObject = {name: True for name in ("stdin", "stdout", "stderr", "tty") if is_true_parameter(request, name)}
     if container := request.parameter("container"):
         found["container"] = container
     if subresource == "exec":

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from msgspec import structs
 
 from kubeloop.apiserver.handlers.kubelet.nodes import PODS, container_of, find, is_simulated, kubelet_of, pod_of
-from kubeloop.apiserver.handlers.kubelet.options import Parameters, log_parameters, port_parameters, stream_parameters, truth
+from kubeloop.apiserver.handlers.kubelet.options import Parameters, is_true_parameter, log_parameters, port_parameters, stream_parameters
 from kubeloop.apiserver.handlers.scope import RequestScope
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.access import access_of
@@ -120,7 +120,10 @@ def _status(pod: JSONObject, container: str) -> JSONObject:
 
 
 def _is_included(started: str, parameters: Mapping[str, str], scope: RequestScope) -> bool:
-    """Return whether the parameters include lines of a time. All lines have the time at which the container started."""
+    """Return whether sinceTime or sinceSeconds includes the lines of a container.
+
+    All lines have the time at which the container started.
+    """
     if not started:
         return True
     if "sinceTime" in parameters:
@@ -130,12 +133,12 @@ def _is_included(started: str, parameters: Mapping[str, str], scope: RequestScop
     return True
 
 
-_LOGGER = logging.getLogger("kubeloop.apiserver.kubelet")
+_LOG = logging.getLogger("kubeloop.apiserver.kubelet")
 
 _TEXT = "text/plain"
 _BASE64 = "base64.binary.k8s.io"
 _PROTOCOLS = ("binary.k8s.io", _BASE64)
-_LOG = GroupResource("", "pods/log")
+_POD_LOG = GroupResource("", "pods/log")
 #: Maximum bytes of a kubelet's error that the client gets.
 _REFUSAL_SIZE = 50_000
 
@@ -172,7 +175,7 @@ async def log(scope: RequestScope) -> Reply:
         return _reply(chunks, by_socket=by_socket, offered=offered)
     kubelet = await kubelet_of(scope, node)
     credentials = scope.services.kubelets
-    tls = credentials.unverified if truth(scope.request, "insecureSkipTLSVerifyBackend") else credentials.context
+    tls = credentials.unverified if is_true_parameter(scope.request, "insecureSkipTLSVerifyBackend") else credentials.context
     path = quote(f"/containerLogs/{scope.namespace}/{name}/{container}", safe=PATH_SAFE)
     backend = Backend(kubelet.host, kubelet.port, tls, path, encode_query(parameters))
     wire, status = await _ask(backend)
@@ -254,7 +257,7 @@ async def _refused(wire: ClientConnection, status: int, pod: str) -> ApiError:
     if status not in _REFUSALS and status > 500:
         reason, message = "InternalError", f"an error on the server ({json.dumps(text)}) has prevented the request from succeeding"
     shown = text if message is None else message
-    return api_errors.refusal(status, reason, f"{shown} ( {_LOG.resource} {pod})", api_errors.about(_LOG, pod))
+    return api_errors.refusal(status, reason, f"{shown} ( {_POD_LOG.resource} {pod})", api_errors.about(_POD_LOG, pod))
 
 
 async def _messages(socket: Socket, chunks: AsyncIterator[bytes]) -> None:
@@ -274,11 +277,11 @@ async def _messages(socket: Socket, chunks: AsyncIterator[bytes]) -> None:
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        await end_tasks(*tasks, expected=BACKEND_ERRORS, logger=_LOGGER)
+        await end_tasks(*tasks, expected=BACKEND_ERRORS, logger=_LOG)
 
 
 async def _chunks(wire: ClientConnection) -> AsyncIterator[bytes]:
-    """Yield the body. An error ends the log, because the status of the response has already been sent."""
+    """Yield the body of a kubelet's response. An error ends the log, because the status of the response has already been sent."""
     try:
         while True:
             try:
@@ -307,7 +310,7 @@ class _Stream:
 
 
 async def exec_(scope: RequestScope) -> Reply:
-    """Run a command in a container."""
+    """Connect a client to a command that runs in a container."""
     parameters = stream_parameters(scope.request, command=True)
     return await _run(scope, await _in_container(scope, "exec", parameters))
 
@@ -319,7 +322,7 @@ async def attach(scope: RequestScope) -> Reply:
 
 
 async def port_forward(scope: RequestScope) -> Reply:
-    """Forward connections to ports of a pod."""
+    """Forward connections of a client to ports of a pod."""
     _check_create(scope)
     parameters = port_parameters(scope.request)
     stream = await _stream_of(scope, "portForward", "", parameters)

@@ -1,7 +1,7 @@
 """The subresource ``/proxy`` of pods, services and nodes, which forwards any request to their address.
 
 Source: Kubernetes documentation, "Access Services Running on Clusters"; k8s.io/kubernetes pkg/registry/core (ResourceLocation).
-Loopback and link-local addresses are forbidden, but for process pods and their kubelets where a server has these.
+Loopback and link-local addresses are forbidden, except those of process pods and their kubelets if the server has process pods.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def proxy(scope: RequestScope) -> Reply:
 
 
 def _reference(text: str, resource: str) -> tuple[str, str, str]:
-    """Parse ``[scheme:]name[:port]``, the scheme only with a port. Raises BadRequest."""
+    """Parse ``name``, ``name:port`` or ``scheme:name:port``. Return scheme, name and port; missing parts are empty. Raises BadRequest."""
     parts = text.split(":")
     scheme, name, port = "", parts[0], ""
     if len(parts) == 2:

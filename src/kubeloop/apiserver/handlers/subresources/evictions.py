@@ -89,6 +89,7 @@ async def take_from_budget(scope: RequestScope, budget: StoredObject, pod: str, 
     Raises:
         TooManyRequests: The budget allows no disruption now.
         Forbidden: The status of the budget is inconsistent.
+        NotFound: The budget was deleted.
     """
     objects, resource = scope.services.objects, resource_of(scope, _BUDGETS)
     name = budget.obj["metadata"]["name"]

@@ -53,7 +53,7 @@ async def admit(scope: RequestScope, obj: JSONObject, kind: GroupVersionKind, na
 
 
 def resource_of(scope: RequestScope, gvr: GroupVersionResource) -> ServedResource:
-    """Return a resource of the registry."""
+    """Return a resource of the registry. Raises NotFound if the server does not serve it."""
     result = scope.services.registry.get(gvr)
     if result is None:
         raise api_errors.no_such_resource()
@@ -69,12 +69,12 @@ async def pod_of(scope: RequestScope, resource: ServedResource, name: str) -> St
 
 
 def set_pod_condition(pod: JSONObject, condition: JSONObject, now: str) -> None:
-    """Set a condition of a pod. Its time changes only with its status (podutil.UpdatePodCondition)."""
+    """Set a condition of a pod. Its lastTransitionTime changes only with its status (podutil.UpdatePodCondition)."""
     set_condition(pod, {**condition, "lastProbeTime": None}, now)
 
 
 def set_condition(obj: JSONObject, condition: JSONObject, now: str) -> None:
-    """Set a condition of an object. ``now`` is its time, unless its status is unchanged."""
+    """Set a condition of an object. Its lastTransitionTime becomes ``now`` if the condition is new or its status changes."""
     status = obj.setdefault("status", {})
     conditions = status.get("conditions")
     if conditions is None:

@@ -116,7 +116,7 @@ async def _apply(scope: RequestScope) -> Answer:
 
 
 class _ReplicaOwners:
-    """Field management of a Scale. Its managedFields are the entries of the scaled object that own the replicas."""
+    """Field management of a Scale, whose managedFields are the entries of the scaled object that own the replicas."""
 
     def __init__(self, scope: RequestScope, manager: str) -> None:
         self._resource = scope.resource
@@ -209,7 +209,7 @@ def _plain(scale: JSONObject) -> JSONObject:
 
 
 def _replica_paths(scope: RequestScope) -> dict[str, Path | None]:
-    """Return the path of the replicas in each version."""
+    """Return the path of the replicas in each API version; None for a version without ``/scale``."""
     siblings = scope.services.registry.siblings(scope.resource.gvr.group_resource)
     return {one.gvk.api_version: _replica_path(one) for one in siblings}
 

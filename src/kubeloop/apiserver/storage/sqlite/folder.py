@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from kubeloop.apiserver.storage.sqlite.ledger import APPLICATION, Journal, StoreDamaged, create_database
+from kubeloop.apiserver.storage.sqlite.journal import APPLICATION, Journal, StoreDamaged, create_database
 from kubeloop.meta.errors import ConfigError
 
 try:
@@ -154,7 +154,7 @@ def save_snapshot(folder: Path, file: Path) -> int:
         try:
             with closing(sqlite3.connect(f"{store.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)) as connection:
                 if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-                    raise ConfigError(f"{store} is no store of kubeloop; name another folder")
+                    raise ConfigError(f"{store} is not a store of kubeloop; name another folder")
                 # VACUUM INTO reads in one transaction while a server continues to write, and leaves out free pages.
                 connection.execute("VACUUM INTO ?", (str(temporary),))
         except sqlite3.Error as error:
@@ -163,7 +163,7 @@ def save_snapshot(folder: Path, file: Path) -> int:
 
 
 def restore_snapshot(file: Path, folder: Path, *, bump: int = 0) -> int:
-    """Create a store from a snapshot in ``folder``, and return its first revision.
+    """Create a store in ``folder`` from a snapshot, and return the first revision of the store.
 
     Args:
         file: The snapshot.
@@ -182,7 +182,7 @@ def restore_snapshot(file: Path, folder: Path, *, bump: int = 0) -> int:
 
 
 def _check_left(folder: Path, store: Path) -> None:
-    """Check the write-ahead log that a crashed server may have left, as a server does at its start."""
+    """Check the write-ahead log that a crashed server may have left, as a server does at its start, unless a server uses the store."""
     try:
         lock = Lock(folder)
     except ConfigError:

@@ -15,7 +15,7 @@ from typing import TypeVar
 from kubeloop.apiserver.storage.memory import History, HistoryStream, HistoryStreams, Leases
 from kubeloop.apiserver.storage.protocol import KeyValue, Range, StorageEvent, StorageFailed, WriteOutcome
 from kubeloop.apiserver.storage.sqlite.folder import Lock, ensure_store
-from kubeloop.apiserver.storage.sqlite.ledger import Journal, Record
+from kubeloop.apiserver.storage.sqlite.journal import Journal, Record
 from kubeloop.tasks import finish, wait_all
 from kubeloop.timing import Clock, SystemClock
 
@@ -43,7 +43,7 @@ class _Write:
 
 
 class SqliteStorage:
-    """Storage in a SQLite file. Implements ``Storage``; ``open`` creates it.
+    """Storage in a SQLite file. Implements ``Storage``. ``open`` returns an instance.
 
     Guarantees
         A successful write survives the end of the process, and a power failure if the disk honours fsync.
@@ -58,12 +58,12 @@ class SqliteStorage:
     """
 
     def __init__(self, lock: Lock, ledger: Journal, history: History, clock: Clock, *, synced: bool = True) -> None:
-        """Use ``open`` instead.
+        """Create the storage from an open database; most callers use ``open`` instead.
 
         Args:
             lock: The lock of the folder.
             ledger: The open database.
-            history: Its content.
+            history: The content of the database.
             clock: The clock for leases.
             synced: Call fsync for each transaction.
         """
@@ -234,7 +234,7 @@ class SqliteStorage:
             self._flushing = asyncio.get_running_loop().create_task(self._flush(), name="storage")
 
     async def _flush(self) -> None:
-        """Write waiting changes, all in one transaction, until none waits."""
+        """Write waiting changes, each batch in one transaction, until no change waits."""
         while self._waiting:
             async with self._file:
                 batch, self._waiting = self._waiting, []
@@ -276,7 +276,10 @@ class SqliteStorage:
                 write.done.set_result(outcome)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Run ``work`` in the thread. Even a cancelled caller waits for its end, because the file must not be used before."""
+        """Run ``work`` in the thread or, without fsync, directly.
+
+        Even a cancelled caller waits for the end of ``work``, because the file must not be used before.
+        """
         if not self._synced:
             return work()  # a commit without fsync is faster than a switch to the thread
         return await finish(asyncio.get_running_loop().run_in_executor(self._thread, work))

@@ -23,13 +23,13 @@ from kubeloop.timing import Clock, TokenBucket
 from kubeloop.transport import logger_with_context
 from kubeloop.workqueue import RateCap
 
-log = logger_with_context("kubeloop.controller.manager")
+_LOG = logger_with_context("kubeloop.controller.manager")
 
 #: Seconds between two checks of the file.
 PERIOD = 5.0
 
 Apply = Callable[[ManagerSettings], str]
-"""Takes one field over from the new settings; returns why it cannot, or nothing."""
+"""Applies one field of new settings. Returns the reason if it cannot be applied, otherwise an empty text."""
 
 
 class Reloader:
@@ -52,7 +52,7 @@ class Reloader:
         self._apply = apply
         self._clock = clock
         self._stamp = source.stamp()
-        self.tasks = Supervisor(clock, log)
+        self.tasks = Supervisor(clock, _LOG)
         self._before: object = None
         self._installed = False
 
@@ -65,7 +65,7 @@ class Reloader:
             loop.add_signal_handler(signal.SIGHUP, self.reload)
             self._installed = True
         except (AttributeError, ValueError, RuntimeError, NotImplementedError) as error:
-            log.debug("SIGHUP is not handled here: %s", error)
+            _LOG.debug("SIGHUP is not handled here: %s", error)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -77,12 +77,16 @@ class Reloader:
                 signal.signal(signal.SIGHUP, self._before)  # type: ignore[arg-type]  # what getsignal gave
 
     def reload(self) -> list[str]:
-        """Load and apply the settings now. Changes are logged, one line for each field."""
+        """Load and apply the settings now, and log the changes.
+
+        Returns:
+            A text for each changed field, or the error of settings that cannot be read.
+        """
         self._stamp = self._source.stamp()
         try:
             found = self._source.load()
         except ConfigError as error:
-            log.log(logging.ERROR, "settings stay as they are: %s", error)
+            _LOG.log(logging.ERROR, "keeping the previous settings: %s", error)
             return [str(error)]
         said = []
         for name, field in zip(found.__struct_encode_fields__, found.__struct_fields__, strict=True):
@@ -90,12 +94,12 @@ class Reloader:
                 continue
             apply = self._apply.get(name)
             why = apply(found) if apply is not None else "it needs a restart"
-            said.append(f"{name} is not taken over: {why}" if why else f"{name} is taken over")
-            log.log(logging.WARNING if why else logging.INFO, "settings: %s", said[-1])
+            said.append(f"{name} is not applied: {why}" if why else f"{name} is applied")
+            _LOG.log(logging.WARNING if why else logging.INFO, "settings: %s", said[-1])
             if not why:
                 self.current = _with(self.current, found, field)
         if not said:
-            log.info("settings: nothing has changed")
+            _LOG.info("settings: nothing has changed")
         return said
 
     async def _watch(self) -> None:
@@ -109,7 +113,7 @@ def _with(settings: ManagerSettings, new_settings: ManagerSettings, field: str) 
     return msgspec.structs.replace(settings, **{field: getattr(new_settings, field)})
 
 
-class Governed(Protocol):
+class ConfigurableManager(Protocol):
     """The part of a manager that settings change."""
 
     grace: float | None
@@ -121,7 +125,7 @@ class Governed(Protocol):
 
 
 class WorkersByName(Mapping[str, int]):
-    """Number of workers by name of controller. The setting of ``foo`` also applies to ``foo@west``, unless that has its own."""
+    """Number of workers by name of controller. The setting of ``foo`` also applies to ``foo@west``, unless ``foo@west`` has a setting."""
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
         self.numbers = dict(numbers)
@@ -137,10 +141,10 @@ class WorkersByName(Mapping[str, int]):
 
 
 class SettingsReloader:
-    """Applies settings to a manager within its block, and applies those of a file again when the file changes.
+    """Applies settings to a manager within ``async with``, and applies the settings of a file again when the file changes.
 
     Raises:
-        ConfigError: at the begin of the block: workers are set for a controller that does not exist.
+        ConfigError: the settings cannot be read; or, when the block is entered, workers are set for a controller that does not exist.
     """
 
     def __init__(self, source: SettingsFile | ManagerSettings | Path | str, clock: Clock) -> None:
@@ -156,17 +160,17 @@ class SettingsReloader:
         self._clock = clock
         self._stack = AsyncExitStack()
         self._output: LogOutput | None = None
-        self._manager: Governed | None = None
+        self._manager: ConfigurableManager | None = None
         self._grace: float | None = None
         self.reloader: Reloader | None = None
 
     @property
     def tasks(self) -> Supervisor | None:
-        """The owner of the task that polls the file; None before the block, and without a file."""
+        """The supervisor of the task that polls the file; None before the block, and without a file."""
         return self.reloader.tasks if self.reloader is not None else None
 
-    def governs(self, manager: Governed) -> Self:
-        """Set the manager. Called once, before the block."""
+    def for_manager(self, manager: ConfigurableManager) -> Self:
+        """Set the manager whose settings to apply, and return this object. Called once, before the block is entered."""
         self._manager, self._grace = manager, manager.grace
         return self
 
@@ -195,7 +199,7 @@ class SettingsReloader:
         await self._stack.aclose()
 
     @property
-    def _governed(self) -> Governed:
+    def _governed(self) -> ConfigurableManager:
         assert self._manager is not None
         return self._manager
 
@@ -219,7 +223,7 @@ class SettingsReloader:
 
     def _set_cap(self, settings: ManagerSettings) -> str:
         if self.cap is None or settings.reconciles is None:
-            return "to begin or end with a cap needs a restart"
+            return "adding or removing a cap needs a restart"
         self.cap.change(settings.reconciles.per_second, settings.reconciles.burst)
         return ""
 
@@ -238,6 +242,6 @@ class SettingsReloader:
 
     def _set_log(self, settings: ManagerSettings) -> str:
         if self._output is None:
-            return "the program writes its log itself; to have the manager write it needs a restart"
+            return "the program writes its own log; letting the manager write it needs a restart"
         self._output.set(settings.log_format or "text", settings.log_level or "info")
         return ""

@@ -67,7 +67,7 @@ class LeaderElectionSettings(_Settings, frozen=True):
             raise ValueError(str(error)) from None
 
     def config(self) -> LeaseConfig:
-        """Return a new candidate, with a unique identity unless one is set."""
+        """Return the configuration of a new candidate, with a unique identity unless ``identity`` is set."""
         base = LeaseConfig(
             self.name,
             self.namespace,
@@ -120,7 +120,7 @@ class ManagerSettings(_Settings, frozen=True):
             if number < 1:
                 raise ValueError(f"workers: {name} needs at least 1, not {number}")
         if self.grace is not None and not isfinite(self.grace):
-            raise ValueError(f"grace must be a number of seconds, or -1 to wait for ever, not {self.grace}")
+            raise ValueError(f"grace must be a number of seconds, or -1 to wait without a limit, not {self.grace}")
         if self.sync_timeout is not None and not 0 < self.sync_timeout < inf:
             raise ValueError(f"syncTimeout must be above 0 seconds, not {self.sync_timeout:g}")
         try:
@@ -138,12 +138,12 @@ class ManagerSettings(_Settings, frozen=True):
         return replace(base or Endpoints(), **overrides)  # type: ignore[arg-type]  # all of them are texts
 
 
-log = logging.getLogger("kubeloop.controller.manager")
+_LOG = logging.getLogger("kubeloop.controller.manager")
 
 #: Prefix of each variable: ``KUBELOOP_MANAGER_LEADER_ELECTION_LEASE_DURATION=30``.
 PREFIX: Final = "KUBELOOP_MANAGER_"
 
-#: What Kubernetes puts into the environment of pods (documentation, "Accessing the Service": environment variables).
+#: Variables that Kubernetes adds to the environment of pods (documentation, "Accessing the Service": environment variables).
 _OF_A_SERVICE = re.compile(rf"{PREFIX}(SERVICE_(HOST|PORT)|PORT(_|$))")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`")
 _PLACE = re.compile(r" - at `\$\.?(.*?)`$")
@@ -171,7 +171,7 @@ class SettingsFile:
         self._environment = os.environ if environment is None else environment
 
     def stamp(self) -> tuple[int, int, int] | None:
-        """Return a value that changes when the file is changed or replaced (also by a ConfigMap's link); None if there is no file."""
+        """Return a value that changes when the file is changed or replaced (as in a mounted ConfigMap); None if there is no file."""
         try:
             found = self.path.stat() if self.path is not None else None
         except OSError:
@@ -201,7 +201,7 @@ class SettingsFile:
         for variable in sorted(self._environment):
             if variable.startswith(PREFIX) and variable not in known and not _OF_A_SERVICE.match(variable):
                 near = difflib.get_close_matches(variable, known, 1)
-                log.warning("%s sets nothing; %s", variable, f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")
+                _LOG.warning("%s sets nothing; %s", variable, f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")
 
     def _tree(self) -> dict[str, Any]:
         if self.path is None:

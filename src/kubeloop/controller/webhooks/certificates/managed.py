@@ -12,10 +12,10 @@ from typing import Final
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from kubeloop.api.core.v1 import Secret
-from kubeloop.cache import Informers
+from kubeloop.cache import InformerFactory
 from kubeloop.client import Client
-from kubeloop.controller.webhooks.certificates.rotation import Kept, Lifetimes, next_due, renewed
-from kubeloop.controller.webhooks.tls import Serving, check_pair
+from kubeloop.controller.webhooks.certificates.rotation import Lifetimes, StoredCertificates, next_due, renewed
+from kubeloop.controller.webhooks.tls import ServingCertificate, check_pair
 from kubeloop.meta import AlreadyExists, ConfigError, Conflict, KubeloopError, NotFound, ObjectMeta
 from kubeloop.meta.names import dns1123_subdomain, wildcard_dns1123_subdomain
 from kubeloop.timing import Clock, SystemClock
@@ -26,25 +26,25 @@ _LEAST = 60.0
 
 
 class OwnCertificate:
-    """A certificate in memory: made at the first use, signed by its own authority, renewed when a third of its lifetime is left.
+    """A certificate in memory: created at the first use, signed by its own authority, renewed when a third of its lifetime is left.
 
-    Clients cannot verify it: it encrypts, but does not authenticate the server (controller-runtime's default for metrics).
-    ``names``: DNS names and addresses to serve under.
+    Clients cannot verify the certificate: it encrypts, but does not authenticate the server (controller-runtime's default for metrics).
+    ``names``: DNS names and addresses of the server.
     """
 
     def __init__(self, names: Sequence[str] = ("localhost", "127.0.0.1"), *, lifetime: timedelta = timedelta(days=90)) -> None:
         self._names = tuple(names)
         self._lifetimes = Lifetimes(serving=lifetime, authority=lifetime * 8, overlap=timedelta())
         self._clock: Clock = SystemClock()
-        self._kept: Kept | None = None
+        self._kept: StoredCertificates | None = None
 
-    async def open(self, client: Client | None, clock: Clock) -> Serving:  # noqa: ARG002 - nothing of it is kept in a cluster
+    async def open(self, client: Client | None, clock: Clock) -> ServingCertificate:  # noqa: ARG002 - nothing of it is kept in a cluster
         self._clock = clock
         if self._kept is None:
             self._kept = renewed(None, self._names, self._lifetimes, clock.wall())
         return self._kept.serving
 
-    async def keep(self, changed: Callable[[Serving], None]) -> None:
+    async def watch(self, changed: Callable[[ServingCertificate], None]) -> None:
         while True:
             assert self._kept is not None
             due = next_due(self._kept, self._names, self._lifetimes) - self._clock.wall()
@@ -55,7 +55,7 @@ class OwnCertificate:
             self._kept = found
 
 
-log = logger_with_context("kubeloop.controller.webhooks")
+_LOG = logger_with_context("kubeloop.controller.webhooks")
 
 _TYPE: Final = "kubernetes.io/tls"
 _CERTIFICATE, _KEY, _AUTHORITIES, _AUTHORITY_KEY = "tls.crt", "tls.key", "ca.crt", "ca.key"
@@ -71,19 +71,19 @@ class ManagedCertificates:
     """Makes certificates, stores them in a Secret, and renews them in time.
 
     Guarantees
-        Replicas agree: the first one makes or renews, by optimistic concurrency; all serve the Secret's certificate.
-        A new authority is in ``Serving.authorities`` beside the old one before anything that it signed is served (``Lifetimes``).
+        All replicas serve the certificate in the Secret. One of them creates or renews it, by optimistic concurrency.
+        A new authority is in ``ServingCertificate.authorities`` beside the old one before a certificate of it is served (``Lifetimes``).
         While the Secret cannot be reached, the previous certificate is served.
 
     Not guaranteed
         That a certificate is renewed if no replica runs during the last third of its life.
 
-    Needs the verbs get, list, watch, create and update on that Secret. An empty Secret is filled. Keys are in the Secret and
-    in memory only.
+    The program needs the verbs get, list, watch, create and update on that Secret. An empty Secret is filled. Keys are in the Secret and in
+    memory only.
 
     Args:
         name: Name of the Secret.
-        namespace: Its namespace.
+        namespace: Namespace of the Secret.
         names: DNS names and addresses of the server.
         lifetimes: Lifetimes of the certificates. None: the defaults of ``Lifetimes``.
 
@@ -103,10 +103,10 @@ class ManagedCertificates:
         self._lifetimes = lifetimes or Lifetimes()
         self._client: Client | None = None
         self._clock: Clock = SystemClock()
-        self._served: Serving | None = None
+        self._served: ServingCertificate | None = None
         self._told = b""
 
-    async def open(self, client: Client | None, clock: Clock) -> Serving:
+    async def open(self, client: Client | None, clock: Clock) -> ServingCertificate:
         if client is None:
             raise ConfigError("certificates in a Secret need a client; run the webhook server by a Manager, or use CertificateFiles")
         self._client, self._clock = client, clock
@@ -114,12 +114,12 @@ class ManagedCertificates:
         self._served = state.serving
         return self._served
 
-    async def keep(self, changed: Callable[[Serving], None]) -> None:
+    async def watch(self, changed: Callable[[ServingCertificate], None]) -> None:
         client = self._client
-        assert client is not None, "open comes before keep"
+        assert client is not None, "call open before watch"
         heard = asyncio.Event()
-        async with Informers(client, clock=self._clock, read_your_writes=False) as informers:
-            informer = informers.of(Secret, namespace=self._namespace, field_selector={"metadata.name": self._name})
+        async with InformerFactory(client, clock=self._clock, read_your_writes=False) as informers:
+            informer = informers.for_kind(Secret, namespace=self._namespace, field_selector={"metadata.name": self._name})
 
             def hear(_: object) -> None:
                 heard.set()
@@ -134,12 +134,12 @@ class ManagedCertificates:
                     timer.cancel()
                 heard.clear()
 
-    async def _round(self, client: Client, changed: Callable[[Serving], None]) -> float:
+    async def _round(self, client: Client, changed: Callable[[ServingCertificate], None]) -> float:
         """Read the Secret, renew due certificates, report changes; return the seconds until the next renewal."""
         try:
             state = await self._settled(client)
         except KubeloopError as error:
-            log.warning("the webhook certificates in Secret %s/%s: %s; those from before are served on", self._namespace, self._name, error)
+            _LOG.warning("the webhook certificates in Secret %s/%s: %s; the previous ones stay in use", self._namespace, self._name, error)
             return _AGAIN
         if state.serving != self._served:
             self._served = state.serving
@@ -147,11 +147,13 @@ class ManagedCertificates:
         due = (next_due(state, self._names, self._lifetimes) - self._clock.wall()).total_seconds()
         return min(max(due, 1.0), _LONGEST)
 
-    async def _settled(self, client: Client) -> Kept:
+    async def _settled(self, client: Client) -> StoredCertificates:
         """Return the content of the Secret after all due renewals.
 
         Raises:
-            ConfigError: it has other content. Conflict: others wrote at each attempt. ApiError, TransportError: a request failed.
+            ConfigError: the Secret has other content.
+            Conflict: other replicas wrote at each attempt.
+            ApiError, TransportError: a request failed.
         """
         last: KubeloopError | None = None
         for _ in range(_TRIES):
@@ -166,20 +168,20 @@ class ManagedCertificates:
             except (AlreadyExists, Conflict, NotFound) as error:  # another replica was faster, or the Secret was deleted: read it again
                 last = error
                 continue
-            log.info("webhook certificates renewed in Secret %s/%s", self._namespace, self._name)
+            _LOG.info("webhook certificates renewed in Secret %s/%s", self._namespace, self._name)
             return wanted
         assert last is not None
         raise last
 
-    def _tell_of_clocks(self, state: Kept) -> None:
+    def _tell_of_clocks(self, state: StoredCertificates) -> None:
         now = self._clock.wall()
         if state.begins <= now or state.certificate == self._told:
             return
         self._told = state.certificate
         where = f"Secret {self._namespace}/{self._name}"
-        log.warning(
+        _LOG.warning(
             "the webhook certificates in %s are valid from %s only, and it is %s here: this clock is wrong, or the clock of "
-            "their maker was; in the latter case delete the Secret, and new ones are made",
+            "the machine that made them was; in the latter case delete the Secret, and new ones are made",
             where,
             state.begins.isoformat(),
             now.isoformat(timespec="seconds"),
@@ -191,7 +193,7 @@ class ManagedCertificates:
         except NotFound:
             return None
 
-    async def _write(self, client: Client, secret: Secret | None, state: Kept) -> None:
+    async def _write(self, client: Client, secret: Secret | None, state: StoredCertificates) -> None:
         data = {_CERTIFICATE: state.certificate, _KEY: state.key, _AUTHORITIES: state.bundle, _AUTHORITY_KEY: state.authority_key}
         if secret is None:
             made = Secret(metadata=ObjectMeta(name=self._name, namespace=self._namespace), type=_TYPE, data=data)
@@ -200,7 +202,7 @@ class ManagedCertificates:
         secret.data.update(data)
         await client.update(secret)
 
-    def _kept(self, secret: Secret) -> Kept | None:
+    def _kept(self, secret: Secret) -> StoredCertificates | None:
         data = secret.data
         if not any(data.values()):
             return None
@@ -209,7 +211,7 @@ class ManagedCertificates:
         if lacking:
             raise ConfigError(f"{where} holds something else than webhook certificates ({', '.join(lacking)} missing); name another Secret")
         authorities = tuple(part.strip() + b"\n" + _END + b"\n" for part in data[_AUTHORITIES].split(_END)[:-1])
-        state = Kept(authorities, data[_AUTHORITY_KEY], data[_CERTIFICATE], data[_KEY])
+        state = StoredCertificates(authorities, data[_AUTHORITY_KEY], data[_CERTIFICATE], data[_KEY])
         try:
             state.check()
             check_pair(state.serving)

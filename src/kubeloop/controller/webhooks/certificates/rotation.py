@@ -15,10 +15,10 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 
-from kubeloop.controller.webhooks.tls import Serving
+from kubeloop.controller.webhooks.tls import ServingCertificate
 from kubeloop.pki import CertificateAuthority
 
-#: The rest of its life, as a share, at which a certificate is renewed; cert-manager's default.
+#: A certificate is renewed when this fraction (one third) of its lifetime is left; cert-manager's default.
 _LAST_PART: Final = 3
 _AUTHORITY: Final = "kubeloop webhooks"
 
@@ -33,9 +33,8 @@ class Lifetimes:
         overlap: Time for which a new authority is only trusted before it signs; longer than API servers need to see a configuration.
 
     Raises:
-        ValueError: an authority must live three times as long as a serving certificate, so that it outlives it; and the overlap must fit
-            into
-            the last third of a certificate's life.
+        ValueError: ``authority`` is less than three times ``serving``, so that an authority might expire before a certificate that it
+            signed; or ``overlap`` does not fit into the last third of a certificate's lifetime.
 
     Example:
         >>> Lifetimes(serving=timedelta(days=30), authority=timedelta(days=365)).overlap
@@ -56,8 +55,8 @@ class Lifetimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """The certificates between renewals, as PEM. ``authorities``: newest first; ``authority_key``: the key of the newest."""
+class StoredCertificates:
+    """The stored certificates and keys, as PEM. ``authorities``: newest first; ``authority_key``: the key of the newest authority."""
 
     authorities: tuple[bytes, ...]
     authority_key: bytes
@@ -72,8 +71,8 @@ class Kept:
         return b"".join(self.authorities)
 
     @property
-    def serving(self) -> Serving:
-        return Serving(self.certificate, self.key, self.bundle)
+    def serving(self) -> ServingCertificate:
+        return ServingCertificate(self.certificate, self.key, self.bundle)
 
     @property
     def begins(self) -> datetime:
@@ -91,13 +90,13 @@ class Kept:
                 raise ValueError("a key is not the one of its certificate")
 
 
-def renewed(state: Kept | None, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
+def renewed(state: StoredCertificates | None, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> StoredCertificates:
     """Return the certificates to store from ``now`` on; ``state`` itself if no renewal is due.
 
-    A certificate that is not valid yet is not replaced: this clock or the maker's may be wrong.
+    A certificate that is not valid yet is not replaced: this clock, or the clock of the replica that created it, may be wrong.
 
     Args:
-        state: The stored certificates. None: there are none.
+        state: The stored certificates. None: no certificates are stored.
         names: DNS names and addresses of the server. Names of a certificate that is not due yet stay, so that replicas with different names
             agree.
         lifetimes: Lifetimes of new certificates.
@@ -105,7 +104,7 @@ def renewed(state: Kept | None, names: Sequence[str], lifetimes: Lifetimes, now:
     """
     if state is None:
         authority = CertificateAuthority.create(_AUTHORITY, days=_days(lifetimes.authority), now=now)
-        return _issued(Kept((authority.certificate,), authority.key, b"", b""), names, lifetimes, now)
+        return _issued(StoredCertificates((authority.certificate,), authority.key, b"", b""), names, lifetimes, now)
     alive = tuple(one for one in state.authorities if _read(one).not_valid_after_utc > now)
     if len(alive) != len(state.authorities):
         state = replace(state, authorities=alive)
@@ -117,14 +116,14 @@ def renewed(state: Kept | None, names: Sequence[str], lifetimes: Lifetimes, now:
     return _issued(state, names, lifetimes, now) if _issue_at(state, names, lifetimes) <= now else state
 
 
-def next_due(state: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetime:
-    """Return when ``renewed`` has something to do next."""
+def next_due(state: StoredCertificates, names: Sequence[str], lifetimes: Lifetimes) -> datetime:
+    """Return the time of the next renewal."""
     ends = [_read(one).not_valid_after_utc for one in state.authorities]
     return min(*ends, _due(_read(state.authorities[0])), _issue_at(state, names, lifetimes))
 
 
-def _issue_at(state: Kept, names: Sequence[str], lifetimes: Lifetimes) -> datetime:
-    """Return when the newest authority must sign a serving certificate."""
+def _issue_at(state: StoredCertificates, names: Sequence[str], lifetimes: Lifetimes) -> datetime:
+    """Return the time at which the newest authority must sign a serving certificate."""
     newest, serving = _read(state.authorities[0]), _read(state.certificate)
     trusted = newest.not_valid_before_utc + _BACKDATED + lifetimes.overlap
     if _is_signed(serving, newest):
@@ -138,7 +137,7 @@ def _issue_at(state: Kept, names: Sequence[str], lifetimes: Lifetimes) -> dateti
 _BACKDATED: Final = timedelta(minutes=5)
 
 
-def _issued(state: Kept, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> Kept:
+def _issued(state: StoredCertificates, names: Sequence[str], lifetimes: Lifetimes, now: datetime) -> StoredCertificates:
     authority = CertificateAuthority.load(state.authorities[0], state.authority_key)
     names = [*names, *(one for one in sorted(_also_wanted(state, now)) if one not in names)]
     addresses = [one for one in names if _is_address(one)]
@@ -153,8 +152,8 @@ def _issued(state: Kept, names: Sequence[str], lifetimes: Lifetimes, now: dateti
     return replace(state, certificate=made.certificate, key=made.key)
 
 
-def _also_wanted(state: Kept, now: datetime) -> set[str]:
-    """Return the names of the present certificate: if it only lacks some, another replica with other names needs these too."""
+def _also_wanted(state: StoredCertificates, now: datetime) -> set[str]:
+    """Return the names of the present certificate if it is not due: another replica may have added names, which must stay."""
     if not state.certificate:
         return set()
     serving = _read(state.certificate)
