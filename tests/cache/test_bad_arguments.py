@@ -73,7 +73,7 @@ async def test_values_that_cannot_be_are_refused_with_the_argument_s_name(
     assert list(informers) == []
 
 
-@pytest.mark.parametrize("call", ["of", "metadata"])
+@pytest.mark.parametrize("call", ["for_kind", "metadata"])
 async def test_a_kind_is_a_class_and_no_object_of_it(informers: InformerFactory, call: str) -> None:
     wrong: Any = Pod()
     with pytest.raises(TypeError, match=rf"^{call}\(\) was given a Pod object; give the class: {call}\(Pod\)$"):

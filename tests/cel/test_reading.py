@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kubeloop.cel import CompileError, Environment, compile_expression, types
+from kubeloop.cel.expression_reader import read
 from kubeloop.cel.faults import render
 from kubeloop.cel.parser import parse
-from kubeloop.cel.expression_reader import read
 from kubeloop.cel.syntax import CallNode, Comprehension, Const, EntryNode, Ident, ListLiteral, MapLiteral, Node, Select, StructLiteral
 from kubeloop.cel.tokens import SyntaxErrorReport
 

@@ -120,15 +120,15 @@ def test_layers_are_applied(tmp_path: Path, layers: list[list[Entry]], expected:
         pytest.param([entry("a", LINK, link="/../out")], "leads out of the image", id="an absolute one"),
         pytest.param([entry("a", HARD, link="../out")], "leads out of the image", id="a hard link out of the root"),
         pytest.param([entry("a", HARD, link="/etc/passwd")], "not relative", id="an absolute hard link"),
-        pytest.param([entry("a", HARD, link="none")], "no file of the image", id="a hard link to nothing"),
+        pytest.param([entry("a", HARD, link="none")], "not a file of the image", id="a hard link to nothing"),
         pytest.param(
-            [entry("l", LINK, link="/etc"), entry("a", HARD, link="l/passwd")], "no folder of the image", id="a hard link through a link"
+            [entry("l", LINK, link="/etc"), entry("a", HARD, link="l/passwd")], "not a folder of the image", id="a hard link through a link"
         ),
-        pytest.param([entry("d", DIRECTORY), entry("a", HARD, link="d")], "no file of the image", id="a hard link to a folder"),
+        pytest.param([entry("d", DIRECTORY), entry("a", HARD, link="d")], "not a file of the image", id="a hard link to a folder"),
         pytest.param(
             [entry("a", LINK, link="b"), entry("b", LINK, link="a"), ("a/x", b"")], "too many symbolic links", id="links in a circle"
         ),
-        pytest.param([("a", b""), ("a/x", b"")], "no folder of the image", id="a file as a folder"),
+        pytest.param([("a", b""), ("a/x", b"")], "not a folder of the image", id="a file as a folder"),
         pytest.param([entry("sda", tarfile.BLKTYPE)], "a device file", id="a block device"),
         pytest.param([entry("mem", tarfile.CHRTYPE)], "a device file", id="a character device"),
         pytest.param([entry("pipe", tarfile.FIFOTYPE)], "a named pipe", id="a named pipe"),

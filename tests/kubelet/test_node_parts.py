@@ -18,7 +18,16 @@ from kubeloop.kubelet.container_spec import hosts_file, process_command, process
 from kubeloop.kubelet.environment import ConfigurationError
 from kubeloop.kubelet.images import ImageEntry
 from kubeloop.kubelet.node import MachineFacts, node_status
-from kubeloop.kubelet.service_proxy import PodHostPort, ServicePort, backends, endpoint_places, host_ports, listening_places, service_hosts
+from kubeloop.kubelet.service_proxy import (
+    PodHostPort,
+    ServicePort,
+    all_backends,
+    backends,
+    endpoint_places,
+    host_ports,
+    listening_places,
+    service_hosts,
+)
 from kubeloop.kubelet.usage import ContainerUsage, ProcessTable, ProcessUsage, resource_metrics, stats_summary
 from kubeloop.meta import ConfigError
 from tests.kubelet.conftest import free_range
@@ -105,6 +114,21 @@ def test_slices_name_ready_endpoints_of_a_port() -> None:
     slices = [{"ports": [{"name": "web", "port": 8080}], "endpoints": endpoints}]
     assert endpoint_places(slices, "web") == [("127.70.0.1", 8080)]
     assert endpoint_places(slices, "metrics") == []
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        pytest.param(
+            {"app": "web"}, [("127.70.0.1", 8080)], id="the pods of other nodes, as pods of this node are selected by their state"
+        ),
+        pytest.param(None, [("127.64.0.1", 8080), ("127.70.0.1", 8080)], id="the pods of this node too if the service has no selector"),
+    ],
+)
+def test_slices_lead_to(selector: dict[str, str] | None, expected: list[tuple[str, int]]) -> None:
+    slices = [{"ports": [{"name": "web", "port": 8080}], "endpoints": [{"addresses": ["127.64.0.1"]}, {"addresses": ["127.70.0.1"]}]}]
+    unready = pod(ready="False")
+    assert all_backends(service(selector=selector), "web", [(unready, "127.64.0.1")], slices) == expected
 
 
 def test_addresses_return_to_their_pods_and_are_reused_last() -> None:
@@ -230,6 +254,17 @@ def test_the_hosts_file_names_the_pod_and_its_aliases() -> None:
     text = hosts_file({"metadata": {"name": "x", "namespace": "shop"}, "spec": spec}, "127.64.0.1")
     assert "127.64.0.1\tweb-0.web.shop.svc.cluster.local\tweb-0\n" in text
     assert "10.1.1.1\tdb\tdb.local\n" in text
+
+
+def test_the_hosts_file_of_a_pod_with_host_network_begins_with_that_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = tmp_path / "hosts"
+    monkeypatch.setattr("kubeloop.kubelet.container_spec._MACHINE_HOSTS", machine)
+    tree = {"metadata": {"name": "x", "namespace": "shop"}, "spec": {"hostNetwork": True}}
+    assert hosts_file(tree, "127.0.0.1", ["127.96.0.1\tweb"]) == "# Kubernetes-managed hosts file (host network).\n"
+    machine.write_text("127.0.0.1\tlocalhost\n127.0.1.1\tmachine\n")
+    tree["spec"] = {"hostNetwork": True, "hostAliases": [{"ip": "10.1.1.1", "hostnames": ["db"]}]}
+    lines = hosts_file(tree, "127.0.0.1").splitlines()
+    assert lines[1:] == ["127.0.0.1\tlocalhost", "127.0.1.1\tmachine", "", "# Entries added by HostAliases.", "10.1.1.1\tdb"]
 
 
 def test_a_server_with_stored_objects_has_its_cluster_ips_again(tmp_path: Path) -> None:

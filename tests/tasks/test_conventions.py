@@ -235,6 +235,7 @@ CLOCKS = {
     "kubelet ContainerProcess.copy_output": "waits for the pipes of a process that has ended, which live in real time",
     "kubelet Launcher.close": "waits for the pipes of a process that has ended, which live in real time",
     "kubelet _over_spdy": "waits for the client to close its socket, which lives in real time",
+    "kubelet remove_tree": "waits for killed processes to leave a cgroup, which live in real time",
     "kubelet _stored": "a certificate ends in real time",
     "timing ": "the clocks themselves",
     "transport InProcessSender.send": _IN_PROCESS,
@@ -245,9 +246,10 @@ CLOCKS = {
 #: Tasks without a ``Supervisor``: who ends them, and who learns of their failure.
 TASKS = {
     "kubelet ContainerProcess.open": "ends with the process, whose end it reports; close awaits it",
+    "kubelet VolumeMounter._watch": "only shortens the back-off of a volume, which is retried anyway; close awaits it",
     "apiserver SqliteStorage._add": "writes what waits; its errors are those of the writes, and close awaits it",
     "apiserver WatchCache.start": "its failure ends all watches and fails the check etcd of /livez and /readyz",
-    "blocking Call._start": "a call of another thread, which gets the error",
+    "blocking RunningCall._start": "a call of another thread, which gets the error",
     "blocking EnteredContext._enter": "a block of another thread, which gets the error",
     "client PortStream.__init__": "ends with its connection; close logs its error",
     "client PortTransport.__init__": "a failure closes the connection, and is logged",

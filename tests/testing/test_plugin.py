@@ -46,7 +46,7 @@ async def test_one_namespace_for_all_fixtures_of_a_test(kube_cluster, kube_clien
     assert kube_cluster.kubeconfig.exists()
     with pytest.raises(ConfigError, match="faults and recorded actions: not on a shared server; .*isolation=.server"):
         kube_cluster.faults
-    with pytest.raises(ConfigError, match="to ask as .eve."):
+    with pytest.raises(ConfigError, match="to send requests as .eve."):
         kube_cluster.client(user="eve")
 
 

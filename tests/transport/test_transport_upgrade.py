@@ -81,7 +81,7 @@ async def test_a_refusal_is_raised_as_what_it_is_and_never_repeated() -> None:
 
 async def test_an_answer_without_a_change_has_its_own_error() -> None:
     async with FaultServer(Reply(body=b"plain")) as server, Transport(server.config()) as transport:
-        with pytest.raises(NotUpgradedError, match=r"HTTP status 200 where a change to websocket was asked for.*\(get pods/exec"):
+        with pytest.raises(NotUpgradedError, match=r"HTTP status 200 where a change to websocket was requested.*\(get pods/exec"):
             async with transport.upgrade("GET", EXEC, protocol="websocket"):
                 pytest.fail("the block must not run")
 
@@ -141,7 +141,7 @@ async def test_the_end_of_the_peer_is_the_end() -> None:
 @pytest.mark.parametrize("protocol", ["", "web socket", "websocket\r\nX: y"])
 async def test_a_text_that_is_no_name_of_a_protocol_is_refused_before_anything_is_sent(protocol: str) -> None:
     async with FaultServer(Reply()) as server, Transport(server.config()) as transport:
-        with pytest.raises(ValueError, match="no name of a protocol"):
+        with pytest.raises(ValueError, match="not a valid name of a protocol"):
             async with transport.upgrade("GET", EXEC, protocol=protocol):
                 pytest.fail("the block must not run")
         assert not server.received

@@ -46,12 +46,17 @@ def main() -> int:
     parser.add_argument("--run", action="append", choices=_RUNS, help="only these groups of specs; may be repeated")
     parser.add_argument("--focus", action="append", default=[], metavar="REGEX", help="run matching specs only; may be repeated")
     parser.add_argument("--slow", action="store_true", help="also run specs that wait for more than five minutes")
-    parser.add_argument("--containers", action="store_true", help="also run specs that need containers: they wait for minutes, and fail")
-    parser.add_argument("--processes", type=int, default=3, help="specs of a run that run at once; most of them wait")
-    parser.add_argument("--minutes", type=int, default=20, help="limit of each run; specs that have not ended then have failed")
+    parser.add_argument(
+        "--containers", action="store_true", help="also run specs that need more than the nodes have: they wait for minutes, and fail"
+    )
+    parser.add_argument("--processes", type=int, help="specs of a run that run at once (3; process-pods: 1); most of them wait")
+    parser.add_argument("--minutes", type=int, help="limit of each run (20; process-pods: 60); specs that have not ended then have failed")
     parser.add_argument("--output", type=Path, help="folder for logs and ginkgo's reports; default: a temporary one")
     parser.add_argument("--store", action="store_true", help="store the results, and write docs/conformance.md")
     options = parser.parse_args()
+    # Pods of two specs may listen on the same port of all addresses, which process pods share.
+    processes, minutes = (1, 60) if options.cluster == "process-pods" else (3, 20)
+    options.processes, options.minutes = options.processes or processes, options.minutes or minutes
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster's processes are ended
     home = (options.output or Path(tempfile.mkdtemp(prefix="kubeloop-conformance-"))).absolute()
     statuses = []
@@ -113,8 +118,7 @@ def _run(name: str, programs: Path, home: Path, options: argparse.Namespace) -> 
 
 def _command(name: str, programs: Path, kubeconfig: Path, home: Path, options: argparse.Namespace) -> list[str]:
     focus = [rf"\[sig-({_RUNS[name]})\].*({regex})" for regex in options.focus or [""]]
-    containers = options.containers or options.cluster in results.WITH_CONTAINERS
-    skipped = [*([] if containers else patterns()), *([] if options.slow else [re.escape(results.SLOW)])]
+    skipped = [*([] if options.containers else patterns(options.cluster)), *([] if options.slow else [re.escape(results.SLOW)])]
     return [
         str(programs / "ginkgo"), f"--procs={options.processes}", "--label-filter=Conformance", *(f"--skip={regex}" for regex in skipped),
         *(f"--focus={regex}" for regex in focus), "--no-color", "--silence-skips", f"--timeout={options.minutes}m",
@@ -131,14 +135,14 @@ def _judge(run: _Run, options: argparse.Namespace) -> int:
         return 1
     found = results.read_report(report)
     passed = sum(result.state == "passed" for result in found.values())
-    for group, (good, ran) in results.summary(found, containers=options.cluster in results.WITH_CONTAINERS).items():
+    for group, (good, ran) in results.summary(found, options.cluster).items():
         print(f"{group:20} {good:4} of {ran}")
     print(f"{'all':20} {passed:4} of {len(found)} in {time.monotonic() - run.started:.0f} s")
     worse = results.regressions(results.load(options.cluster), found)
     for name in worse:
         print(f"failed, and passed before: {name}\n    {found[name].message}", file=sys.stderr)
     if options.store:
-        results.store(options.cluster, found | results.left_out(report))
+        results.store(options.cluster, found | results.left_out(report, options.cluster))
         DOCUMENT.write_text(document())
     return 1 if worse or not (found or options.focus) else 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +23,6 @@ CLUSTERS = {
     ),
     "process-pods": "kubeloop's API server, controllers and scheduler, with pods that run as processes",
 }
-#: Clusters whose nodes run containers.
-WITH_CONTAINERS = ("real-kubelet", "real-components", "process-pods")
 #: The suite's own tag for specs that wait for five minutes and more.
 SLOW = "[Slow]"
 LEFT_OUT = "left out"
@@ -35,7 +34,7 @@ _TAGS = re.compile(r" ?\[(sig-[a-z-]+|[A-Za-z]+(:[^]]*)?)\]")
 class SpecResult:
     """The outcome of one spec: ``passed``, ``failed``, ``timedout``...; ``seconds`` that it took, and the first line of the failure.
 
-    ``left out`` is a spec that did not run because it needs containers (``containers.yaml``) or because of its tags.
+    ``left out`` is a spec that did not run because the cluster lacks something that it needs, or because of its tags.
     """
 
     state: str
@@ -53,10 +52,10 @@ def read_report(file: Path) -> dict[str, SpecResult]:
     return results
 
 
-def left_out(file: Path) -> dict[str, SpecResult]:
-    """Return the conformance specs of ginkgo's JSON report that did not run because they need containers, or are slow."""
+def left_out(file: Path, cluster: str = "simulated") -> dict[str, SpecResult]:
+    """Return the conformance specs of ginkgo's JSON report that did not run: the cluster cannot pass them, or they are slow."""
     names = [name for name, spec in _specs(file) if spec["State"] in _DID_NOT_RUN and "[Conformance]" in name]
-    return {name: SpecResult(LEFT_OUT) for name in names if need_of(name) or SLOW in name}
+    return {name: SpecResult(LEFT_OUT) for name in names if need_of(name, cluster) or SLOW in name}
 
 
 def _specs(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -88,16 +87,16 @@ def regressions(before: Mapping[str, SpecResult], after: Mapping[str, SpecResult
     return sorted(name for name, result in after.items() if result.state != "passed" and name in before and before[name].state == "passed")
 
 
-def summary(results: Mapping[str, SpecResult], *, containers: bool = False) -> dict[str, tuple[int, int]]:
+def summary(results: Mapping[str, SpecResult], cluster: str = "simulated") -> dict[str, tuple[int, int]]:
     """Return how many specs of each group passed, and how many there are that the cluster can pass.
 
     Args:
         results: The specs.
-        containers: The cluster has containers; else specs that need them do not count.
+        cluster: The cluster's name. A spec that passed counts, even if it needs something that the cluster lacks.
     """
     groups: dict[str, tuple[int, int]] = {}
     for name, result in results.items():
-        if _needs_more(name, result, containers) is None:
+        if _needs_more(name, result, cluster) is None:
             group = group_of(name)
             passed, ran = groups.get(group, (0, 0))
             groups[group] = (passed + (result.state == "passed"), ran + 1)
@@ -115,7 +114,7 @@ def section() -> list[str]:
     stored = {cluster: results for cluster in CLUSTERS if (results := load(cluster))}
     if not stored:
         return []
-    groups = [summary(results, containers=cluster in WITH_CONTAINERS) for cluster, results in stored.items()]
+    groups = [summary(results, cluster) for cluster, results in stored.items()]
     names = sorted({group for counts in groups for group in counts})
     rows = [[group, *(_share(counts.get(group)) for counts in groups)] for group in names]
     totals = [_share((sum(passed for passed, _ in counts.values()), sum(ran for _, ran in counts.values()))) for counts in groups]
@@ -128,21 +127,35 @@ def section() -> list[str]:
         "",
         *(f"- **{cluster}**: {CLUSTERS[cluster]}." for cluster in stored),
         "",
-        "The first table counts the specs that a cluster can pass. With simulated nodes, specs that need containers are left out, and",
-        "`[Slow]` specs, which wait for more than five minutes. `python -m tests.upstream --cluster NAME --store` renews a column, and",
+        "The first table counts the specs that a cluster can pass. The others need something that its nodes lack, which the second table",
+        "counts (`tests/upstream/containers.yaml`, `process_pods.yaml`). With simulated nodes, `[Slow]` specs are left out too, which wait",
+        "for more than five minutes. `python -m tests.upstream --cluster NAME --store` renews a column, and",
         "`python -m tests.upstream.nodes --conformance --store` that of real-kubelet ([real nodes](real-nodes.md)), or with",
         "`--real-control-plane` that of real-components.",
         "",
         *_table(["group", *stored], [*rows, ["**all**", *totals]]),
         "",
+        *_missing(stored),
         *_table(
             ["spec", *stored],
-            [
-                [_title(name), *(_cell(name, results.get(name), cluster in WITH_CONTAINERS) for cluster, results in stored.items())]
-                for name in specs
-            ],
+            [[_title(name), *(_cell(name, results.get(name), cluster) for cluster, results in stored.items())] for name in specs],
         ),
     ]
+
+
+def _missing(stored: Mapping[str, Mapping[str, SpecResult]]) -> list[str]:
+    """Return the table of what nodes lack, with the number of specs of each cluster that did not pass for that reason."""
+    counts = {cluster: count_needs(results, cluster) for cluster, results in stored.items()}
+    lacking = [cluster for cluster, needs in counts.items() if needs]
+    needs = dict.fromkeys(need for cluster in lacking for need in counts[cluster])
+    rows = [[need, *(str(counts[cluster].get(need) or "") for cluster in lacking)] for need in needs]
+    return [*_table(["specs that need", *lacking], rows), ""] if lacking else []
+
+
+def count_needs(results: Mapping[str, SpecResult], cluster: str) -> Counter[str]:
+    """Return how many specs did not pass because they need something that a cluster's nodes lack, the most frequent need first."""
+    found = Counter(need for name, result in results.items() if result.state != "passed" and (need := need_of(name, cluster)))
+    return Counter(dict(found.most_common()))
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -158,22 +171,21 @@ def _title(name: str) -> str:
     return _escaped(f"{group_of(name)}: {_TAGS.sub('', name).strip()}")
 
 
-def _needs_more(name: str, result: SpecResult, containers: bool) -> str | None:
+def _needs_more(name: str, result: SpecResult, cluster: str) -> str | None:
     """Return what a spec that did not pass needs; None if it passed, or if the cluster suffices."""
     if result.state == "passed":
         return None
-    need = need_of(name)
-    if need is not None and not containers:
+    if (need := need_of(name, cluster)) is not None:
         return f"needs {need}"
     return "left out: slow" if result.state == LEFT_OUT else None
 
 
-def _cell(name: str, result: SpecResult | None, containers: bool) -> str:
+def _cell(name: str, result: SpecResult | None, cluster: str) -> str:
     if result is None:
         return "not run"
     if result.state == "passed":
         return "passed"
-    return _needs_more(name, result, containers) or f"failed: {_escaped(_first_words(result.message))}"
+    return _needs_more(name, result, cluster) or f"failed: {_escaped(_first_words(result.message))}"
 
 
 def _first_words(message: str) -> str:

@@ -75,6 +75,7 @@ def test_specs_that_need_containers_and_slow_ones_are_left_out_with_a_reason(tmp
         "| apps: Job waits works | left out: slow |",
     ]
     assert "| apps | 1 of 1 |" in section()
+    assert "| a shell | 1 |" in section()
 
 
 def test_the_summary_counts_by_group() -> None:
@@ -86,7 +87,7 @@ def test_a_failure_counts_where_nodes_run_containers() -> None:
     name = "[sig-node] Kubelet when scheduling a read only busybox container should not write to root filesystem [Conformance]"
     failed = {name: SpecResult("failed")}
     assert summary(failed) == {}
-    assert summary(failed, containers=True) == {"node": (0, 1)}
+    assert summary(failed, "real-kubelet") == {"node": (0, 1)}
 
 
 def test_the_page_lists_each_spec_without_its_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,9 +110,22 @@ def test_whatever_the_real_control_plane_passes_with_simulated_nodes_ours_passes
     assert [name for name, result in real.items() if result.state == "passed" and ours[name].state != "passed"] == []
 
 
-@pytest.mark.parametrize("pattern", [pytest.param(pattern, id=f"some spec matches {pattern}") for pattern in containers.patterns()])
-def test_the_table_of_specs_that_need_containers_is_of_specs_that_exist(pattern: str) -> None:
-    assert any(re.search(pattern, name) for name in load("simulated"))
+@pytest.mark.parametrize(
+    ("cluster", "pattern"),
+    [
+        pytest.param(cluster, pattern, id=f"{cluster}, some spec matches {pattern}")
+        for cluster in ("simulated", "process-pods")
+        for pattern in containers.patterns(cluster)
+    ],
+)
+def test_the_tables_of_specs_that_need_more_are_of_specs_that_exist(cluster: str, pattern: str) -> None:
+    assert any(re.search(pattern, name) for name in load("real-kubelet"))
+
+
+def test_each_spec_that_process_pods_do_not_pass_has_a_reason() -> None:
+    results = load("process-pods")
+    assert [name for name, result in results.items() if result.state != "passed" and containers.need_of(name, "process-pods") is None] == []
+    assert results.keys() == load("real-kubelet").keys()
 
 
 def test_the_simulation_file_of_the_clusters_makes_sense() -> None:

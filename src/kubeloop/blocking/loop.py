@@ -131,7 +131,7 @@ class LoopThread:
 async def _quietly(close: Callable[[], Awaitable[object]]) -> None:
     try:
         await close()
-    except Exception:
+    except Exception:  # noqa: BLE001 - logged
         _LOG.debug("closing an unused resource failed", exc_info=True)
 
 

@@ -34,7 +34,7 @@ _LOG = logger_with_context("kubeloop.cache")
 
 
 class Informer(Generic[R]):
-    """Keeps a local copy of all objects of one kind and notifies handlers of changes. ``InformerFactory.of`` makes it.
+    """Keeps a local copy of all objects of one kind and notifies handlers of changes. ``InformerFactory.for_kind`` makes it.
 
     Guarantees
         A handler sees the states of one object in the order of their resourceVersions, each at most once (resyncs apart).

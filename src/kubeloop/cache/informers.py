@@ -132,7 +132,7 @@ R = TypeVar("R", bound=Resource)
 
 
 class InformerOptions(TypedDict, Generic[R], total=False):
-    """The options of ``InformerFactory.of``, for functions that pass them on."""
+    """The options of ``InformerFactory.for_kind``, for functions that pass them on."""
 
     namespace: str | Iterable[str] | None
     label_selector: Labels | None
@@ -265,7 +265,7 @@ class InformerFactory(ObservableInformers):
             UnknownKind: the class names no kind.
             InformerStopped: the block has ended.
         """
-        arguments.check_kind(kind, "of")
+        arguments.check_kind(kind, "for_kind")
         chosen = arguments.paths("fields", fields, " (a selector is field_selector=...)")
         arguments.check_transform(transform)
         arguments.check_flag("managed_fields", managed_fields)

@@ -46,7 +46,7 @@ class InformerScope(Generic[R]):
         keep: Retention = LEAN,
         queue: Callable[[Known], InformerQueue] = DeltaQueue,
     ) -> InformerScope[R]:
-        """Return the scope for the arguments of ``InformerFactory.of``, in canonical form.
+        """Return the scope for the arguments of ``InformerFactory.for_kind``, in canonical form.
 
         Args:
             kind: Class of the objects.

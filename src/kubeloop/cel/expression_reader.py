@@ -208,10 +208,7 @@ class _Reader:
             raise self.no_viable_alternative(minus)
 
     def _begin(self, frame: _Frame) -> Node | None:
-        """Handle the beginning of a bracket's content, an element or an entry: its ``?`` or field name.
-
-        Return the node of a bracket that is already closed, else None.
-        """
+        """Read the ``?`` or field name that begins an element or entry. Return the node of a bracket that is already closed, else None."""
         word = self.word
         if word.kind == frame.closes and frame.kind in ("call", "list", "map", "message"):
             return self._close()
@@ -489,8 +486,7 @@ class _Reader:
                 assert operand is not None
                 return operand
             case "index":
-                assert operand is not None
-                assert frame.target is not None
+                assert operand is not None and frame.target is not None  # noqa: PT018
                 return CallNode(self.id(frame.at), frame.name, [frame.target, operand])
             case "list":
                 return ListLiteral(self.id(frame.at), frame.elements, frozenset(frame.optional))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any, Final
 
-from kubeloop.cel.faults import CompileError, Issue, TooDeep, render
 from kubeloop.cel.expression_reader import read
+from kubeloop.cel.faults import CompileError, Issue, TooDeep, render
 from kubeloop.cel.standard_macros import ACCUMULATOR, ACCUMULATORS, BadMacro, StandardMacros
 from kubeloop.cel.syntax import (
     MOST_LEVELS,

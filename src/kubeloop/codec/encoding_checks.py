@@ -6,8 +6,9 @@ Models accept any value when they are built (checking each assignment would cost
 from __future__ import annotations
 
 import functools
+import re
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -26,6 +27,8 @@ from kubeloop.meta.unstructured import Unstructured
 
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
+
+_STEPS = re.compile(r"\.[^.\[`]+|\[\.\.\.\]")
 
 
 def checked(obj: R, write: Callable[[R], bytes]) -> bytes:
@@ -127,11 +130,13 @@ def fault_of(cls: type[msgspec.Struct], body: bytes, obj: msgspec.Struct | None 
         read = decoder.decode(body)
     except (msgspec.ValidationError, TypeError):  # TypeError: the default of a missing field cannot be made
         # Nulls and spellings that readers accept are no faults: they came from a server.
-        tree = normalise(cls, msgspec.json.decode(body))
+        document = msgspec.json.decode(body)
+        tree = normalise(cls, document)
         try:
             decoder.decode(msgspec.json.encode(tree))
         except msgspec.ValidationError as error:
-            return explain_error(error, decoder, tree)
+            # The empty value in the place of a null may break a rule, such as a minimum length, which the null itself does not.
+            return "" if _is_null(document, _STEPS.findall(str(error).partition("`$")[2])) else explain_error(error, decoder, tree)
         return ""
     if obj is not None and read != obj and (found := _misplaced(obj, read)) is not None:
         path, wrong, meant = found
@@ -222,3 +227,14 @@ def _quantity(value: Any) -> Any:
     if isinstance(value, Quantity):
         return str(value)
     raise TypeError
+
+
+def _is_null(value: Any, steps: Sequence[str]) -> bool:
+    """Return whether a value is null at a path of msgspec's errors, whose step ``[...]`` stands for any item of a list or map."""
+    if not steps:
+        return value is None
+    step, rest = steps[0], steps[1:]
+    if step == "[...]":
+        items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        return any(_is_null(item, rest) for item in items)
+    return isinstance(value, dict) and step[1:] in value and _is_null(value[step[1:]], rest)

@@ -40,7 +40,7 @@ class ErrorCollector:
         """Await ``end`` and collect its error, so that the following steps run too."""
         try:
             await end()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - logged
             _LOG.exception("the manager cannot stop in order")
             self.add(error)
 

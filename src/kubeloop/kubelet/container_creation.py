@@ -114,7 +114,7 @@ async def create_container(
     folder, isolation = container_folder(node, facts.uid, facts.name), node.runtime.isolation
     isolated = isolation is not Isolation.NONE
     if isolated:
-        files = {"/etc/resolv.conf": "resolv.conf"} | ({} if pod["spec"].get("hostNetwork") else {"/etc/hosts": "etc-hosts"})
+        files = {"/etc/hosts": "etc-hosts", "/etc/resolv.conf": "resolv.conf"}
         # A volume that the container mounts at such a path takes precedence, as upstream.
         mounted = {posixpath.normpath(mount.target) for mount in mounts}
         mounts += [BindMount(node.volumes.pod_folder(facts.uid) / name, path) for path, name in files.items() if path not in mounted]

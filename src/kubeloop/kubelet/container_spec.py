@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ with contextlib.suppress(ImportError):
 _INHERITED = ("PATH", "LANG", "LC_ALL", "TZ")
 #: The cluster's domain, in names of services and pods.
 DOMAIN = "cluster.local"
+_MACHINE_HOSTS = Path("/etc/hosts")
 #: The pod's address, and the folder of a container's mount paths where there are no mount namespaces.
 POD_IP, ROOT = "KUBELOOP_POD_IP", "KUBELOOP_ROOT"
 
@@ -61,12 +62,12 @@ def pod_hostname(pod: JSONObject) -> str:
 
 
 def hosts_file(pod: JSONObject, pod_ip: str, services: Sequence[str] = ()) -> str:
-    """Return the content of /etc/hosts of a pod's containers.
+    """Return the content of /etc/hosts of a pod's containers; with ``hostNetwork`` it begins with this machine's file, as upstream.
 
     Args:
         pod: The pod.
         pod_ip: The pod's address.
-        services: Lines with names of services to append.
+        services: Lines with names of services to append, unless the pod has ``hostNetwork``.
     """
     spec, name = pod["spec"], pod_hostname(pod)
     full = f"{name}.{spec['subdomain']}.{pod['metadata']['namespace']}.svc.{DOMAIN}\t" if spec.get("subdomain") else ""
@@ -76,12 +77,21 @@ def hosts_file(pod: JSONObject, pod_ip: str, services: Sequence[str] = ()) -> st
         "::1\tlocalhost ip6-localhost ip6-loopback",
         f"{pod_ip}\t{full}{name}",
     ]
+    if spec.get("hostNetwork"):
+        lines, services = ["# Kubernetes-managed hosts file (host network).", *_machine_hosts()], ()
     if aliases := spec.get("hostAliases"):
         lines += ["", "# Entries added by HostAliases."]
         lines += ["\t".join([one["ip"], *(one.get("hostnames") or ())]) for one in aliases]
     if services:
         lines += ["", "# Services of the cluster.", *services]
     return "\n".join(lines) + "\n"
+
+
+def _machine_hosts() -> list[str]:
+    try:
+        return _MACHINE_HOSTS.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def process_command(container: JSONObject, entry: ImageEntry, environment: Mapping[str, str]) -> list[str]:
@@ -253,3 +263,38 @@ def _link_mounts(root: Path, mounts: list[BindMount], directory: str) -> str:
         if directory == mount.target or directory.startswith(mount.target.rstrip("/") + "/"):
             return str(root) + directory
     return directory
+
+
+#: Reason and message of a pod whose host ports are in use.
+PORT_CONFLICT = ("NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports")
+_ANY = ("", "0.0.0.0", "::")  # noqa: S104 - not listened on
+
+
+def has_port_conflict(pod: JSONObject, pods: Iterable[JSONObject]) -> bool:
+    """Return whether a host port of a pod is one of another pod that has not ended: the same number, protocol and address.
+
+    The scheduler places no such pod; a pod that is created with ``nodeName`` does not pass the scheduler. Source: Kubernetes
+    pkg/kubelet/lifecycle/predicate.go; pkg/scheduler/framework/plugins/nodeports (Fits).
+
+    Args:
+        pod: The pod.
+        pods: The other pods of the node.
+    """
+    ports = _host_ports(pod)
+    running = [other for other in pods if (other.get("status") or {}).get("phase") not in ("Succeeded", "Failed")] if ports else []
+    return any(_collide(port, taken) for other in running for taken in _host_ports(other) for port in ports)
+
+
+def _host_ports(pod: JSONObject) -> list[tuple[int, str, str]]:
+    spec = pod["spec"]
+    sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    return [
+        (port["hostPort"], port.get("protocol") or "TCP", port.get("hostIP") or "")
+        for container in (*sidecars, *spec["containers"])
+        for port in container.get("ports") or ()
+        if port.get("hostPort")
+    ]
+
+
+def _collide(first: tuple[int, str, str], second: tuple[int, str, str]) -> bool:
+    return first[:2] == second[:2] and (first[2] == second[2] or first[2] in _ANY or second[2] in _ANY)

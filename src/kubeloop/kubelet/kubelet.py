@@ -22,10 +22,10 @@ from kubeloop.config import ClusterConfig
 from kubeloop.controller.events import EventRecorder
 from kubeloop.kubelet.access import EndpointAccessReviewer
 from kubeloop.kubelet.addresses import AddressPool, claim_pod_range
-from kubeloop.kubelet.admission import PORT_CONFLICT, has_port_conflict
 from kubeloop.kubelet.cgroups import Cgroups, CgroupsUnavailable
 from kubeloop.kubelet.cluster_view import ClusterView
 from kubeloop.kubelet.container_creation import NodeServices
+from kubeloop.kubelet.container_spec import PORT_CONFLICT, has_port_conflict
 from kubeloop.kubelet.containers import pod_subject
 from kubeloop.kubelet.credentials import node_config, serving_pair
 from kubeloop.kubelet.dns_server import DnsServer, DnsUnavailable

@@ -13,7 +13,7 @@ import contextlib
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
@@ -149,6 +149,21 @@ def endpoint_places(slices: Iterable[JSONObject], port_name: str) -> list[Socket
             if port is not None and (endpoint.get("conditions") or {}).get("ready") is not False:
                 result += [(address, port) for address in endpoint.get("addresses") or ()]
     return result
+
+
+def all_backends(
+    service: JSONObject, port_name: str, pods: Sequence[tuple[JSONObject, str]], slices: Iterable[JSONObject]
+) -> list[SocketAddress]:
+    """Return the addresses and ports behind a port of a service: pods of this node by the selector, others from EndpointSlices.
+
+    Args:
+        service: The service. Without a selector its EndpointSlices, which a user writes, may name pods of this node too.
+        port_name: The port's name.
+        pods: The pods of this node with their addresses.
+        slices: The slices of the service.
+    """
+    local = {address for _, address in pods} if (service.get("spec") or {}).get("selector") else set()
+    return backends(service, port_name, pods) + [place for place in endpoint_places(slices, port_name) if place[0] not in local]
 
 
 def _is_ready(pod: JSONObject) -> bool:
@@ -347,10 +362,8 @@ class ServiceProxy:
         )
         if service is None:
             return []
-        workers = list(self._workers())
-        found = backends(service, key.port, ((worker.tree, worker.ip) for worker in workers))
-        local = {worker.ip for worker in workers}
-        found += [place for place in endpoint_places(self._slices(key.namespace, key.name), key.port) if place[0] not in local]
+        pods = [(worker.tree, worker.ip) for worker in self._workers()]
+        found = all_backends(service, key.port, pods, self._slices(key.namespace, key.name))
         if not found:
             return []
         self._turn += 1

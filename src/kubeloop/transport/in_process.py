@@ -74,7 +74,8 @@ class InProcessSender:
         if isinstance(reply, Hijack | SocketTakeover):
             await _let_go(reply)
             raise TransportError(
-                f"a server in this process has no connection that could change its protocol; use a server with sockets ({request.description})"
+                "a server in this process has no connection that could change its protocol; use a server with sockets "
+                f"({request.description})"
             )
         return _Whole(reply, request)
 

@@ -21,9 +21,9 @@ from kubeloop.meta.errors import ApiError, DeadlineError, TransportError
 from kubeloop.transport.answer import WarningHandler, error_of, log_once, warnings_in
 from kubeloop.transport.errors import MAX_RETRIES, RetryDecision, after_answer, after_failure
 from kubeloop.transport.hooks import Hook, Outcome, SentRequest, without_secrets
+from kubeloop.transport.instrumentation.counters import RequestCounters
 from kubeloop.transport.limits import InFlightLimiter
 from kubeloop.transport.log_context import log_context, logger_with_context
-from kubeloop.transport.instrumentation.counters import RequestCounters
 from kubeloop.transport.round_tripper import OutgoingRequest, ResponseHead, Sender, describe, parse_request_path
 from kubeloop.transport.user_agent import default_user_agent
 

@@ -26,9 +26,9 @@ from kubeloop.transport.user_agent import default_user_agent
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from kubeloop.transport.limits import InFlightLimiter
     from kubeloop.transport.instrumentation.counters import RequestCounters
     from kubeloop.transport.instrumentation.metrics import TransportMetrics
+    from kubeloop.transport.limits import InFlightLimiter
     from kubeloop.transport.round_tripper import ResponseHead, Sender, Upgraded
 
 Query: TypeAlias = Mapping[str, str | int | bool | list[str] | None]

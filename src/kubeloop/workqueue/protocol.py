@@ -57,13 +57,17 @@ class QueueTimes:
         >>> queue = WorkQueue[str](metrics=QueueTimes())
     """
 
-    __slots__ = ("queue_duration", "waited", "work_duration", "worked")
+    __slots__ = ("queue_duration", "work_duration")
 
     def __init__(self) -> None:
         self.queue_duration = DurationHistogram()
         self.work_duration = DurationHistogram()
-        self.waited = self.queue_duration.observe
-        self.worked = self.work_duration.observe
+
+    def waited(self, seconds: float) -> None:
+        self.queue_duration.observe(seconds)
+
+    def worked(self, seconds: float) -> None:
+        self.work_duration.observe(seconds)
 
 
 class PriorityLabels:

@@ -100,7 +100,7 @@ async def test_an_empty_document_is_that_of_definitions_that_go_and_is_not_kept(
     async with FaultServer(answer=lambda received: answer(received)) as listening, Transport(listening.config()) as transport:
         documents = OpenApiDocuments(transport)
         documents.keep_on_disk(tmp_path)
-        with pytest.raises(UnknownKind, match="apis/apps/v1 any more"):
+        with pytest.raises(UnknownKind, match="no longer has an OpenAPI document of apis/apps/v1"):
             await documents.document(APPS)
         answer = server
         assert await title(documents) == "one"
@@ -110,11 +110,11 @@ async def test_an_empty_document_is_that_of_definitions_that_go_and_is_not_kept(
     ("reply", "error", "words"),
     [
         pytest.param(Reply(404), UnknownKind, "no OpenAPI v3 documents", id="an old server"),
-        pytest.param(Reply(body=b"<html>"), DecodeError, "no index of OpenAPI documents", id="no server of Kubernetes"),
+        pytest.param(Reply(body=b"<html>"), DecodeError, "not an index of OpenAPI documents", id="no server of Kubernetes"),
         pytest.param(
             Reply(body={"paths": {"apis/apps/v1": {"serverRelativeURL": "https://elsewhere/x"}}}),
             DecodeError,
-            "no path on the server itself",
+            "not a path on the server itself",
             id="an index that leads elsewhere",
         ),
     ],

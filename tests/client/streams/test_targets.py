@@ -96,7 +96,7 @@ async def test_what_selects_nothing_has_no_pods() -> None:
     async with Peer(_lists()) as peer:
         with pytest.raises(StreamError, match=r'Service "bare" in namespace "shop" has no selector, so it has no pods; name a pod'):
             await find_pod(peer.client, bare, None)
-        with pytest.raises(ValueError, match="no pod that was read from a server"):
+        with pytest.raises(ValueError, match="not a pod that was read from a server"):
             await find_pod(peer.client, Pod(metadata=ObjectMeta(name="web")), None)
 
 

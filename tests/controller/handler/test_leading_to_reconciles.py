@@ -334,7 +334,7 @@ async def test_a_plain_reconcile_that_never_returns_keeps_its_key_lets_others_go
                     await asyncio.sleep(0.01)
             assert seen.count("bad") == 1
             assert manager.stats[0].counts.hanging == 1
-        assert "Hanging: the reconcile of default/bad goes on" in caplog.text
+        assert "Hanging: the reconcile of default/bad has been running" in caplog.text
     finally:
         gate.set()
 

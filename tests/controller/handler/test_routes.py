@@ -195,7 +195,7 @@ async def test_a_mapping_that_gives_something_else_than_keys_is_named_and_costs_
         if inspect.isawaitable(found):
             await found
 
-    with pytest.raises(MappingError, match=r"Shops, the watch of Pod: its mapping returned .*give a list of ObjectKeys"):
+    with pytest.raises(MappingError, match=r"Shops, the watch of Pod: its mapping returned .*return a list of ObjectKeys"):
         await handle()
     assert added.names == ["p"]
 

@@ -364,7 +364,7 @@ async def greedy(first: int, two: int) -> None: ...
         pytest.param(plain, "cannot be run by a manager", id="a plain function"),
         pytest.param(7, "cannot be run by a manager", id="no function at all"),
         pytest.param(WithRun, "cannot be run by a manager", id="a class where an object is meant"),
-        pytest.param(greedy, r"takes \(one, two\).*functools.partial", id="a function of two arguments"),
+        pytest.param(greedy, r"takes \(first, two\).*functools.partial", id="a function of two arguments"),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_the_way_out(target: Callable[..., object], message: str) -> None:

@@ -43,7 +43,7 @@ class Broken:
     [
         pytest.param(None, "RuntimeError: no idea", id="raises"),
         pytest.param("soon", "TypeError: it returned 'soon', which is not a number of seconds", id="gives text"),
-        pytest.param(float("nan"), "it gave nan", id="gives a value that is not a number"),
+        pytest.param(float("nan"), "it returned nan", id="gives a value that is not a number"),
     ],
 )
 def test_a_limiter_whose_delay_fails_is_named_and_the_default_pauses_hold(
@@ -113,4 +113,5 @@ async def test_a_controller_with_a_broken_limiter_tries_again_and_works_on_other
         for name in ("a", "b"):
             await client.create(ConfigMap(metadata=ObjectMeta(name=name)))
         await asyncio.wait_for(controller.done.wait(), 30)
-    assert any("Fails: delay of the limiter that retry_limiter returned failed" in r.getMessage() for r in caplog.records if r.levelno == logging.ERROR)
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert any("Fails: delay of the limiter that retry_limiter returned failed" in message for message in errors)

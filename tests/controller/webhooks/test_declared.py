@@ -81,7 +81,7 @@ def test_a_kind_without_a_plural_is_refused() -> None:
 
 def test_something_that_is_no_kind_is_refused() -> None:
     kind: Any = dict
-    with pytest.raises(DeclarationError, match="no kind"):
+    with pytest.raises(DeclarationError, match="not a kind"):
         Webhooks().validating(kind)(one)
 
 

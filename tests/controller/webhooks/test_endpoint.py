@@ -158,9 +158,9 @@ async def test_files_that_do_not_fit_together_are_passed_over(
         await clock.advance(60)
         assert await shown(server.url, authority.certificate) == before
         server.check()
-    messages = [record.getMessage() for record in caplog.records if "served on" in record.getMessage()]
+    messages = [record.getMessage() for record in caplog.records if "stays in use" in record.getMessage()]
     assert len(messages) == 2, "each fault is logged once"
-    assert "no certificate with its key" in messages[0]
+    assert "not a certificate and its key" in messages[0]
     assert "tls.key" in messages[1]
 
 

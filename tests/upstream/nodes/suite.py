@@ -49,7 +49,7 @@ def judge(report: Path, name: str, *, store: bool) -> int:
         print(f"the suite made no report; see {report.with_name('suite.log')}", file=sys.stderr)
         return 1
     specs = results.read_report(report)
-    for group, (passed, ran) in results.summary(specs, containers=True).items():
+    for group, (passed, ran) in results.summary(specs, name).items():
         print(f"{group:20} {passed:4} of {ran}")
     worse = results.regressions(results.load(name), specs)
     for spec, result in specs.items():

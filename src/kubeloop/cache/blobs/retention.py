@@ -5,7 +5,6 @@ A stored document is plain JSON with ``kind`` and ``apiVersion``, which list ite
 
 from __future__ import annotations
 
-import logging
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, Union, get_args, get_origin
@@ -22,7 +21,7 @@ from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.transport import logger_with_context
 from kubeloop.types import JSONObject
 
-_log = logger_with_context("kubeloop.cache")
+_LOG = logger_with_context("kubeloop.cache")
 #: Models of Kubernetes' own kinds are complete. Models of custom kinds may leave out fields.
 _KNOWN = "kubeloop.api."
 
@@ -40,7 +39,7 @@ def warn_of_unknown(kind: type[Resource], paths: Iterable[str], description: str
         if found := _unknown(kind, path):
             name, meant = found
             hint = f'; did you mean "{meant}"?' if meant else "; a newer server may have it"
-            _log.warning('%s: path "%s": %s has no field "%s"%s', description, path, kind.__name__, name, hint)
+            _LOG.warning('%s: path "%s": %s has no field "%s"%s', description, path, kind.__name__, name, hint)
 
 
 def _unknown(kind: type[Resource], path: str) -> tuple[str, str] | None:
@@ -87,8 +86,6 @@ Transform = Callable[[JSONObject], JSONObject | None]
 """Changes an object's JSON tree before it is stored: it changes the tree in place and returns None, or it returns another tree."""
 
 Buffer = bytes | memoryview
-
-_LOG = logging.getLogger("kubeloop.cache")
 
 #: Always stored: the identity of an object, and the fields that heads, selectors and owner indexes read.
 IDENTITY = tuple(
@@ -227,7 +224,7 @@ class DocumentTrimmer:
             if not isinstance(changed, dict) or _identity(changed) != before:
                 raise IdentityChanged("it must return the same object: apiVersion, kind, name, namespace, uid and resourceVersion as given")
             return msgspec.json.encode(changed)
-        except Exception:
+        except Exception:  # noqa: BLE001 - logged
             self.failures += 1
             if self.failures == 1:
                 key = "/".join(part for part in before[2:4] if part)

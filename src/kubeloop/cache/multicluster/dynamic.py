@@ -113,10 +113,10 @@ class DynamicInformers:
     Args:
         informers: The factory that makes the informers.
         accepts: Returns whether to run an informer for a kind. Default: all kinds.
-        namespace: See ``InformerFactory.of``, for kinds that have namespaces.
-        label_selector: See ``InformerFactory.of``.
-        field_selector: See ``InformerFactory.of``.
-        paths: See ``InformerFactory.of``.
+        namespace: See ``InformerFactory.for_kind``, for kinds that have namespaces.
+        label_selector: See ``InformerFactory.for_kind``.
+        field_selector: See ``InformerFactory.for_kind``.
+        paths: See ``InformerFactory.for_kind``.
         started: Called with each informer that starts; a plain function.
         stopped: Called with each informer that has stopped; a plain function.
 

@@ -139,7 +139,7 @@ class MulticlusterInformerFactory:
         self._stack: AsyncExitStack | None = None
 
     def for_kind(self, kind: type[R], **options: Unpack[InformerOptions[R]]) -> MulticlusterInformer[R]:
-        """Return the informers of a kind in all clusters, as one. Options and errors are those of ``InformerFactory.of``."""
+        """Return the informers of a kind in all clusters, as one. Options and errors are those of ``InformerFactory.for_kind``."""
         return MulticlusterInformer({name: informers.for_kind(kind, **options) for name, informers in self.clusters.items()})
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
@@ -173,7 +173,7 @@ class MulticlusterInformerFactory:
 
 
 class MulticlusterInformer(Generic[R]):
-    """The informers of one kind in several clusters. ``MulticlusterInformerFactory.of`` makes it.
+    """The informers of one kind in several clusters. ``MulticlusterInformerFactory.for_kind`` makes it.
 
     Example:
         >>> async with MulticlusterInformerFactory({"west": client}) as informers:

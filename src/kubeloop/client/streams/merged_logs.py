@@ -80,6 +80,14 @@ class MergedLogs:
     """
 
     def __init__(self, client: Client, sources: LogSources, options: LogOptions, *, timeout: float | None = None) -> None:
+        """Prepare to read the logs; no request is sent before ``async with``.
+
+        Args:
+            client: Sends the requests.
+            sources: The pods and containers.
+            options: Options of each log.
+            timeout: Seconds of the client's clock until the pods are found. None: no limit but that of each request.
+        """
         self._client = client
         self._timeout = timeout
         self._sources = sources

@@ -119,7 +119,20 @@ async def limit(work: Awaitable[T], timeout: float | None, clock: Clock, verb: s
 
 @asynccontextmanager
 async def opened_within(context: AbstractAsyncContextManager[T], timeout: float | None, clock: Clock, verb: str) -> AsyncIterator[T]:
-    """Enter ``context`` before a deadline, which does not limit the block. For the arguments and errors see ``limit``."""
+    """Enter a context manager before a deadline, which does not limit the block.
+
+    Args:
+        context: The context manager, such as a session that opens a stream.
+        timeout: Seconds of ``clock``. None: no limit. 0: raise unless the context is entered without waiting.
+        clock: The clock of the deadline.
+        verb: The name of the calling method, for the message of the error.
+
+    Returns:
+        A context manager with the value of ``context``.
+
+    Raises:
+        DeadlineError: The context was not entered in time.
+    """
     async with AsyncExitStack() as stack:
         yield await limit(stack.enter_async_context(context), timeout, clock, verb)
 

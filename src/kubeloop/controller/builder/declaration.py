@@ -92,7 +92,7 @@ def contained_tenants(tenant: Callable[[ObjectKey], Hashable] | None, owner: str
         try:
             answer = tenant(key)
             hash(answer)
-        except Exception as error:  # whatever it raises, the key must not be lost
+        except Exception as error:  # noqa: BLE001 - the user's function may raise anything; the key must not be lost
             shown = None if reported else error
             _LOG.log(
                 logging.ERROR,

@@ -103,8 +103,8 @@ def _handler(cls: type[Any], name: str, member: Any, terms: HandlerOptions, kind
             raise DeclarationError(f"{owner}: {error}") from None
         if segments == ("metadata",) or segments[:2] in _OF_EACH_WRITE:
             raise DeclarationError(
-                f'{owner}: path "{terms.path}" changes with each write, also with that of what has been handled: it would be called '
-                'without end; name what matters: @on_change("spec"), @on_change("metadata.labels"), @on_change("metadata.annotations")'
+                f'{owner}: path "{terms.path}" changes with each write, also with that of handled changes: it would be called '
+                'endlessly; name what matters: @on_change("spec"), @on_change("metadata.labels"), @on_change("metadata.annotations")'
             )
         if kind is not None:
             _check_path(owner, kind, terms.path, segments)

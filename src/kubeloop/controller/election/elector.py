@@ -410,7 +410,7 @@ class LeaderElector:
         if self._on_new_leader is not None:
             try:
                 self._on_new_leader(self._reported)
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged
                 _LOG.exception("lease %s: on_new_leader raised", self.config)
 
     def _complain(self, problem: str, usual: str = "") -> None:

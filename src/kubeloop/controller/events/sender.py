@@ -145,7 +145,7 @@ class EventSender:
             try:
                 if await self._step():
                     return
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged
                 # An unexpected error loses the events of one step, not the later ones.
                 _LOG.exception("%s: events could not be sent and are dropped", self._name)
                 await self._clock.sleep(_AFTER_DEFECT)

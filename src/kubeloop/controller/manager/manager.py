@@ -4,9 +4,7 @@ Order: HTTP servers, webhooks, caches of all clusters (synced), runnables withou
 The lease is released after everything else has ended. Source: controller-runtime pkg/manager.
 """
 
-# Behaviours S219-S222.
-
-from __future__ import annotations
+from __future__ import annotations  # behaviours S219-S222
 
 import asyncio
 import logging
@@ -66,28 +64,26 @@ class Manager:
 
     Guarantees
         No reconcile starts before every informer is synced and has shown its initial objects to every handler.
-        With ``leader_election``, runnables that need the leader (controllers by default) run only while this process holds the lease. When
-        the lease is lost they are cancelled immediately, without a grace period, and ``run`` raises ``LeaseLost``. Their log records carry
-        ``lease_transitions``, the number of the term. On a stop the lease is released when all of them have ended.
+        With ``leader_election``, runnables that need the leader (controllers by default) run only while this process holds the lease. A
+        lost lease cancels them at once, without a grace period, and ``run`` raises ``LeaseLost``. Their log records carry
+        ``lease_transitions``, the number of the term. A stop releases the lease when they have ended.
         After the manager has stopped, no task runs, no thread can start another reconcile, and no watch is open.
         If a runnable fails permanently (not a reconcile: reconciles are retried), everything stops and ``run`` raises that error.
 
     Args:
         client: The client of the first cluster. Clients stay open.
         controllers: Controllers, async functions, objects (``Background``), ``OnCluster`` and ``OnEachCluster``.
-        informers: InformerFactory of the first cluster. None: the manager creates them.
+        informers: The informers of the first cluster. None: the manager creates them.
         clusters: Clients of further clusters.
         servers: Context managers that are entered first and left last, such as webhook servers.
         leader_election: Run in one of several replicas. None: run without election.
         sharding: Replicas share the keys of all controllers, instead of electing a leader.
         endpoints: Addresses of probes, metrics and debug pages.
-        settings: A file (YAML, TOML) with the environment, or loaded settings. They override the arguments, and a file is read again
-            when it changes.
+        settings: A file (YAML, TOML; read again when it changes) with the environment, or settings. They override the arguments.
         namespace: Namespace of all caches.
         scope: Cached objects by namespace, selector and kind, instead of ``namespace``.
         sync_timeout: Seconds in which caches must sync.
-        grace: Grace period in seconds for running work on a stop; then it is cancelled. None or less than 0: no limit; 0: cancel
-            immediately. It also limits the time for unsent events.
+        grace: Seconds for running work and unsent events on a stop; then work is cancelled. None or less than 0: no limit. 0: at once.
         rate_cap: Reconciles per second of all controllers together. None: no limit.
         clock: Clock of all delays.
 

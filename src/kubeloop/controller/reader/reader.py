@@ -21,7 +21,7 @@ from kubeloop.meta.label_requirement import Operator, Requirement
 
 
 class InformerSelection(TypedDict):
-    """Arguments of ``InformerFactory.of`` that select the objects to cache."""
+    """Arguments of ``InformerFactory.for_kind`` that select the objects to cache."""
 
     namespace: str | tuple[str, ...]
     label_selector: str | None

@@ -74,7 +74,7 @@ class StaleReadGuard:
     Args:
         client: Lists the metadata.
         written: Informers of the kinds that reconciles may have written.
-        informers: InformerFactory of all kinds that the controller reads.
+        informers: The informers of all kinds that the controller reads.
         namespaced: The main kind is namespaced.
         overlaid: The caches show own writes immediately.
     """

@@ -248,7 +248,7 @@ class ChannelReader:
     def _take(self, channel: Channel[Any], item: Any) -> None:
         try:
             keys = channel.keys(item)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - logged
             # An invalid item does not end the source: the next item may be valid.
             traceback, message = self._failures.failed(f"{channel.name}/item", error), f"{type(error).__name__}: {error}"
             details = (channel.name, self._owner, message)

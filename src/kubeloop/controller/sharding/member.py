@@ -362,5 +362,5 @@ class _Owner:
         for callback in list(self._callbacks):
             try:
                 callback(lambda key: bool(slots >> self.slot(key) & 1))
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged
                 _LOG.exception("controller %s: the keys of the gained slots could not be enqueued", self._controller)

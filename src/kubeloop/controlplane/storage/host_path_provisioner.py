@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from kubeloop.api.core.v1 import (
     HostPathVolumeSource,
@@ -74,8 +75,16 @@ class HostPathProvisioner(
             are removed.
     """
 
-    def __init__(self, root: Path | None = None) -> None:
+    def __init__(self, root: Path | None = None, *, in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread) -> None:
+        """Create the controller.
+
+        Args:
+            root: The folder below which directories of deleted volumes are removed. None: none is removed.
+            in_thread: Calls a function that accesses the file system, with its arguments, such as ``asyncio.to_thread``: a path may be on
+                a file server that does not respond. Tests by fake time, which does not wait for threads, call the function directly.
+        """
         self._root = root
+        self._in_thread = in_thread
 
     def event_sinks(self) -> Sequence[EventSink]:
         return [ComponentEvents(component=PROVISIONER)]
@@ -132,7 +141,7 @@ class HostPathProvisioner(
         if not boot or not nodes or not all(_is_on_machine(one, boot) for one in nodes):
             return
         directory = Path(storage_class.parameters.get(DIRECTORY_PARAMETER, DIRECTORY))
-        if fault := await asyncio.to_thread(creation_fault, directory, _read(_MOUNTS)):
+        if fault := await self._in_thread(creation_fault, directory, _read(_MOUNTS)):
             raise ProvisioningFailed(f"failed to create a directory in {directory}: {fault}")
 
     async def _selected_node(self, claim: PersistentVolumeClaim) -> Node:
@@ -171,7 +180,7 @@ class HostPathProvisioner(
             return
         directory = self._root / volume.metadata.name
         if Path(source.path) == directory and directory.resolve() == self._root.resolve() / volume.metadata.name:
-            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=False, onerror=_unless_missing)
+            await self._in_thread(shutil.rmtree, directory, ignore_errors=False, onerror=_unless_missing)
 
 
 class StandardClassCreator(Controller[StorageClass], name="standard-storage-class"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeloop.kubelet.admission import has_port_conflict
+from kubeloop.kubelet.container_spec import has_port_conflict
 
 
 def pod(*ports: dict[str, Any], phase: str = "", **spec: Any) -> dict[str, Any]:
