@@ -27,7 +27,7 @@ NAME = "any_schema_under_test"
 
 def thing_of(source: ModelSource) -> type[Resource]:
     """The class, imported from text without a file."""
-    names = source.ours()
+    names = source.names_to_generate()
     modules = module_names(names)
     text = ModuleWriter(source, modules[names[0]], modules, "full").render(sorted(names))
     module = ModuleType(NAME)

@@ -52,7 +52,7 @@ async def test_definitions_are_taken_from_openapi_where_they_may_not_be_listed(i
 
 async def test_a_cluster_without_custom_kinds_gives_nothing(in_loop_server: TlsTestServer, tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").write_bytes(in_loop_server.kubeconfig)
-    assert (await read_cluster(tmp_path / "kubeconfig", None)).ours() == []
+    assert (await read_cluster(tmp_path / "kubeconfig", None)).names_to_generate() == []
 
 
 async def test_a_refusal_of_discovery_is_the_servers_own_error(in_loop_server: TlsTestServer, tmp_path: Path) -> None:
@@ -83,5 +83,5 @@ async def test_an_empty_document_is_that_of_definitions_that_go(tmp_path: Path) 
             "current-context": "c",
         }
         (tmp_path / "kubeconfig").write_text(json.dumps(config))
-        assert (await read_cluster(tmp_path / "kubeconfig", None, messages.append)).ours() == []
+        assert (await read_cluster(tmp_path / "kubeconfig", None, messages.append)).names_to_generate() == []
     assert any("things.example.com/v1: left out" in line for line in messages)

@@ -109,7 +109,7 @@ def test_one_module_takes_one_class_of_each_name(tmp_path: Path) -> None:
 
 def test_groups_choose_kinds_and_what_they_refer_to() -> None:
     source = read_files([HERE / "corpus", HERE / "widgets.json"]).within(["example.com"])
-    assert set(source.ours()) == {
+    assert set(source.names_to_generate()) == {
         "com.example.v1.Widget", "com.example.v1.Tree", "org.other.v2.Tree", "com.example.v1.WidgetSpec", "com.example.v1.WidgetSpecPort",
     }  # fmt: skip
     with pytest.raises(ConfigError, match=r"no kind of group nothing.example.com here; groups: corpus-a.example.com"):
@@ -141,7 +141,7 @@ def test_lists_of_definitions_and_other_documents_are_taken_as_they_come(tmp_pat
     (tmp_path / "list.json").write_text(json.dumps(listed))
     (tmp_path / "other.yaml").write_text("kind: ConfigMap\napiVersion: v1\n---\n")
     messages: list[str] = []
-    assert read_files([tmp_path], messages.append).ours() == ["com.example.v1.Tool"]
+    assert read_files([tmp_path], messages.append).names_to_generate() == ["com.example.v1.Tool"]
     counts = [line.rpartition("/")[2].partition(" documents")[0] for line in messages]
     assert counts == ["list.json: 1", "other.yaml: 0"]
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from kubeloop.cli.generate import generate
-from kubeloop.codec.protobuf.table import Count, MessageDefinition, MessageForm, Scalar, Zero, table
+from kubeloop.codec.protobuf.table import Count, MessageDefinition, MessageForm, Scalar, ZeroInJSON, table
 from kubeloop.codegen.protobuf import ProtoField, read_messages
 from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.kinds import GroupVersionKind
@@ -132,13 +132,13 @@ def test_embedded_structs_show_their_fields_beside_the_others() -> None:
 @pytest.mark.parametrize(
     ("name", "zero"),
     [
-        pytest.param("containers", Zero.NULL, id="a list that is always shown is null without elements"),
-        pytest.param("hostNetwork", Zero.LEFT_OUT, id="a plain field with omitempty is left out when zero"),
-        pytest.param("terminationGracePeriodSeconds", Zero.AS_IS, id="a pointer is shown whatever it points to"),
-        pytest.param("volumes", Zero.AS_IS, id="a list with omitempty is left out without elements"),
+        pytest.param("containers", ZeroInJSON.NULL, id="a list that is always shown is null without elements"),
+        pytest.param("hostNetwork", ZeroInJSON.LEFT_OUT, id="a plain field with omitempty is left out when zero"),
+        pytest.param("terminationGracePeriodSeconds", ZeroInJSON.AS_IS, id="a pointer is shown whatever it points to"),
+        pytest.param("volumes", ZeroInJSON.AS_IS, id="a list with omitempty is left out without elements"),
     ],
 )
-def test_zero_values_are_treated_as_go_does(name: str, zero: Zero) -> None:
+def test_zero_values_are_treated_as_go_does(name: str, zero: ZeroInJSON) -> None:
     assert inner(message("", "v1", "Pod"), "spec").by_name[name].zero == zero
 
 

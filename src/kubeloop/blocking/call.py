@@ -18,7 +18,7 @@ _HERE = os.path.dirname(__file__)  # noqa: PTH120 - compared with the file names
 
 
 class RunningCall(Generic[T]):
-    """A running coroutine; ``wait`` may be called once. ``here`` lets the coroutine run functions in the waiting thread."""
+    """A running coroutine; ``wait`` may be called once. ``in_waiting_thread`` lets the coroutine run functions in the waiting thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Work[T], context: Context | None = None) -> None:
         self._loop = loop
@@ -54,7 +54,7 @@ class RunningCall(Generic[T]):
         self._error = None
         return error if error is None else _clean(error)
 
-    def here(self, function: Callable[..., object]) -> Callable[..., Coroutine[Any, Any, object]]:
+    def in_waiting_thread(self, function: Callable[..., object]) -> Callable[..., Coroutine[Any, Any, object]]:
         """Return an async function that runs ``function`` in the waiting thread, which may make other blocking calls meanwhile."""
 
         async def ask(*args: object) -> object:

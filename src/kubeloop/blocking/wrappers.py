@@ -80,7 +80,7 @@ class Parameters:
         if name in self._handlers:
             return in_own_thread(value)
         if name in self._awaited and call is not None:
-            return call.here(value)
+            return call.in_waiting_thread(value)
         return value
 
 

@@ -172,7 +172,7 @@ def _render(model_input: ModelInput, out: Path, tell: Tell) -> tuple[dict[str, s
     if model_input.groups:
         source = source.within(model_input.groups)
     for name, gvk in sorted(source.kinds.items()):
-        if name in source.ours():
+        if name in source.names_to_generate():
             tell(f"{gvk}: {name}")
     if out.suffix == ".py":
         return {out.name: render_module(source, out.stem, docs=model_input.docs)}, out.parent

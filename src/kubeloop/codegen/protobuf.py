@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from kubeloop.codec.protobuf.table import SHARED, Count, FieldRow, MessageForm, MessageRow, Scalar, TableDocument, Zero
+from kubeloop.codec.protobuf.table import SHARED, Count, FieldRow, MessageForm, MessageRow, Scalar, TableDocument, ZeroInJSON
 from kubeloop.codegen.openapi import read_json
 from kubeloop.meta.errors import ConfigError
 from kubeloop.meta.kinds import GroupVersionKind
@@ -182,10 +182,10 @@ class _Builder:
         """Return the kinds of the API machinery, which no group of resources registers."""
         object_meta = self._places[f"{_META}.v1.ObjectMeta"]
         list_meta = self._places[f"{_META}.v1.ListMeta"]
-        partial = self._add(f"{_META}.v1.PartialObjectMetadata", [FieldRow(1, "metadata", object_meta, 0, Zero.SHOWN)])
+        partial = self._add(f"{_META}.v1.PartialObjectMetadata", [FieldRow(1, "metadata", object_meta, 0, ZeroInJSON.SHOWN)])
         partials = self._add(
             f"{_META}.v1.PartialObjectMetadataList",
-            [FieldRow(1, "metadata", list_meta, 0, Zero.SHOWN), FieldRow(2, "items", partial, Count.REPEATED, Zero.NULL)],
+            [FieldRow(1, "metadata", list_meta, 0, ZeroInJSON.SHOWN), FieldRow(2, "items", partial, Count.REPEATED, ZeroInJSON.NULL)],
         )
         kinds: dict[str, int] = {}
         for version in ("v1", "v1beta1"):
@@ -235,7 +235,7 @@ class _Builder:
     def _bare(self, field: ProtoField) -> FieldRow:
         """Return the row of a field in a message with a special JSON form. Its name is that of the ``.proto`` file."""
         count = Count.REPEATED if field.label == "repeated" else Count.ONE
-        return FieldRow(field.number, field.name, self._type(field, self._wire.schema_props), count, Zero.AS_IS)
+        return FieldRow(field.number, field.name, self._type(field, self._wire.schema_props), count, ZeroInJSON.AS_IS)
 
     def _fields(self, name: str, wire: tuple[WireField, ...], prefix: str) -> list[FieldRow]:
         """Return the fields of an object; ``prefix`` names the embedded structs that the message stands for."""
@@ -286,9 +286,9 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def _zero(field: WireField, kind: WireType) -> Zero:
+def _zero(field: WireField, kind: WireType) -> ZeroInJSON:
     if kind.category in ("pointer", "slice", "map"):
-        return Zero.AS_IS if field.omitempty else Zero.NULL
+        return ZeroInJSON.AS_IS if field.omitempty else ZeroInJSON.NULL
     if field.omitzero or (field.omitempty and kind.category in _PLAIN):
-        return Zero.LEFT_OUT
-    return Zero.NULL if kind.category == "bytes" else Zero.SHOWN
+        return ZeroInJSON.LEFT_OUT
+    return ZeroInJSON.NULL if kind.category == "bytes" else ZeroInJSON.SHOWN

@@ -44,7 +44,7 @@ def go_numbers(data: bytes) -> bytes:
     return _TEXT_OR_FLOAT.sub(_written_by_go, data) if _has_floats(data) else data
 
 
-def int64_numbers(data: bytes) -> bytes:
+def floats_to_int64(data: bytes) -> bytes:
     """Return msgspec's JSON with floats as integers where Go reads them as int64; ``data`` itself if nothing changes."""
     if not _has_floats(data):
         return data

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kubeloop.codec import protobuf
-from kubeloop.codec.protobuf.table import Count, MessageDefinition, MessageField, MessageForm, Scalar, Zero, table
+from kubeloop.codec.protobuf.table import Count, MessageDefinition, MessageField, MessageForm, Scalar, ZeroInJSON, table
 from kubeloop.meta.kinds import GroupVersionKind
 from kubeloop.meta.time import format_micro_time, format_time
 from kubeloop.types import JSONObject
@@ -99,7 +99,7 @@ def values(draw: Draw, field: MessageField, room: int) -> Any:
         return draw(st.lists(one, min_size=1, max_size=2))
     if field.count == Count.MAP:
         return draw(st.dictionaries(_TEXT, one, min_size=1, max_size=2))
-    if field.zero == Zero.LEFT_OUT:
+    if field.zero == ZeroInJSON.LEFT_OUT:
         one = one.filter(bool)
     return draw(one)
 

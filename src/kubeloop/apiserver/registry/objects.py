@@ -16,7 +16,7 @@ from kubeloop.endpoints.encoding import (
     decode,
     encode,
     encode_sorted,
-    int64_numbers,
+    floats_to_int64,
     object_form,
     stored_form,
     stored_head,
@@ -171,7 +171,7 @@ class Objects:
         metadata = obj["metadata"]
         key = self.key(resource, metadata.get("namespace", ""), metadata["name"])
         encoded = await self.encoded(resource, obj)
-        value = int64_numbers(encoded) if resource.custom else encoded
+        value = floats_to_int64(encoded) if resource.custom else encoded
         written = await self.storage.write(key, value, expected=expected, lease=lease)
         if not written.succeeded:
             raise PreconditionFailed(written.current)

@@ -58,7 +58,7 @@ class Count(enum.IntEnum):
     INLINE = 3
 
 
-class Zero(enum.IntEnum):
+class ZeroInJSON(enum.IntEnum):
     """How JSON shows a field that is absent or has the zero value of its type."""
 
     #: Unchanged: a pointer, or a list or map that is left out when empty.
@@ -105,7 +105,7 @@ class MessageField:
         self.type = row.type
         self.count = row.count
         self.zero = row.zero
-        self.drops_zero = row.zero == Zero.LEFT_OUT
+        self.drops_zero = row.zero == ZeroInJSON.LEFT_OUT
         #: Wire type of the protobuf encoding.
         self.wire = 2 if row.count or row.type >= 0 else WIRE[Scalar(row.type)]
         if row.count == Count.REPEATED and row.type < 0:
@@ -115,7 +115,7 @@ class MessageField:
 
     def empty(self) -> Any:
         """Return the JSON of a missing value; only for fields that are shown without a value."""
-        if self.zero == Zero.NULL:
+        if self.zero == ZeroInJSON.NULL:
             return None
         if self.message is not None:
             return self.message.empty()
@@ -178,7 +178,7 @@ class MessageDefinition:
             if field.count == Count.INLINE:
                 assert field.message is not None
                 result += field.message.shown
-            elif field.zero in (Zero.SHOWN, Zero.NULL):
+            elif field.zero in (ZeroInJSON.SHOWN, ZeroInJSON.NULL):
                 result.append((field.name, field.empty))
         return tuple(result)
 

@@ -333,7 +333,7 @@ def render_module(source: ModelSource, name: str, *, docs: Docs = "short") -> st
 
 
 def _ours(source: ModelSource) -> list[str]:
-    names = sorted(source.ours())
+    names = sorted(source.names_to_generate())
     if not names:
         raise ConfigError("nothing to generate: all of these kinds are in kubeloop.api already (--builtins generates them anyway)")
     return names

@@ -152,7 +152,7 @@ class ModelSource:
             self.strict & reached,
         )
 
-    def ours(self) -> list[str]:
+    def names_to_generate(self) -> list[str]:
         """Return the names of the definitions that need a generated class, because kubeloop has no class for them."""
         known = builtin()
         return [name for name in self.definitions if name not in HAND_WRITTEN and name not in INLINE and name not in known]

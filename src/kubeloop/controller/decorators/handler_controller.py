@@ -197,7 +197,7 @@ class HandlerController(KeyController[R]):
             seen = record.seen[handler.id]
             if seen.is_of(new):
                 memory.succeeded(handler.id)  # the state that it could not handle has changed
-            elif await self._called(handler, memory, obj, pauses, seen.known, new):
+            elif await self._called(handler, memory, obj, pauses, seen.value_or_unknown, new):
                 record.seen[handler.id] = Value.of(new, len(handlers))
 
     def _note_new_values(self, record: HandlerRecord, obj: R) -> None:

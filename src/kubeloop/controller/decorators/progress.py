@@ -48,7 +48,7 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self.v, order="sorted") == text
 
     @property
-    def known(self) -> Any:
+    def value_or_unknown(self) -> Any:
         return UNKNOWN if self.h else self.v
 
 

@@ -249,7 +249,10 @@ class Membership:
         return bool(self._lost >> slot & 1) and not self._held_back
 
     def to_write(self, now: float) -> frozenset[str]:
-        """Return the view to write with the renewal that is sent now."""
+        """Return the members that this replica's next renewal of its Lease declares alive, and remember them as the pending write.
+
+        ``now`` is the time at which the renewal is sent. Call ``written`` or ``unknown`` with its outcome.
+        """
         view = self._published if self._held_back else self._target
         self._writing = view, now
         return view

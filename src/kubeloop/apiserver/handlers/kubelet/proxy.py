@@ -171,7 +171,11 @@ def _number(port: str) -> int:
 
 
 async def _check_host(host: str) -> None:
-    """Check that a host has only reachable addresses. Raises BadRequest."""
+    """Resolve a host and check that each of its addresses is global unicast, neither loopback nor link-local. It opens no connection.
+
+    Raises:
+        BadRequest: An address is not allowed, or the name does not resolve.
+    """
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, ValueError):
