@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from kubeloop.kubelet.environment import PodFields
 from kubeloop.kubelet.volume_mounter import VolumeMounter
 from kubeloop.kubelet.volumes import ObjectReader, ObjectReference, PodVolumes, VolumeError, VolumeManager
 from kubeloop.meta import Forbidden, NotFound, ObjectMeta, Status
+from kubeloop.tasks import Supervisor
 from kubeloop.timing import FakeClock
 
 MISSING: ObjectReference = ("ConfigMap", "none")
@@ -28,7 +30,7 @@ class Volumes(VolumeManager):
         self.mounts: list[str] = []
         self.changes: dict[ObjectReference, asyncio.Event] = {}
         self.watched: list[tuple[ObjectReference, str]] = []
-        self.refusal: Forbidden | None = None
+        self.refusal: Exception | None = None
 
     async def mount(self, pod: Pod, tree: dict[str, Any], volume: dict[str, Any], volumes: PodVolumes, fields: PodFields) -> Path:
         self.mounts.append(volume["name"])
@@ -51,7 +53,8 @@ class Worker:
         self.start = self.clock.now()
         self.failures: list[tuple[float, str]] = []
         self.woken = asyncio.Event()
-        self.mounter = VolumeMounter(self.manager, self.clock, 10.0, self._failed, self.woken.set)
+        self.tasks = Supervisor(self.clock, logging.getLogger("kubeloop.kubelet"))
+        self.mounter = VolumeMounter(self.manager, self.tasks, 10.0, self._failed, self.woken.set)
         volumes: list[dict[str, Any]] = [{"name": "data", "emptyDir": {}}, {"name": "settings", "configMap": {"name": "none"}}]
         self.tree = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"volumes": volumes}}
         self.pod = Pod.from_dict({"metadata": {"name": "web", "namespace": "shop"}, "spec": {"volumes": volumes, "containers": []}})
@@ -133,6 +136,20 @@ async def test_an_object_that_may_not_be_watched_leaves_the_back_off() -> None:
     await worker.run(4.0)
     assert [moment for moment, _ in worker.failures] == [0, 0.5, 1.5, 3.5]
     assert not worker.woken.is_set()
+
+
+async def test_a_watch_that_fails_unexpectedly_is_counted_and_restarted() -> None:
+    worker = Worker()
+    worker.manager.faults["settings"] = {MISSING: ""}
+    worker.manager.refusal = ZeroDivisionError("a defect")
+    await worker.mount()
+    await worker.clock.advance(0)
+    assert (worker.tasks.failures["volume-watch"], worker.tasks.healthy("volume-watch")) == (1, False)
+    worker.manager.refusal = None
+    await worker.clock.advance(0.2)
+    worker.manager.changes[MISSING].set()
+    await worker.woken.wait()
+    await worker.mounter.close()
 
 
 async def test_the_end_of_the_pod_ends_the_watches() -> None:

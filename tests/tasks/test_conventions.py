@@ -246,7 +246,6 @@ CLOCKS = {
 #: Tasks without a ``Supervisor``: who ends them, and who learns of their failure.
 TASKS = {
     "kubelet ContainerProcess.open": "ends with the process, whose end it reports; close awaits it",
-    "kubelet VolumeMounter._watch": "only shortens the back-off of a volume, which is retried anyway; close awaits it",
     "apiserver SqliteStorage._add": "writes what waits; its errors are those of the writes, and close awaits it",
     "apiserver WatchCache.start": "its failure ends all watches and fails the check etcd of /livez and /readyz",
     "blocking RunningCall._start": "a call of another thread, which gets the error",

@@ -78,7 +78,7 @@ class PodWorker:
         self._deletion = asyncio.Event()
         self._tasks = node.tasks.child()
         self._containers: set[asyncio.Task[None]] = set()
-        self._mounter = VolumeMounter(node.volumes, node.clock, node.sync_frequency, self._mount_failed, self._wake.set)
+        self._mounter = VolumeMounter(node.volumes, self._tasks, node.sync_frequency, self._mount_failed, self._wake.set)
         self._ready_volumes = False
         #: Times of the clock until which the next attempt to create a container waits, by name of the container.
         self._start_after: dict[str, float] = {}

@@ -5,7 +5,6 @@ Source: Kubernetes pkg/kubelet/volumemanager/reconciler, pkg/volume/util/operati
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,8 +14,7 @@ from kubeloop.api.core.v1 import Pod
 from kubeloop.kubelet.environment import PodFields
 from kubeloop.kubelet.volumes import FILLED_KINDS, ObjectReference, PodVolumes, VolumeError, VolumeManager, volume_kind
 from kubeloop.meta.errors import KubeloopError
-from kubeloop.tasks import end_tasks
-from kubeloop.timing import Clock
+from kubeloop.tasks import SupervisedTask, Supervisor, close_all
 from kubeloop.types import JSONObject
 
 _LOG = logging.getLogger("kubeloop.kubelet")
@@ -41,23 +39,24 @@ class VolumeMounter:
 
     Args:
         manager: Creates the volumes of all pods of the node.
-        clock: The clock of the back-off.
+        tasks: Supervises the watches of missing objects; its clock is that of the back-off.
         frequency: Seconds between two updates of a volume whose files come from the API server.
         failed: Called with the error text of each failed attempt.
         wake: Called when a volume that failed should be tried again at once.
     """
 
     def __init__(
-        self, manager: VolumeManager, clock: Clock, frequency: float, failed: Callable[[str], object], wake: Callable[[], object]
+        self, manager: VolumeManager, tasks: Supervisor, frequency: float, failed: Callable[[str], object], wake: Callable[[], object]
     ) -> None:
         self.volumes = PodVolumes()
         self._manager = manager
-        self._clock = clock
+        self._tasks = tasks
+        self._clock = tasks.clock
         self._frequency = frequency
         self._failed = failed
         self._wake = wake
         self._attempts: dict[str, _Attempt] = {}
-        self._watches: dict[str, list[asyncio.Task[None]]] = {}
+        self._watches: dict[str, list[SupervisedTask]] = {}
 
     def mounted(self, tree: JSONObject) -> bool:
         """Return whether all volumes of the pod are mounted, even if a later update failed."""
@@ -83,7 +82,7 @@ class VolumeMounter:
                 continue
             if attempt is None and name in self.volumes.paths:
                 continue
-            await end_tasks(*self._watches.pop(name, ()))
+            await self._end_watches(name)
             try:
                 self.volumes.paths[name] = await self._manager.mount(pod, tree, volume, self.volumes, fields)
             except VolumeError as error:
@@ -104,7 +103,10 @@ class VolumeMounter:
     def _watch(self, namespace: str, volume: str, versions: Mapping[ObjectReference, str]) -> None:
         """Watch the objects that a failed volume needs, so that the volume is retried when an object appears or changes."""
         works = [partial(self._retry_after_change, namespace, volume, reference, version) for reference, version in versions.items()]
-        self._watches[volume] = [asyncio.create_task(work(), name=f"volume {volume}") for work in works]
+        self._watches[volume] = [self._tasks.start(work, name="volume-watch", subject=volume) for work in works]
+
+    async def _end_watches(self, volume: str) -> None:
+        await close_all(*[task.stop for task in self._watches.pop(volume, ())])
 
     async def _retry_after_change(self, namespace: str, volume: str, reference: ObjectReference, version: str) -> None:
         try:
@@ -119,5 +121,4 @@ class VolumeMounter:
 
     async def close(self) -> None:
         """End the watches."""
-        watches, self._watches = self._watches, {}
-        await end_tasks(*(task for tasks in watches.values() for task in tasks))
+        await close_all(*[partial(self._end_watches, volume) for volume in list(self._watches)])
