@@ -135,7 +135,7 @@ def test_zone_of(labels: dict[str, str], expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "signals", "seen"),
+    ("before", "heartbeats", "seen"),
     [
         pytest.param(None, Heartbeats("1", ""), 100.0, id="a node that is new to the controller counts from now on"),
         pytest.param(None, Heartbeats(None, ""), 70.0, id="a node that never reported counts from its creation on"),
@@ -146,8 +146,8 @@ def test_zone_of(labels: dict[str, str], expected: str) -> None:
         pytest.param(HealthRecord(Heartbeats(None, ""), 40.0), Heartbeats("1", ""), 100.0, id="the first status"),
     ],
 )
-def test_record_signals(before: HealthRecord | None, signals: Heartbeats, seen: float) -> None:
-    assert record_heartbeats(before, signals, 100.0, 30.0).seen == seen
+def test_record_heartbeats(before: HealthRecord | None, heartbeats: Heartbeats, seen: float) -> None:
+    assert record_heartbeats(before, heartbeats, 100.0, 30.0).seen == seen
 
 
 def test_the_conditions_of_a_lost_node_are_unknown_but_for_the_network() -> None:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from kubeloop.kubelet.oci_unpack import LayerUnpacker, UnpackOptions
+
 MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 #: A file of a layer: a path and its content, or a header with any type.
 Entry = tuple[str, bytes] | tarfile.TarInfo
@@ -96,3 +98,22 @@ def programs(*names: str) -> list[Entry]:
             if word.startswith("/"):
                 files[word.lstrip("/")] = Path(word)
     return [(name, path.read_bytes()) for name, path in files.items()]
+
+
+def unpack(root: Path, *layers: list[Entry], **options: Any) -> Path:
+    """Apply layers to a folder and return the folder."""
+    root.mkdir(exist_ok=True)
+    unpacker = LayerUnpacker(root, UnpackOptions(**options))
+    for layer in layers:
+        unpacker.apply(io.BytesIO(archive(layer)))
+    unpacker.finish()
+    return root
+
+
+def files(root: Path) -> dict[str, str]:
+    """Return the files of a folder with their contents, links with their targets, and folders."""
+    result = {}
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        result[name] = f"-> {path.readlink()}" if path.is_symlink() else "/" if path.is_dir() else path.read_text()
+    return result

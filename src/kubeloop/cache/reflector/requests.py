@@ -22,7 +22,7 @@ from kubeloop.timing import Clock
 from kubeloop.transport import Stream
 
 TakeFrames = Callable[[list[memoryview]], int | None]
-"""Processes frames. Returns None to get more, or the number of processed frames to get no more for now."""
+"""Processes frames. Returns None to continue, or the number of processed frames to end the phase."""
 
 
 class ReflectorStream:

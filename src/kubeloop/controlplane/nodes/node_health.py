@@ -113,11 +113,11 @@ class Heartbeats:
 class HealthRecord:
     """The last heartbeats of a node, and the time of the controller's clock at which it saw a new one."""
 
-    signals: Heartbeats
+    heartbeats: Heartbeats
     seen: float
 
 
-def record_heartbeats(before: HealthRecord | None, signals: Heartbeats, now: float, age: float) -> HealthRecord:
+def record_heartbeats(before: HealthRecord | None, heartbeats: Heartbeats, now: float, age: float) -> HealthRecord:
     """Return the new record of a node; ``seen`` is ``now`` if a heartbeat has changed since the last record.
 
     Args:
@@ -127,9 +127,10 @@ def record_heartbeats(before: HealthRecord | None, signals: Heartbeats, now: flo
         age: Seconds since the node was created. For a new node without any heartbeat, ``seen`` is its creation.
     """
     if before is None:
-        return HealthRecord(signals, now - age if signals.heartbeat is None and not signals.renewal else now)
-    changed = before.signals.heartbeat != signals.heartbeat or (signals.renewal and signals.renewal != before.signals.renewal)
-    return HealthRecord(signals, now if changed else before.seen)
+        return HealthRecord(heartbeats, now - age if heartbeats.heartbeat is None and not heartbeats.renewal else now)
+    renewed = heartbeats.renewal not in ("", before.heartbeats.renewal)
+    changed = renewed or heartbeats.heartbeat != before.heartbeats.heartbeat
+    return HealthRecord(heartbeats, now if changed else before.seen)
 
 
 def lost_conditions(node: Node, now: datetime) -> list[NodeCondition] | None:

@@ -160,7 +160,7 @@ class NodeLifecycleController(
             self.log.warning("all nodes are lost; none is tainted until one of them is ready")
             await asyncio.gather(*(self._set_eviction(view, "") for view in views if view.evicting))
         elif change == "left":
-            self._records = {name: HealthRecord(one.signals, now) for name, one in self._records.items()}
+            self._records = {name: HealthRecord(one.heartbeats, now) for name, one in self._records.items()}
         await asyncio.gather(*(self._taint_next(queue) for queue in self._zones.queues()))
 
     def _extend_after_stall(self) -> None:
@@ -169,7 +169,7 @@ class NodeLifecycleController(
         stalled = now - self._passed - 2 * self._period if self._passed is not None else 0.0
         self._passed = now
         if stalled > 0:
-            self._records = {name: HealthRecord(one.signals, one.seen + stalled) for name, one in self._records.items()}
+            self._records = {name: HealthRecord(one.heartbeats, one.seen + stalled) for name, one in self._records.items()}
 
     def _observe(self, name: str, head: Head) -> None:
         before = self._views.get(name)
@@ -192,10 +192,10 @@ class NodeLifecycleController(
     def _is_silent(self, view: _NodeView) -> bool:
         """Record the heartbeats of a node; return whether none came for the grace period and the node is not yet Unknown."""
         lease = self.lister(Lease).head(view.name, LEASES)
-        signals = Heartbeats(view.heartbeat, lease.resource_version if lease is not None else "")
+        heartbeats = Heartbeats(view.heartbeat, lease.resource_version if lease is not None else "")
         now = self.clock.now()
         age = (self.clock.wall() - view.created).total_seconds() if view.created is not None else 0.0
-        record = self._records[view.name] = record_heartbeats(self._records.get(view.name), signals, now, age)
+        record = self._records[view.name] = record_heartbeats(self._records.get(view.name), heartbeats, now, age)
         grace_period = self._startup_grace_period if view.ready is None else self._grace_period
         return now - record.seen > grace_period and view.ready != "Unknown"
 
