@@ -8,7 +8,7 @@ python -m bench million    1,000,000 pods, about 3 minutes
 python -m bench servers    the embedded API server beside kube-apiserver with etcd, about 3 minutes
 python -m bench scheduler  the scheduler beside kube-scheduler: 5,000 pods on 500 nodes, about 10 minutes
 python -m bench guarded    the same as a user with rights from a role, with an audit log and a policy
-python -m bench controlplane  a Deployment of 1,000 replicas beside Kubernetes' own control plane and kwok, about 5 minutes
+python -m bench controlplane  a Deployment of 1,000 replicas beside Kubernetes' own control plane and kwok, about 7 minutes
 python -m bench idle       1,000 nodes and 10,000 pods of which none changes, about 8 minutes
 python -m bench process-pod  a Deployment of one process pod, from kubectl apply to Ready, a quarter of a minute
 python -m bench stations   where the time of one event goes, in one process
@@ -212,7 +212,9 @@ class _Bench:
     def controlplane(self) -> bool:
         """The control plane beside Kubernetes' own; whether each target was met."""
         replicas, nodes = 1000 // self._args.scale, max(1, 100 // self._args.scale)
-        runs: dict[str, list[controlplane.ControlPlaneRun]] = {controlplane.KUBELOOP: [], controlplane.REAL: []}
+        runs: dict[str, list[controlplane.ControlPlaneRun]] = {
+            name: [] for name in (controlplane.KUBELOOP, controlplane.TWO_PROCESSES, controlplane.REAL)
+        }
         for number in range(1, (self._args.rounds or 3) + 1):
             for name, measured in runs.items():
                 self._console.print(f"[dim]round {number}: {name}")

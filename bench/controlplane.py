@@ -1,7 +1,8 @@
 """The control plane beside Kubernetes' own: a Deployment of 1,000 replicas on 100 simulated nodes, scaled up and down.
 
 The peers are kube-apiserver, etcd, kube-controller-manager, kube-scheduler and kwok's nodes, with their client limits raised so that no
-program waits for its own rate limiter.
+program waits for its own rate limiter. kubeloop runs in two forms: ``kubeloop server`` with its controllers in one process, which uses one
+processor, and ``kubeloop server --no-controllers`` beside ``kubeloop controlplane``, two programs like those of Kubernetes.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tests.realserver.building import binaries
 from tests.realserver.serving import free_ports, real_server
 
 KUBELOOP = "kubeloop"
+TWO_PROCESSES = "kubeloop, two processes"
 REAL = "kube-apiserver, etcd, kube-controller-manager, kube-scheduler, kwok"
 _LIMIT = 900.0
 _POLL = 0.05
@@ -79,7 +81,7 @@ def measure(name: str, *, replicas: int = 1000, nodes: int = 100, idle: float = 
     """Start a stack, scale a Deployment up and down, and measure all of the stack's processes.
 
     Args:
-        name: ``KUBELOOP`` or ``REAL``.
+        name: ``KUBELOOP``, ``TWO_PROCESSES`` or ``REAL``.
         replicas: Size of the Deployment.
         nodes: Number of simulated nodes.
         idle: Seconds for which the stack is measured while nothing changes and all pods run.
@@ -87,11 +89,14 @@ def measure(name: str, *, replicas: int = 1000, nodes: int = 100, idle: float = 
     Raises:
         RuntimeError: A program did not start, or the Deployment was not ready in 15 minutes.
     """
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        _kubeloop(Path(folder), "--nodes", str(nodes)) if name == KUBELOOP else _real(Path(folder)) as stack,
-    ):
+    with tempfile.TemporaryDirectory() as folder, _stack(name, Path(folder), nodes) as stack:
         return asyncio.run(_measure(stack, name, replicas, nodes, idle))
+
+
+def _stack(name: str, folder: Path, nodes: int) -> contextlib.AbstractContextManager[_Stack]:
+    if name == REAL:
+        return _real(folder)
+    return (_two_processes if name == TWO_PROCESSES else _kubeloop)(folder, "--nodes", str(nodes))
 
 
 @dataclass
@@ -244,6 +249,19 @@ def _kubeloop(folder: Path, *flags: str) -> Iterator[_Stack]:
         if not process.stdout.readline().startswith("ready"):
             raise RuntimeError(f"kubeloop did not start: {(folder / 'server.log').read_text()[-800:]}")
         yield _Stack(kubeconfig, [process.pid])
+
+
+@contextlib.contextmanager
+def _two_processes(folder: Path, *flags: str) -> Iterator[_Stack]:
+    keys = folder / "pki"
+    with _kubeloop(folder, "--no-controllers", "--cert-dir", str(keys), *flags) as server:
+        command = [
+            sys.executable, "-m", "kubeloop", "controlplane", f"--kubeconfig={server.kubeconfig}", f"--root-ca-file={keys / 'ca.crt'}",
+            f"--cluster-signing-cert-file={keys / 'ca.crt'}", f"--cluster-signing-key-file={keys / 'ca.key'}",
+            f"--service-account-private-key-file={keys / 'sa.key'}",
+        ]  # fmt: skip
+        with _process(command, folder, "controlplane") as controlplane:
+            yield _Stack(server.kubeconfig, [*server.pids, controlplane.pid])
 
 
 @contextlib.contextmanager

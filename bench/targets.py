@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from bench import clients
 from bench.clients import Peer
-from bench.controlplane import KUBELOOP, ControlPlaneRun, IdleRun
 from bench.controlplane import REAL as CONTROL_PLANE
+from bench.controlplane import TWO_PROCESSES, ControlPlaneRun, IdleRun
 from bench.figures import InformerFigures, Queries
 from bench.servers import DISK, MEMORY, REAL, Server
 
@@ -142,8 +142,11 @@ def servers(results: Mapping[str, Server]) -> Iterator[Target]:
 
 
 def control_planes(results: Mapping[str, ControlPlaneRun]) -> Iterator[Target]:
-    """The embedded control plane beside Kubernetes' own: time and CPU at most as much, memory at most a third."""
-    ours, real = results.get(KUBELOOP), results.get(CONTROL_PLANE)
+    """The embedded control plane beside Kubernetes' own: time and CPU at most as much, memory at most a third.
+
+    The controllers run in a second process, as those of Kubernetes do.
+    """
+    ours, real = results.get(TWO_PROCESSES), results.get(CONTROL_PLANE)
     if ours is None or real is None:
         return
     for label, mine, other in (("up", ours.up, real.up), ("down", ours.down, real.down)):

@@ -24,6 +24,7 @@ from kubeloop.apiserver.registry.strategy import Strategy
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.validation.metadata import validate_embedded_meta
 from kubeloop.endpoints import api_errors
+from kubeloop.merge.go_text import copy_tree
 from kubeloop.meta.field_error import FieldError, invalid
 from kubeloop.meta.kinds import GroupResource
 from kubeloop.meta.names import qualified_name
@@ -97,6 +98,7 @@ class DefinitionStrategy(Strategy):
         finalizers = metadata.get("finalizers") or []
         if CLEANUP_FINALIZER not in finalizers:
             metadata["finalizers"] = [*finalizers, CLEANUP_FINALIZER]
+        obj["status"] = copy_tree(obj.get("status") or {})
         message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
         set_condition(obj, "Terminating", "True", "InstanceDeletionPending", message, self._clock.wall())
 

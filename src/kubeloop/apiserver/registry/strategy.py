@@ -153,7 +153,10 @@ class Strategy:
         return ""
 
     def begin_deletion(self, obj: JSONObject) -> None:
-        """Change an object at its first deletion, before deletionTimestamp is set, for example its finalizers or status."""
+        """Change an object at its first deletion, before deletionTimestamp is set, for example its finalizers or status.
+
+        ``metadata`` may be changed in place. Other parts belong to the stored object, and may only be replaced.
+        """
 
     def validate_name(self, name: str, prefix: bool) -> list[str]:
         """Return the errors of ``metadata.name`` (``prefix``: of generateName). By default names are DNS-1123 subdomains."""

@@ -144,7 +144,8 @@ class Deleter:
             raise api_errors.conflict(GroupResource(write.resource.stored_group, write.resource.kind), write.name, reason)
 
     def _plan(self, resource: ServedResource, old: JSONObject, options: DeleteParameters) -> _Plan:
-        obj = copy_tree(old)
+        # Stored objects do not change, so the parts that the deletion leaves alone need no copy.
+        obj = {**old, "metadata": copy_tree(old["metadata"])}
         metadata = obj["metadata"]
         first = not metadata.get("deletionTimestamp")
         if first:
@@ -169,7 +170,7 @@ class Deleter:
         metadata = obj["metadata"]
         if first:
             metadata["deletionTimestamp"] = timestamp(self._writer.clock.wall())
-            obj.setdefault("status", {})["phase"] = "Terminating"
+            obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
             finalizers = _namespace_finalizers(metadata.pop("finalizers", None) or [], options)
             if finalizers:
                 metadata["finalizers"] = finalizers

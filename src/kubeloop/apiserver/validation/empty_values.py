@@ -31,7 +31,8 @@ def as_sent(obj: JSONObject, sent: Any) -> Iterator[None]:
 
     A client that sends ``rules: []`` owns the rules; a client that omits them does not.
     """
-    places = list(_sent_empty(obj, sent)) if isinstance(sent, dict) else []
+    places: list[tuple[JSONObject, str, Any]] = []
+    _find_sent_empty(obj, sent, places)
     for holder, name, empty in places:
         holder[name] = empty
     try:
@@ -41,17 +42,20 @@ def as_sent(obj: JSONObject, sent: Any) -> Iterator[None]:
             holder[name] = None
 
 
-def _sent_empty(tree: Any, sent: Any) -> Iterator[tuple[JSONObject, str, Any]]:
-    if isinstance(tree, dict) and isinstance(sent, dict):
-        for name, value in tree.items():
-            if value is None:
-                if sent.get(name) in ({}, []):
-                    yield tree, name, sent[name]
-            elif isinstance(value, dict | list):
-                yield from _sent_empty(value, sent.get(name))
-    elif isinstance(tree, list) and isinstance(sent, list):
+def _find_sent_empty(tree: Any, sent: Any, places: list[tuple[JSONObject, str, Any]]) -> None:
+    """Append the places of ``tree`` with a null for which ``sent`` has an empty list or map: holder, name, empty value."""
+    if isinstance(tree, dict):
+        if isinstance(sent, dict):
+            for name, value in tree.items():
+                if value is None:
+                    if sent.get(name) in ({}, []):
+                        places.append((tree, name, sent[name]))
+                elif isinstance(value, dict | list):
+                    _find_sent_empty(value, sent.get(name), places)
+    elif isinstance(sent, list):
         for one, other in zip(tree, sent, strict=False):
-            yield from _sent_empty(one, other)
+            if isinstance(one, dict | list):
+                _find_sent_empty(one, other, places)
 
 
 def _shown(error: FieldError, sent: Any) -> FieldError:
