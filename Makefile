@@ -11,7 +11,8 @@ STAMP := $(VENV)/.installed
 # new projects but for one, which runs its tests and manifests (test_operator.py), and the blocks of docs/, whose functions have tests of their own.
 SAME_ON_EACH := tests/tools tests/bench $(addprefix tests/docs/test_,links.py behaviours.py server_flags.py pages.py) \
   tests/tasks/test_conventions.py tests/codegen/test_quality.py \
-  $(addprefix tests/cli/new/test_,edits.py merging.py naming.py make.py add.py docs.py)
+  $(addprefix tests/cli/new/test_,edits.py merging.py naming.py make.py add.py docs.py) \
+  examples/bitcoin_tutorial $(addprefix examples/bitcoin_operator/tests/test_,manifests.py real_daemons.py)
 # Another Python beside it: make unit PYTHON=python3.14 VENV=.venv-3.14
 # A worker for each processor; the tests of a file share one, and with it their server. WORKERS=0: all in one process.
 WORKERS ?= auto
@@ -20,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers structure unit unit-short unit-threads unit-clients test-disk test-real test-real-short conformance conformance-upstream bench million soak soak-informers soak-controllers soak-server soak-tests fuzz mutants generate release lock clean
+.PHONY: help setup demo demo-bitcoin test lint types layers structure unit unit-short unit-threads unit-clients test-disk test-real test-real-short conformance conformance-upstream bench million soak soak-informers soak-controllers soak-server soak-tests fuzz mutants generate release lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +38,9 @@ setup: $(STAMP)  ## make .venv with locked dependencies
 
 demo: $(STAMP)  ## server, kubectl and a controller at work, in under a minute
 	@$(BIN)/python -m examples.sample_controller.demo
+
+demo-bitcoin: $(STAMP)  ## the bitcoin operator with real daemons as process pods, about a minute (Linux; downloads a daemon once)
+	@$(BIN)/python -m examples.bitcoin_operator.demo
 
 test: lint types layers structure unit  ## everything that CI runs
 

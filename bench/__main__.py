@@ -11,6 +11,7 @@ python -m bench guarded    the same as a user with rights from a role, with an a
 python -m bench controlplane  a Deployment of 1,000 replicas beside Kubernetes' own control plane and kwok, about 7 minutes
 python -m bench idle       1,000 nodes and 10,000 pods of which none changes, about 8 minutes
 python -m bench process-pod  a Deployment of one process pod, from kubectl apply to Ready, a quarter of a minute
+python -m bench bitcoin    the bitcoin operator: three real daemons, 50 nodes that do not change, 200 networks at start; about 5 minutes
 python -m bench stations   where the time of one event goes, in one process
 python -m bench plots      docs/plots/*.svg from the last results
 """
@@ -27,6 +28,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import (
+    bitcoin,
     clients,
     controllers,
     controlplane,
@@ -52,7 +54,7 @@ _QUIET = 0.15
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = ["all", "requests", "controllers", "queues", "million", "servers", "scheduler", "guarded", "controlplane", "idle"]
-    kinds += ["process-pod", "stations", "plots"]
+    kinds += ["process-pod", "bitcoin", "stations", "plots"]
     parser.add_argument("what", nargs="?", default="all", choices=kinds)
     parser.add_argument("--stage", action="append", choices=[stage.name for stage in clients.STAGES], help="these only (may be repeated)")
     parser.add_argument("--only", action="append", metavar="CLIENT", help="clients whose names begin so (may be repeated)")
@@ -246,6 +248,15 @@ class _Bench:
         report.show_targets(self._console, self._targets)
         return all(target.met is not False for target in self._targets)
 
+    def bitcoin(self) -> bool:
+        """The bitcoin operator; whether each target was met."""
+        found = bitcoin.measure_bitcoin(nodes=max(1, 50 // self._args.scale), networks=max(1, 200 // self._args.scale))
+        self.results.put("bitcoin", controlplane.KUBELOOP, asdict(found))
+        report.show_bitcoin(self._console, found)
+        self._judge("bitcoin", list(targets.bitcoin_operator(found)))
+        report.show_targets(self._console, self._targets)
+        return all(target.met is not False for target in self._targets)
+
     def _judge(self, section: str, results: list[targets.Target]) -> None:
         self.results.put_targets(section, results)
         self._targets += results
@@ -282,6 +293,8 @@ def main() -> int:
             return 1 if not bench.controlplane() and args.judge else 0
         if args.what == "process-pod":
             return 1 if not bench.process_pod() and args.judge else 0
+        if args.what == "bitcoin":
+            return 1 if not bench.bitcoin() and args.judge else 0
         if args.what == "idle":
             return 1 if not bench.idle() and args.judge else 0
         if args.what == "scheduler":

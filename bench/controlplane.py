@@ -96,7 +96,7 @@ def measure(name: str, *, replicas: int = 1000, nodes: int = 100, idle: float = 
 def _stack(name: str, folder: Path, nodes: int) -> contextlib.AbstractContextManager[_Stack]:
     if name == REAL:
         return _real(folder)
-    return (_two_processes if name == TWO_PROCESSES else _kubeloop)(folder, "--nodes", str(nodes))
+    return (_two_processes if name == TWO_PROCESSES else kubeloop_server)(folder, "--nodes", str(nodes))
 
 
 @dataclass
@@ -120,7 +120,7 @@ def measure_idle(*, nodes: int, pods: int, settle: float = 60.0, idle: float = 6
     Raises:
         RuntimeError: The server did not start, or the pods were not ready in 15 minutes.
     """
-    with tempfile.TemporaryDirectory() as folder, _kubeloop(Path(folder), "--nodes", str(nodes)) as stack:
+    with tempfile.TemporaryDirectory() as folder, kubeloop_server(Path(folder), "--nodes", str(nodes)) as stack:
         return asyncio.run(_measure_idle(stack, nodes, pods, settle, idle))
 
 
@@ -157,7 +157,7 @@ def measure_process_pod(*, rounds: int = 7) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         images = Path(folder, "images.yaml")
         images.write_text(_IMAGES)
-        with _kubeloop(Path(folder), "--pods", "process", "--image-map", str(images)) as stack:
+        with kubeloop_server(Path(folder), "--pods", "process", "--image-map", str(images)) as stack:
             return asyncio.run(_measure_process_pods(stack, Path(folder), rounds))
 
 
@@ -241,7 +241,7 @@ async def _nodes_ready(client: Client, count: int) -> None:
 
 
 @contextlib.contextmanager
-def _kubeloop(folder: Path, *flags: str) -> Iterator[_Stack]:
+def kubeloop_server(folder: Path, *flags: str) -> Iterator[_Stack]:
     kubeconfig = folder / "kubeconfig"
     command = [sys.executable, "-m", "kubeloop", "server", "--kubeconfig", str(kubeconfig), *flags]
     with _process(command, folder, "server") as process:
@@ -254,7 +254,7 @@ def _kubeloop(folder: Path, *flags: str) -> Iterator[_Stack]:
 @contextlib.contextmanager
 def _two_processes(folder: Path, *flags: str) -> Iterator[_Stack]:
     keys = folder / "pki"
-    with _kubeloop(folder, "--no-controllers", "--cert-dir", str(keys), *flags) as server:
+    with kubeloop_server(folder, "--no-controllers", "--cert-dir", str(keys), *flags) as server:
         command = [
             sys.executable, "-m", "kubeloop", "controlplane", f"--kubeconfig={server.kubeconfig}", f"--root-ca-file={keys / 'ca.crt'}",
             f"--cluster-signing-cert-file={keys / 'ca.crt'}", f"--cluster-signing-key-file={keys / 'ca.key'}",

@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bench.bitcoin import BitcoinRun
 from bench.controlplane import KUBELOOP, ControlPlaneRun, IdleRun
 from bench.figures import InformerFigures
 from bench.servers import Load, Server
@@ -105,6 +106,20 @@ def show_process_pod(console: Console, durations: Sequence[float]) -> None:
     table.add_row("first", f"{durations[0]:.2f}")
     table.add_row(f"median of {len(durations)}", f"{median(durations):.2f}")
     table.add_row("slowest", f"{max(durations):.2f}")
+    console.print(table)
+
+
+def show_bitcoin(console: Console, run: BitcoinRun) -> None:
+    """Print the figures of the bitcoin operator."""
+    table = Table(title="The bitcoin operator")
+    table.add_column("")
+    table.add_column(KUBELOOP, justify="right")
+    table.add_row("three real daemons, kubectl apply to full mesh, s", f"{run.formed_s:.1f}")
+    table.add_row("the same, CPU of the operator, ms", f"{run.formed_cpu_ms:.0f}")
+    table.add_row("50 nodes that do not change, share of a core", f"{run.steady_share:.3%}")
+    table.add_row("the same, writes and requests to daemons", f"{run.steady_writes:.0f}, {run.steady_requests}")
+    table.add_row("start with 200 networks of 5, CPU, s", f"{run.start_cpu_s:.2f}")
+    table.add_row("resident then, MiB", f"{run.resident_mib:.0f}")
     console.print(table)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench import clients
+from bench.bitcoin import BitcoinRun
 from bench.clients import Peer
 from bench.controlplane import REAL as CONTROL_PLANE
 from bench.controlplane import TWO_PROCESSES, ControlPlaneRun, IdleRun
@@ -163,6 +164,16 @@ def idle_cluster(run: IdleRun) -> Target:
 def process_pod(durations: Sequence[float]) -> Target:
     """A Deployment of one process pod is Ready within a second of kubectl apply, also the slowest of several."""
     return Target("process pod Ready", "s", max(durations), 1.0, "1")
+
+
+def bitcoin_operator(run: BitcoinRun) -> Iterator[Target]:
+    """The bitcoin operator forms a network of real daemons in 15 s, costs nothing while nothing changes, and starts with many."""
+    yield Target("three real daemons, full mesh", "s", run.formed_s, 15.0, "15")
+    yield Target("the same, CPU of the operator", "ms", run.formed_cpu_ms, 60.0, "60")
+    yield Target("50 nodes that do not change", "% of a core", 100 * run.steady_share, 0.1, "0.1")
+    yield Target("the same, writes and requests", "", run.steady_writes + run.steady_requests, 0.0, "0")
+    yield Target("start with 200 networks, CPU", "s", run.start_cpu_s, 3.0, "3")
+    yield Target("the same, resident", "MiB", run.resident_mib, 60.0, "60")
 
 
 def _beside(ours: Server, theirs: Server, description: str, workers: int, share: float, field: str, suffix: str = "") -> Iterator[Target]:

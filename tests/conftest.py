@@ -30,6 +30,8 @@ _LONG_FILES = (
     "tests/cli/new/test_edits.py",
     "tests/kubectl/test_transcripts.py",
     "tests/foreign/test_operators.py",
+    "examples/bitcoin_operator/tests/test_real_daemons.py",
+    "examples/bitcoin_tutorial/tests/test_process_pods.py",
     "tests/docs/test_pages.py",
     "tests/apiserver/builtin/test_validation_errors.py",
     "tests/cli/test_commands.py",

@@ -1,13 +1,21 @@
-"""The controllers that the program runs: for ``__main__``, tests and the commands of kubeloop."""
+"""The controllers and webhooks that the program runs: for ``__main__``, tests and the commands of kubeloop."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from examples.bitcoin_operator.controller import BitcoinNetworkController
+from examples.bitcoin_operator.rpc import RpcClient
+from examples.bitcoin_operator.webhooks import hooks
 from kubeloop.controller import ControllerBase
+from kubeloop.controller.webhooks import Webhooks
 
 
-def controllers() -> list[ControllerBase[Any]]:
-    """Return new controllers: a controller object serves one manager."""
-    return [BitcoinNetworkController()]
+def controllers(rpc: RpcClient | None = None) -> list[ControllerBase[Any]]:
+    """Return new controllers: a controller object serves one manager. ``rpc`` is the client for the daemons; None: the usual one."""
+    return [BitcoinNetworkController(rpc)]
+
+
+def program() -> list[ControllerBase[Any] | Webhooks]:
+    """Return the controllers and the webhooks, for ``kubeloop run examples.bitcoin_operator.app:program``."""
+    return [*controllers(), hooks]

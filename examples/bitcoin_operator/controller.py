@@ -10,18 +10,20 @@ from examples.bitcoin_operator.resources import (
     SECRET_VERSION,
     is_ready,
     node_of,
+    service_name,
     service_of,
     stateful_set_name,
     stateful_set_of,
 )
 from examples.bitcoin_operator.rpc import Credentials, RpcClient, Unauthenticated, WarmingUp
-from examples.bitcoin_operator.types import BitcoinNetwork
+from examples.bitcoin_operator.types import BitcoinNetwork, BitcoinNetworkSpec
 from kubeloop import Result
 from kubeloop.api.apps.v1 import StatefulSet
-from kubeloop.api.core.v1 import Pod, Secret, Service
+from kubeloop.api.core.v1 import Event, Pod, Secret, Service
 from kubeloop.cache import Head
+from kubeloop.codec import decode
 from kubeloop.controller import Children, ChildrenReport, KeyController, StatusWriter, WatchedKind, is_controlled_by, set_condition
-from kubeloop.meta import ApiError, NotFound, ObjectKey
+from kubeloop.meta import ApiError, NotFound, ObjectKey, ObjectMeta
 
 #: Credentials of the image, for networks without a Secret.
 DEFAULT_CREDENTIALS = Credentials("user", "password")
@@ -29,6 +31,8 @@ USER_KEY, PASSWORD_KEY = "BC_RPC_USER", "BC_RPC_PASSWORD"
 
 #: Seconds for which a Secret that was read is used: the role allows to get Secrets, not to watch them.
 SECRET_MAX_AGE = 30.0
+#: Seconds without a change after which a network is reconciled: its pods change several times in quick succession when they start.
+DEBOUNCE = 0.05
 #: Seconds that a reconcile waits for the daemons. Later answers lead to the next reconcile.
 DAEMON_WAIT = 1.0
 
@@ -51,6 +55,7 @@ class BitcoinNetworkController(
     watches=[WatchedKind(Pod, to="network_of")],
     gets=[Secret],
     workers=5,
+    debounce=DEBOUNCE,
     name="bitcoin-controller",
 ):
     """Forms the networks.
@@ -68,8 +73,17 @@ class BitcoinNetworkController(
         self._wait = wait
         self._meshes: dict[ObjectKey, Mesh] = {}
         self._secrets: dict[ObjectKey, _ReadSecret] = {}
+        #: State of the children before the last apply that found nothing to write.
+        self._applied: dict[ObjectKey, tuple[object, ...]] = {}
+        # One for all reconciles: it learns in which notation the server stores a child, and then sends no write for it.
+        self._children = Children(self)
 
     async def start(self) -> None:
+        # The first use of a kind examines its classes, which takes tens of milliseconds: the first network need not wait for it.
+        example = BitcoinNetwork(metadata=ObjectMeta(name="x", namespace="x", uid="x"), spec=BitcoinNetworkSpec(nodes=1, secret="x"))
+        await Children(self).plan(example, [service_of(example), stateful_set_of(example, "")])
+        for kind in (BitcoinNetwork, Pod, StatefulSet, Service, Event):
+            decode(kind, b'{"spec": {"nodes": 1}}')
         await self._rpc.__aenter__()
 
     async def stop(self) -> None:
@@ -94,12 +108,20 @@ class BitcoinNetworkController(
             # The garbage collector deletes the Service and the StatefulSet: they have owner references.
             await self._forget(key)
             return None
-        secret = await self._secret_of(key, network)
+        try:
+            secret = await self._secret_of(key, network)
+        except ApiError as error:
+            self._condition(network, "Degraded", True, "SecretError", f"Secret {network.spec.secret} cannot be read: {error}")
+            await StatusWriter(self.client).write(network)
+            raise
         report = await self._apply(network, secret)
         pods = self._pods(network)
         mesh = await self._connect_daemons(key, pods, secret)
         self._set_status(network, pods, mesh, secret, report)
-        await StatusWriter(self.client).write(network)
+        try:
+            await StatusWriter(self.client).write(network)
+        except NotFound:
+            return None  # The network was deleted meanwhile. Its deletion leads to the next reconcile.
         report.raise_failures()
         waits = [mesh.retry_after] if mesh.retry_after is not None else []
         if network.spec.secret:
@@ -108,6 +130,7 @@ class BitcoinNetworkController(
 
     async def _forget(self, key: ObjectKey) -> None:
         self._secrets.pop(key, None)
+        self._applied.pop(key, None)
         mesh = self._meshes.pop(key, None)
         if mesh is not None:
             await mesh.close()
@@ -117,8 +140,13 @@ class BitcoinNetworkController(
     async def _apply(self, network: BitcoinNetwork, secret: _ReadSecret) -> ChildrenReport:
         """Create or repair the Service and the StatefulSet, and record the Events."""
         name, namespace = network.metadata.name, network.metadata.namespace
+        key = network.object_key()
         before = self.lister(StatefulSet).get(stateful_set_name(network), namespace)
-        report = await Children(self).apply(network, [service_of(network), stateful_set_of(network, secret.version)], check=False)
+        applied = self._children_state(network, secret)
+        if applied is not None and self._applied.get(key) == applied:
+            # Most reconciles follow a change of a pod: the comparison of whole objects would take most of their time.
+            return ChildrenReport(())
+        report = await self._children.apply(network, [service_of(network), stateful_set_of(network, secret.version)], check=False)
         for created in report.created:
             what = "headless service" if created.kind is Service else "stateful set"
             self.events.normal(network, "Info", f"Created {what} for bitcoin network {name}")
@@ -128,7 +156,30 @@ class BitcoinNetworkController(
         for failed in report.failed:
             what = "service" if failed.kind is Service else "stateful set"
             self.events.warning(network, "CreationError", f"Could not create {what} {failed.name}, error is {failed.error}")
+        if applied is not None and not (report.failed or report.created or report.updated):
+            # The state before the comparison: a change that arrived meanwhile leads to the next one.
+            self._applied[key] = applied
         return report
+
+    def _children_state(self, network: BitcoinNetwork, secret: _ReadSecret) -> tuple[object, ...] | None:
+        """Return the parts of network, Service and StatefulSet that decide whether the children need a write; None if one is missing.
+
+        The generation of a StatefulSet changes with its spec, not with its status. Services have none.
+        """
+        namespace = network.metadata.namespace
+        stateful_set = self.lister(StatefulSet).get(stateful_set_name(network), namespace)
+        service = self.lister(Service).get(service_name(network), namespace)
+        if stateful_set is None or service is None:
+            return None
+        versions = (
+            network.metadata.uid,
+            network.metadata.generation,
+            secret.version,
+            service.metadata.uid,
+            service.metadata.resource_version,
+        )
+        metadata = stateful_set.metadata
+        return *versions, metadata.uid, metadata.generation, metadata.labels, metadata.owner_references, metadata.deletion_timestamp
 
     def _pods(self, network: BitcoinNetwork) -> dict[int, Pod]:
         """Return the network's pods by ordinal. Those above ``spec.nodes`` are on their way out."""

@@ -51,7 +51,8 @@ def stateful_set_of(network: BitcoinNetwork, secret_version: str) -> StatefulSet
         image=IMAGE,
         image_pull_policy="IfNotPresent",
         # A daemon listens on the address of its pod only: pods of one machine may share a network (docs/process-pods.md).
-        env=[EnvVar(name="POD_IP", value_from=EnvVarSource(field_ref=ObjectFieldSelector(field_path="status.podIP")))],
+        # The server adds "v1" to a fieldRef without it, and a fieldRef is compared as a whole: each start would send the StatefulSet again.
+        env=[EnvVar(name="POD_IP", value_from=EnvVarSource(field_ref=ObjectFieldSelector(api_version="v1", field_path="status.podIP")))],
         readiness_probe=Probe(exec=ExecAction(command=READINESS), initial_delay_seconds=5, period_seconds=5),
     )
     if network.spec.secret:

@@ -6,6 +6,7 @@ Source: Bitcoin Core's doc/JSON-RPC-interface.md, and src/rpc/protocol.h for the
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,11 @@ class Credentials:
 
     user: str
     password: str = field(repr=False)
+
+    @property
+    def header(self) -> str:
+        """The value of the header Authorization."""
+        return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
 
 
 class RpcError(KubeloopError):
@@ -141,9 +147,9 @@ class RpcClient:
     async def _post(self, ip: str, credentials: Credentials, request: Any) -> Any:
         if self._session is None:
             raise RuntimeError("use the client as: async with RpcClient() as rpc")
-        auth = aiohttp.BasicAuth(credentials.user, credentials.password, "utf-8")
+        headers = {"Authorization": credentials.header}
         try:
-            async with self._session.post(self._url_of(ip), data=json.dumps(request), auth=auth, allow_redirects=False) as response:
+            async with self._session.post(self._url_of(ip), data=json.dumps(request), headers=headers, allow_redirects=False) as response:
                 body = await _body(response)
                 status = response.status
         except TimeoutError:
@@ -158,9 +164,9 @@ class RpcClient:
             raise RpcError(f"daemon {ip} answered with HTTP status {status} and no JSON") from None
 
 
-def daemon_url(ip: str) -> str:
-    """Return the URL of the daemon of a pod."""
-    return f"http://[{ip}]:{PORT}/" if ":" in ip else f"http://{ip}:{PORT}/"
+def daemon_url(ip: str, template: str = f"http://{{ip}}:{PORT}/") -> str:
+    """Return the URL of the daemon with an IP address. ``{ip}`` in ``template`` stands for the address, in brackets if it is of IPv6."""
+    return template.replace("{ip}", f"[{ip}]" if ":" in ip else ip)
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:

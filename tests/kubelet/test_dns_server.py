@@ -128,6 +128,18 @@ async def test_several_queries_share_a_tcp_connection() -> None:
         writer.close()
 
 
+async def test_a_server_that_stops_ends_an_open_connection_without_a_log_of_errors(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as server:
+        reader, writer = await asyncio.open_connection(server.address, server.port)
+        query = dns.message.make_query("web.shop.svc.cluster.local", "A").to_wire()
+        writer.write(struct.pack("!H", len(query)) + query)
+        (size,) = struct.unpack("!H", await reader.readexactly(2))
+        await reader.readexactly(size)
+    assert await reader.read() == b""
+    writer.close()
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_other_names_come_from_this_machines_resolvers_and_aliases_are_followed() -> None:
     async with outside(known) as resolver, serving(("127.0.0.1", 1), resolver) as server:
         response = await ask(server, "example.org")

@@ -69,10 +69,14 @@ _UPSTREAM = [
 ]
 
 #: On another server again: two of upstream's controllers would work at once, and Helm's chart meets what others left.
-_BUILT_CLIENTS = [*(["tests/foreign/test_rust.py"] if is_installed("rust") else []), "tests/foreign/test_helm.py"]
+_BUILT_CLIENTS = [
+    *(["tests/foreign/test_rust.py"] if is_installed("rust") else []),
+    "tests/foreign/test_helm.py",
+    "tests/foreign/test_bitcoin_operator.py",
+]
 
 #: Programs that Go builds for the embedded server.
-_EMBEDDED_ONLY = ["tests/foreign/test_chart.py", "tests/foreign/test_kwok.py"]
+_EMBEDDED_ONLY = ["tests/foreign/test_chart.py", "tests/foreign/test_kwok.py", "examples/bitcoin_operator/tests/test_manifests.py"]
 
 
 #: One worker runs all tests of a file. Each worker has its own server, so tests of two files never share one.

@@ -34,7 +34,7 @@ class Group(enum.StrEnum):
 _PATTERNS = {
     Group.OTHERS: ("src/kubeloop/**/*", "requirements/dev.txt", "tests/**/*", "examples/**/*"),
     Group.WITH_PROGRAMS: (
-        "src/kubeloop/**/*", "requirements/dev.txt",
+        "src/kubeloop/**/*", "requirements/dev.txt", "examples/bitcoin_operator/**/*",
         "tests/*.py", *(f"tests/{folder}/**/*" for folder in ("controlplane", "conformance", "foreign", "realserver")),
     ),
 }  # fmt: skip

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -14,7 +12,7 @@ import msgspec
 from kubeloop.config.credentials import Credentials, Pem
 from kubeloop.http1.proxies import is_proxy_url, not_a_proxy
 from kubeloop.meta.errors import ConfigError
-from kubeloop.meta.tls import client_tls
+from kubeloop.meta.tls import client_tls, load_pair
 
 if TYPE_CHECKING:
     from kubeloop.config.explain import Explanation
@@ -174,19 +172,10 @@ def _is_url(text: str) -> bool:
 
 
 def _load_client_certificate(context: ssl.SSLContext, chain: bytes, key: bytes, field: str) -> None:
-    import tempfile
-
-    # Python's OpenSSL reads keys only from files. mkstemp makes them 0600, and they are deleted.
-    descriptor, name = tempfile.mkstemp(suffix=".pem")
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(chain.rstrip() + b"\n" + key)
-        # An encrypted key must fail instead of prompting at the terminal.
-        context.load_cert_chain(name, password=lambda: b"")
+        load_pair(context, chain, key)
     except ssl.SSLError as error:
         raise ConfigError(
             f"{field}: client certificate and key cannot be used together ({error.reason or error}); "
             "both must be PEM, belong to each other, and the key must have no passphrase"
         ) from error
-    finally:
-        Path(name).unlink()

@@ -154,17 +154,21 @@ class DnsServer:
         if data and self._socket is not None and not self._socket.is_closing():
             self._socket.sendto(data, client)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Not a coroutine: Python 3.11 logs a traceback when the task that it makes of a coroutine is cancelled.
+        task = asyncio.ensure_future(self._serve_connection(reader, writer))
         self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             if len(self._connections) <= _MAX_CONNECTIONS:
                 await self._serve(reader, writer)
         except (OSError, EOFError, TimeoutError):
             return
+        except Exception:  # noqa: BLE001 - it may be any bug, and the others go on
+            _LOG.exception("a connection of DNS over TCP failed")
         finally:
-            self._connections.discard(task)
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -325,14 +325,20 @@ class ServiceProxy:
             return
         self._failed(key, f"cannot listen on {place[0]}:{place[1]}: {os.strerror(error.errno or 0).lower()}")
 
-    async def _accept(self, key: ServicePort | PodHostPort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, key: ServicePort | PodHostPort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Not a coroutine: Python 3.11 logs a traceback when the task that it makes of a coroutine is cancelled.
+        task = asyncio.ensure_future(self._serve(key, reader, writer))
         self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _serve(self, key: ServicePort | PodHostPort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._forward(key, reader, writer)
+        except OSError as error:
+            _LOG.debug("%s: a connection ended: %s", key, error)
+        except Exception:  # noqa: BLE001 - it may be any bug, and the others go on
+            _LOG.exception("%s: a connection failed", key)
         finally:
-            self._connections.discard(task)
             writer.close()
 
     async def _forward(self, key: ServicePort | PodHostPort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -7,14 +7,13 @@ Source: k8s.io/client-go transport (NewAuthProxyRoundTripper); Kubernetes docume
 from __future__ import annotations
 
 import ssl
-import tempfile
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from kubeloop.endpoints.access import User
+from kubeloop.meta.tls import load_pair
 from kubeloop.pki import CertificateAuthority, IssuedCertificate
 
 if TYPE_CHECKING:
@@ -49,16 +48,8 @@ class ProxyIdentity:
         return self._authority.issue(NAME, client=True)
 
     def present(self, context: ssl.SSLContext) -> None:
-        """Load the certificate into a TLS context.
-
-        The key is written to a temporary file of mode 0600 for the duration of the call, because ``ssl`` reads keys only from files.
-        """
-        own = self.certificate
-        with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:
-            path = Path(folder, "pair.pem")
-            path.touch(mode=0o600)
-            path.write_bytes(own.certificate + own.key)
-            context.load_cert_chain(path)
+        """Load the certificate into a TLS context."""
+        load_pair(context, self.certificate.certificate, self.certificate.key)
 
     @cached_property
     def _authority(self) -> CertificateAuthority:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from kubeloop.meta.errors import ConfigError, KubeloopError
-from kubeloop.meta.tls import server_tls
+from kubeloop.meta.tls import load_pair, server_tls
 from kubeloop.serving.acceptor import MAX_HANDSHAKES, Acceptor
 from kubeloop.serving.connection import Handler, ServerConnection
 from kubeloop.tasks import close_all, end_tasks, finish
@@ -194,19 +194,11 @@ def server_context(certificate: bytes, key: bytes, client_authority: bytes) -> s
     """Return a TLS context for a server that requests client certificates without requiring them.
 
     A client without a certificate is anonymous; a certificate of another authority is refused during the handshake. An expired one is
-    accepted, as by kube-apiserver, which answers 401: the authenticator must check its validity. All arguments are PEM; the key is in
-    a file of mode 0600 only while it is loaded, because ssl reads only files.
+    accepted, as by kube-apiserver, which answers 401: the authenticator must check its validity. All arguments are PEM.
     """
-    import tempfile
-    from pathlib import Path
-
     context = bare_context()
     context.load_verify_locations(cadata=client_authority.decode())
-    with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:  # the folder is 0700, so other users cannot read it
-        path = Path(folder, "pair.pem")
-        path.touch(mode=0o600)
-        path.write_bytes(certificate + key)
-        context.load_cert_chain(path)
+    load_pair(context, certificate, key)
     return context
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +63,7 @@ def server_tls(serving: ServingCertificate, client_authorities: bytes = b"") -> 
         except (ssl.SSLError, ValueError) as error:
             raise ConfigError(f"client_authorities are not PEM certificates: {error}") from None
         context.verify_mode = ssl.CERT_REQUIRED
-    _load(context, serving)
+    tls.load_pair(context, serving.certificate, serving.key)
     return context
 
 
@@ -75,21 +74,12 @@ def change_certificate(context: ssl.SSLContext, serving: ServingCertificate) -> 
         ssl.SSLError: the certificate or its key is invalid; nothing is changed then.
     """
     check_pair(serving)
-    _load(context, serving)
+    tls.load_pair(context, serving.certificate, serving.key)
 
 
 def check_pair(serving: ServingCertificate) -> None:
     """Check a certificate and its key. Raises ssl.SSLError if the certificate is invalid, or the key does not belong to it."""
-    _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), serving)
-
-
-def _load(context: ssl.SSLContext, serving: ServingCertificate) -> None:
-    # ssl reads files only: the folder is 0700, so other users cannot read it, and it is removed at once.
-    with tempfile.TemporaryDirectory(prefix="kubeloop-") as folder:
-        path = Path(folder, "pair.pem")
-        path.touch(mode=0o600)
-        path.write_bytes(serving.certificate.rstrip() + b"\n" + serving.key)
-        context.load_cert_chain(path)
+    tls.load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), serving.certificate, serving.key)
 
 
 _LOG = logger_with_context("kubeloop.controller.webhooks")

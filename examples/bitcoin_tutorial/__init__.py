@@ -1,0 +1,1 @@
+"""The tutorial of the bitcoin operator, in nine stages: docs/tutorials/bitcoin.md."""

@@ -1,0 +1,1 @@
+"""Stage 1: the kind BitcoinNetwork, and a program that lists its objects."""

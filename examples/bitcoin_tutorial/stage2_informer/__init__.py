@@ -1,0 +1,1 @@
+"""Stage 2: an informer whose handlers and workers print what they get."""

@@ -1,0 +1,1 @@
+"""Stage 3: a first controller: a Deployment for each network."""

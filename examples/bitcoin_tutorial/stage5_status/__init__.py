@@ -1,0 +1,1 @@
+"""Stage 5: the status of a network: its daemons, and which of them are ready."""

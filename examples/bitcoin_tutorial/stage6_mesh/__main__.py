@@ -1,0 +1,9 @@
+"""``python -m examples.bitcoin_tutorial.stage6_mesh``: run the controller until SIGINT or SIGTERM."""
+
+from __future__ import annotations
+
+from examples.bitcoin_tutorial.stage3_deployment.program import run
+from examples.bitcoin_tutorial.stage6_mesh.controller import NetworkController
+
+if __name__ == "__main__":
+    run(NetworkController())

@@ -1,0 +1,1 @@
+"""Stage 7: Events that people read, and a Secret with the credentials of the daemons."""

@@ -1,0 +1,1 @@
+"""Stage 8: tests of the controller without a cluster."""
