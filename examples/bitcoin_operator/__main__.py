@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 import click
 
 import kubeloop
 from examples.bitcoin_operator.app import controllers
 from examples.bitcoin_operator.rpc import RpcClient, daemon_url
-from examples.bitcoin_operator.webhooks import hooks
 from kubeloop import ALL_NAMESPACES, Client, Manager
 from kubeloop.controller import Endpoints
 from kubeloop.controller.election import LeaseConfig
-from kubeloop.controller.webhooks import CertificateFiles, Inject, Service, WebhookServer
+
+if TYPE_CHECKING:
+    from kubeloop.controller.webhooks import WebhookServer
 
 NAME = "bitcoin-controller"
 
@@ -91,11 +93,12 @@ def webhook_server(client: Client, port: int, name: str, certificates: str) -> W
         certificates: Folder with certificates of another program, such as cert-manager, which also writes the CA bundle into the
             configuration. Empty: the server manages certificates and CA bundle.
     """
+    # Imported here for the same reason as above.
+    from examples.bitcoin_operator.webhooks import hooks
+    from kubeloop.controller.webhooks import CertificateFiles, Inject, ManagedCertificates, Service, WebhookServer
+
     if certificates:
         return WebhookServer(hooks, CertificateFiles(certificates), client=client, host="0.0.0.0", port=port)
-    # Imported here for the same reason as above.
-    from kubeloop.controller.webhooks import ManagedCertificates
-
     managed = ManagedCertificates(name, client.namespace, Service(client.namespace, name).dns_names)
     return WebhookServer(hooks, managed, client=client, host="0.0.0.0", port=port, inject=Inject.of(hooks, name))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from examples.bitcoin_operator.controller import BitcoinNetworkController
 from examples.bitcoin_operator.rpc import RpcClient
-from examples.bitcoin_operator.webhooks import hooks
 from kubeloop.controller import ControllerBase
-from kubeloop.controller.webhooks import Webhooks
+
+if TYPE_CHECKING:
+    from kubeloop.controller.webhooks import Webhooks
 
 
 def controllers(rpc: RpcClient | None = None) -> list[ControllerBase[Any]]:
@@ -18,4 +19,6 @@ def controllers(rpc: RpcClient | None = None) -> list[ControllerBase[Any]]:
 
 def program() -> list[ControllerBase[Any] | Webhooks]:
     """Return the controllers and the webhooks, for ``kubeloop run examples.bitcoin_operator.app:program``."""
+    from examples.bitcoin_operator.webhooks import hooks
+
     return [*controllers(), hooks]

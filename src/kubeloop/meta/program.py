@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 #: Environment variable: if it is set, failures print their whole traceback.
 TRACEBACK = "KUBELOOP_TRACEBACK"
+#: M_ARENA_MAX of glibc's malloc.h.
+_M_ARENA_MAX = -8
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
 
@@ -36,6 +38,8 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
     A ``KubeloopError`` (no kubeconfig, connection refused, Forbidden ...) becomes a message on standard error and exit status 1. Ctrl-C and
     SIGTERM cancel ``main``, wait for its end and exit with 130 and 143; ``Manager.run`` handles both signals itself. Any other exception is
     a fault of the program and passes through with its traceback; nested groups with one error raise that error.
+
+    On Linux all threads of the process then share one pool of memory (``M_ARENA_MAX``), which saves several MiB.
 
     Args:
         main: The coroutine to run, in a new event loop.
@@ -54,6 +58,7 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
         raise RuntimeError(
             "kubeloop.run starts an event loop, and one runs here already: write await main() instead of kubeloop.run(main())"
         )
+    _share_memory_of_threads()
     terminated = False
 
     def note() -> None:
@@ -109,6 +114,17 @@ def _shown(path: Path) -> Path:
 def _wants_traceback(debug: bool | None) -> bool:
     asked = bool(debug) or bool(os.environ.get(TRACEBACK)) or bool(os.environ.get("PYTHONASYNCIODEBUG")) or sys.flags.dev_mode
     return asked or logging.getLogger("kubeloop").isEnabledFor(logging.DEBUG)
+
+
+def _share_memory_of_threads() -> None:
+    """Let all threads allocate from one pool (mallopt(3), M_ARENA_MAX): memory that one frees serves the others.
+
+    glibc's default is a pool for each thread, up to eight for each processor. With Python's lock threads hardly ever allocate at once.
+    """
+    import ctypes
+
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def _has_loop() -> bool:
