@@ -46,7 +46,7 @@ class BitcoinRun:
         steady_writes: Writes to the API server meanwhile.
         steady_requests: Requests to daemons meanwhile.
         start_cpu_s: CPU time of an operator that starts with 200 networks of 5, until it has compared all daemons.
-        resident_mib: Its resident memory then.
+        resident_mib: Resident memory of that operator, in MiB.
     """
 
     formed_s: float
@@ -102,7 +102,7 @@ async def _steady(nodes: int, seconds: float) -> tuple[float, float, int]:
         ):
             await client.create(_network("steady", nodes))
             await _meshed(client, "steady")
-            await asyncio.sleep(10)  # status and Events settle
+            await asyncio.sleep(10)  # until the last status writes and Events are sent
             before = await _writes(stack.kubeconfig), len(daemons.requests), _cpu(pid)
             await asyncio.sleep(seconds)
             after = await _writes(stack.kubeconfig), len(daemons.requests), _cpu(pid)
@@ -123,7 +123,7 @@ async def _start(networks: int) -> tuple[float, float]:
                 async with asyncio.timeout(_LIMIT):
                     while len({request.ip for request in daemons.requests}) < 5 * networks:
                         await asyncio.sleep(0.2)
-                await asyncio.sleep(2)  # the last reconciles end
+                await asyncio.sleep(2)  # until the last reconciles have ended
                 return _cpu(pid), resident_mib([pid])
 
 
@@ -145,7 +145,7 @@ async def _writes(kubeconfig: Path) -> float:
 
 @contextlib.asynccontextmanager
 async def _cluster(kubeconfig: Path) -> AsyncIterator[Client]:
-    """A client of the cluster, which serves BitcoinNetworks."""
+    """Install the CustomResourceDefinition, and yield a client."""
     async with Client(Transport(load_config(kubeconfig)), namespace="default") as client:
         for definition in definitions_of([BitcoinNetwork]):
             created = await client.create(Unstructured.from_dict(definition.document))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def controllers(rpc: RpcClient | None = None) -> list[ControllerBase[Any]]:
-    """Return new controllers: a controller object serves one manager. ``rpc`` is the client for the daemons; None: the usual one."""
+    """Return new controllers: a controller object serves one manager. ``rpc``: client for the daemons; None: one with default options."""
     return [BitcoinNetworkController(rpc)]
 
 

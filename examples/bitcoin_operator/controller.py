@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from examples.bitcoin_operator.mesh import Daemon, Mesh, MeshState
 from examples.bitcoin_operator.resources import (
@@ -15,7 +15,7 @@ from examples.bitcoin_operator.resources import (
     stateful_set_name,
     stateful_set_of,
 )
-from examples.bitcoin_operator.rpc import Credentials, RpcClient, Unauthenticated, WarmingUp
+from examples.bitcoin_operator.rpc import Credentials, CredentialsRejected, RpcClient, WarmingUp
 from examples.bitcoin_operator.types import BitcoinNetwork, BitcoinNetworkSpec
 from kubeloop import Result
 from kubeloop.api.apps.v1 import StatefulSet
@@ -34,7 +34,7 @@ SECRET_MAX_AGE = 30.0
 #: Seconds without a change after which a network is reconciled: its pods change several times in quick succession when they start.
 DEBOUNCE = 0.05
 #: Seconds that a reconcile waits for the daemons. Later answers lead to the next reconcile.
-DAEMON_WAIT = 1.0
+DAEMON_WAIT = 0.1
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class BitcoinNetworkController(
     debounce=DEBOUNCE,
     name="bitcoin-controller",
 ):
-    """Forms the networks.
+    """Creates the Service and the StatefulSet of each BitcoinNetwork, connects its daemons, and writes its status.
 
     It is level-based: each reconcile compares the objects and the daemons with the desired state, and a network in that state causes
     neither a write nor a request to a daemon. Once in 30 seconds it reads the Secret of each network that has one.
@@ -75,7 +75,7 @@ class BitcoinNetworkController(
         self._secrets: dict[ObjectKey, _ReadSecret] = {}
         #: State of the children before the last apply that found nothing to write.
         self._applied: dict[ObjectKey, tuple[object, ...]] = {}
-        # One for all reconciles: it learns in which notation the server stores a child, and then sends no write for it.
+        # One object for all reconciles: it remembers how the server stores a child, and sends no write for defaults that the server added.
         self._children = Children(self)
 
     async def start(self) -> None:
@@ -110,8 +110,11 @@ class BitcoinNetworkController(
             return None
         try:
             secret = await self._secret_of(key, network)
-        except ApiError as error:
-            self._condition(network, "Degraded", True, "SecretError", f"Secret {network.spec.secret} cannot be read: {error}")
+        except (ApiError, ValueError) as error:
+            pods, reason = self._pods(network), ("SecretError", _unreadable(network.spec.secret, error))
+            self._set_nodes(network, pods)
+            self._condition(network, "Meshed", False, *reason)
+            self._condition(network, "Degraded", True, *reason)
             await StatusWriter(self.client).write(network)
             raise
         report = await self._apply(network, secret)
@@ -122,10 +125,13 @@ class BitcoinNetworkController(
             await StatusWriter(self.client).write(network)
         except NotFound:
             return None  # The network was deleted meanwhile. Its deletion leads to the next reconcile.
-        report.raise_failures()
         waits = [mesh.retry_after] if mesh.retry_after is not None else []
         if network.spec.secret:
             waits.append(max(0.0, secret.read_at + SECRET_MAX_AGE - self.clock.now()))
+        if report.failed and waits:
+            # The back-off after a child's failure is for the child: daemons and Secret have their delays.
+            self.enqueue(key, max(0.01, min(waits)))
+        report.raise_failures()
         return Result(requeue_after=max(0.01, min(waits))) if waits else None
 
     async def _forget(self, key: ObjectKey) -> None:
@@ -182,7 +188,7 @@ class BitcoinNetworkController(
         return *versions, metadata.uid, metadata.generation, metadata.labels, metadata.owner_references, metadata.deletion_timestamp
 
     def _pods(self, network: BitcoinNetwork) -> dict[int, Pod]:
-        """Return the network's pods by ordinal. Those above ``spec.nodes`` are on their way out."""
+        """Return the network's pods by ordinal, below ``spec.nodes``: the others are being deleted."""
         stateful_set = self.lister(StatefulSet).get(stateful_set_name(network), network.metadata.namespace)
         if stateful_set is None or not is_controlled_by(stateful_set, network):
             return {}
@@ -200,7 +206,7 @@ class BitcoinNetworkController(
         """Return the credentials. They are read again when they are older than ``SECRET_MAX_AGE``.
 
         Raises:
-            ApiError: The server refused to show the Secret, or failed.
+            ApiError, ValueError: The Secret was never read, and the server refused to show it, or failed; or its name is not valid.
         """
         name, now = network.spec.secret, self.clock.now()
         if not name:
@@ -213,10 +219,15 @@ class BitcoinNetworkController(
         except NotFound:
             problem = f"Secret {name} does not exist: the daemons run with the credentials of their image"
             found = _ReadSecret(DEFAULT_CREDENTIALS, "none", now, name, "SecretNotFound", problem)
-        except ApiError as error:
-            # Without the Secret it is unknown which credentials the daemons have. The default ones would be a guess.
+        except (ApiError, ValueError) as error:
             self.events.warning(network, "SecretError", f"Could not read secret {name}, error is {error}")
-            raise
+            if known is None or known.name != name:
+                # Without the Secret it is unknown which credentials the daemons have. The default ones would be a guess.
+                raise
+            # Pods come and go meanwhile: the last credentials serve until the Secret can be read again.
+            found = replace(known, read_at=now, reason="SecretError", problem=_unreadable(name, error))
+            self._secrets[key] = found
+            return found
         if found.problem and (known is None or known.problem != found.problem):
             self.events.warning(network, found.reason, found.problem)
         self._secrets[key] = found
@@ -238,6 +249,13 @@ class BitcoinNetworkController(
     def _set_status(
         self, network: BitcoinNetwork, pods: dict[int, Pod], mesh: MeshState, secret: _ReadSecret, report: ChildrenReport
     ) -> None:
+        self._set_nodes(network, pods)
+        daemons = [_daemon(pod) for pod in pods.values() if is_ready(pod)]
+        self._condition(network, "Meshed", *_meshed(daemons, network.spec.nodes, mesh, secret))
+        self._condition(network, "Degraded", *_degraded(mesh, secret, report))
+
+    def _set_nodes(self, network: BitcoinNetwork, pods: dict[int, Pod]) -> None:
+        """Set the nodes, their numbers, and the condition Ready."""
         status, desired = network.status, network.spec.nodes
         status.nodes = [node_of(network, ordinal, pod) for ordinal, pod in sorted(pods.items())]
         status.replicas, status.ready_nodes = len(status.nodes), sum(node.ready for node in status.nodes)
@@ -245,9 +263,6 @@ class BitcoinNetworkController(
         ready = status.ready_nodes == desired
         reasons = ("AllNodesReady" if ready else "NodesNotReady", f"{status.ready_nodes} of {desired} nodes are ready")
         self._condition(network, "Ready", ready, *reasons)
-        daemons = [_daemon(pod) for pod in pods.values() if is_ready(pod)]
-        self._condition(network, "Meshed", *_meshed(daemons, desired, mesh, secret))
-        self._condition(network, "Degraded", *_degraded(mesh, secret, report))
 
     def _condition(self, network: BitcoinNetwork, kind: str, value: bool, reason: str, message: str) -> None:
         set_condition(network, kind, value, reason=reason, message=message, now=self.clock.wall())
@@ -265,7 +280,17 @@ def _read(secret: Secret, now: float) -> _ReadSecret:
     except UnicodeDecodeError:
         problem = f"Secret {name}: {USER_KEY} and {PASSWORD_KEY} must be UTF-8 text"
         return _ReadSecret(DEFAULT_CREDENTIALS, version, now, name, "SecretInvalid", problem)
-    return _ReadSecret(Credentials(user, password), version, now, name)
+    credentials = Credentials(user, password)
+    if any(value != value.strip() or not value.isprintable() for value in (user, password)) or ":" in user:
+        problem = (
+            f"Secret {name}: {USER_KEY} and {PASSWORD_KEY} must be one line without white space at its ends, and the user without a colon"
+        )
+        return _ReadSecret(credentials, version, now, name, "SecretInvalid", problem)
+    return _ReadSecret(credentials, version, now, name)
+
+
+def _unreadable(name: str, error: Exception) -> str:
+    return f"Secret {name} cannot be read: {error}"
 
 
 def _daemon(pod: Pod) -> Daemon:
@@ -290,7 +315,7 @@ def _meshed(daemons: Sequence[Daemon], desired: int, mesh: MeshState, secret: _R
         )
     if mesh.failures:
         error = next(iter(mesh.failures.values()))
-        reason = {WarmingUp: "DaemonStarting", Unauthenticated: "CredentialsRejected"}.get(type(error), "DaemonFailed")
+        reason = {WarmingUp: "DaemonStarting", CredentialsRejected: "CredentialsRejected"}.get(type(error), "DaemonFailed")
         return False, reason, f"{text}; {_explained(error, secret)}"
     if mesh.running:
         return False, "Connecting", f"{text}; {len(mesh.running)} daemons have not answered yet"
@@ -304,7 +329,7 @@ def _degraded(mesh: MeshState, secret: _ReadSecret, report: ChildrenReport) -> t
     if secret.problem:
         return True, secret.reason, secret.problem
     for error in mesh.failures.values():
-        if isinstance(error, Unauthenticated):
+        if isinstance(error, CredentialsRejected):
             return True, "CredentialsRejected", _explained(error, secret)
         if not isinstance(error, WarmingUp):
             return True, "DaemonFailed", str(error)
@@ -312,7 +337,7 @@ def _degraded(mesh: MeshState, secret: _ReadSecret, report: ChildrenReport) -> t
 
 
 def _explained(error: Exception, secret: _ReadSecret) -> str:
-    if not isinstance(error, Unauthenticated):
+    if not isinstance(error, CredentialsRejected):
         return str(error)
     source = f"of Secret {secret.name}" if secret.name else "of the image, because spec.secret is empty"
     return f"{error}: they are those {source}"

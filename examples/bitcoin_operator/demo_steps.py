@@ -14,7 +14,7 @@ from typing import Any
 
 from examples.bitcoin_operator.demo_programs import Program, daemons_of, kubectl_path
 from examples.bitcoin_operator.resources import SECRET_VERSION
-from examples.bitcoin_operator.rpc import Credentials, RpcCall, RpcClient, Unauthenticated, daemon_url
+from examples.bitcoin_operator.rpc import Credentials, CredentialsRejected, RpcCall, RpcClient, daemon_url
 from examples.sample_controller.kubectl import Kubectl, KubectlFailed
 from examples.sample_controller.steps import StepFailed
 
@@ -201,7 +201,7 @@ async def rotate(stage: NetworkStage) -> str:
         await stage.rpc.call(ip, NEW, RpcCall("getnetworkinfo"))
         try:
             await stage.rpc.call(ip, OLD, RpcCall("getnetworkinfo"))
-        except Unauthenticated as error:
+        except CredentialsRejected as error:
             stage.say(f"  {pod}, old password: {error}")
         else:
             raise StepFailed(f"{pod} accepts the old password still")

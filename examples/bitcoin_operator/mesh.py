@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from examples.bitcoin_operator.rpc import Credentials, RpcClient, RpcError
+from examples.bitcoin_operator.rpc import Credentials, RpcClient, RpcError, Unreachable, WarmingUp
 
 _LOG = logging.getLogger(__name__)
 
 #: Seconds until a failed daemon is tried again: the first time, and at most.
 RETRY, LONGEST_RETRY = 1.0, 60.0
+#: Seconds after which a list is compared once more, if an earlier request ended without an answer.
+COMPARE_AGAIN = 30.0
 
 
 @dataclass(frozen=True)
@@ -73,13 +76,13 @@ async def connect(rpc: RpcClient, ip: str, peers: frozenset[str], credentials: C
 class Mesh:
     """Connects the daemons of one network, and remembers which list each of them has.
 
-    A daemon is asked only when it is new or the set of ready daemons has changed, so a steady network costs no request. The requests of
+    It sends requests to new daemons, and when the set of ready daemons changes: a steady network costs no request. The requests of
     different daemons run at the same time, in tasks: a daemon that does not answer delays neither the others nor the caller.
 
     Args:
         rpc: Client for the requests.
         now: Returns the seconds of a clock.
-        ended: Called when requests ended after ``round`` had returned.
+        ended: Called when a request completes after ``round`` has returned.
 
     Example:
         >>> mesh = Mesh(rpc, time.monotonic, lambda: None)
@@ -97,6 +100,9 @@ class Mesh:
         self._failures: dict[Daemon, _Failure] = {}
         self._tasks: dict[Daemon, asyncio.Task[None]] = {}
         self._waiting = False
+        #: Daemons whose last request ended without an answer, and may still be carried out; and when their lists are compared once more.
+        self._unanswered: set[Daemon] = set()
+        self._compare_at: dict[Daemon, float] = {}
 
     async def round(self, ready: Iterable[Daemon], reachable: Iterable[Daemon], credentials: Credentials, *, wait: float) -> MeshState:
         """Connect each reachable daemon to all ready ones.
@@ -113,18 +119,25 @@ class Mesh:
         addresses = frozenset(daemon.ip for daemon in ready)
         desired = {daemon: addresses - {daemon.ip} for daemon in reachable}
         self._forget(desired)
-        now = self._now()
+        started = []
         for daemon, peers in desired.items():
-            failure = self._failures.get(daemon)
-            if self._lists.get(daemon) != peers and daemon not in self._tasks and (failure is None or failure.retry_at <= now):
+            if daemon not in self._tasks and self._is_due(daemon, peers):
                 self._tasks[daemon] = asyncio.create_task(self._connect(daemon, peers, credentials), name=f"mesh of {daemon.ip}")
-        if self._tasks:
+                started.append(self._tasks[daemon])
+        if started:
             self._waiting = True
             try:
-                await asyncio.wait(self._tasks.values(), timeout=wait)
+                await asyncio.wait(started, timeout=wait)
             finally:
                 self._waiting = False
         return self._state(desired)
+
+    def _is_due(self, daemon: Daemon, peers: frozenset[str]) -> bool:
+        """Return whether the list of a daemon must be compared now."""
+        now, failure = self._now(), self._failures.get(daemon)
+        if failure is not None:
+            return failure.retry_at <= now
+        return self._lists.get(daemon) != peers or self._compare_at.get(daemon, math.inf) <= now
 
     async def close(self) -> None:
         """Cancel all requests, and wait until they have ended."""
@@ -134,30 +147,32 @@ class Mesh:
         if tasks:
             await asyncio.wait(tasks)
 
-    def retry_now(self) -> None:
-        """Try failed daemons in the next round, without their delay."""
-        self._failures.clear()
-
     def _state(self, desired: dict[Daemon, frozenset[str]]) -> MeshState:
         connected = frozenset(daemon for daemon, peers in desired.items() if self._lists.get(daemon) == peers)
         failures = {daemon: failure for daemon, failure in self._failures.items() if daemon not in connected}
         idle = [daemon for daemon in desired if daemon not in connected and daemon not in self._tasks]
         # A daemon without a failure got an older list meanwhile: the next round is due.
         waits = [max(0.0, failures[daemon].retry_at - self._now()) if daemon in failures else 0.0 for daemon in idle]
+        waits += [max(0.0, at - self._now()) for daemon, at in self._compare_at.items() if daemon in connected]
         errors = {daemon: failure.error for daemon, failure in failures.items()}
         return MeshState(connected, frozenset(self._tasks), errors, min(waits, default=None))
 
     def _forget(self, desired: dict[Daemon, frozenset[str]]) -> None:
         """Forget the daemons that are no longer ready. Their requests are cancelled."""
-        for known in (self._lists, self._failures):
+        for known in (self._lists, self._failures, self._compare_at):
             for daemon in [daemon for daemon in known if daemon not in desired]:
                 del known[daemon]
         for daemon in [daemon for daemon in self._tasks if daemon not in desired]:
             self._tasks.pop(daemon).cancel()
+            self._unanswered.add(daemon)
+        # A pod that is replaced, or a container that restarts, never comes back as the same daemon.
+        runs = {daemon.ip: daemon for daemon in desired}
+        self._unanswered = {daemon for daemon in self._unanswered if runs.get(daemon.ip, daemon) == daemon}
 
     async def _connect(self, daemon: Daemon, peers: frozenset[str], credentials: Credentials) -> None:
         # A request that fails half-way leaves an unknown list.
         self._lists.pop(daemon, None)
+        self._compare_at.pop(daemon, None)
         error: RpcError | None = None
         try:
             await connect(self._rpc, daemon.ip, peers, credentials)
@@ -173,12 +188,22 @@ class Mesh:
         if error is None:
             self._lists[daemon] = peers
             self._failures.pop(daemon, None)
+            if daemon in self._unanswered:
+                # A daemon that was busy may carry out the older request after this one.
+                self._unanswered.discard(daemon)
+                self._compare_at[daemon] = self._now() + COMPARE_AGAIN
         else:
             self._failures[daemon] = self._failure(daemon, error)
+            if isinstance(error, Unreachable):
+                self._unanswered.add(daemon)
         if not self._waiting:
             self._ended()
 
     def _failure(self, daemon: Daemon, error: RpcError) -> _Failure:
         before = self._failures.get(daemon)
-        count = before.count + 1 if before is not None and type(before.error) is type(error) else 1
-        return _Failure(error, count, self._now() + min(RETRY * 2.0 ** min(count - 1, 10), LONGEST_RETRY))
+        count = before.count if before is not None else 0
+        if isinstance(error, WarmingUp):
+            # A daemon that starts needs seconds, and no back-off: it is not at fault.
+            return _Failure(error, count, self._now() + RETRY)
+        delay = min(RETRY * 2.0 ** min(count, 10), LONGEST_RETRY)
+        return _Failure(error, count + 1, self._now() + delay)

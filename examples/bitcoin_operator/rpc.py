@@ -25,11 +25,13 @@ NOT_ADDED = -24
 
 #: Largest body that is read: the added nodes of the largest network take 10 KiB.
 MAX_BODY = 1 << 20
+#: Most added nodes of a daemon that are compared; networks have at most 100.
+MAX_NODES = 1000
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """User and password of the RPC interface. The password appears in no text."""
+    """User and password of the RPC interface. ``repr`` omits the password."""
 
     user: str
     password: str = field(repr=False)
@@ -56,7 +58,7 @@ class WarmingUp(RpcError):
     """The daemon is starting, for example it loads its wallet."""
 
 
-class Unauthenticated(RpcError):
+class CredentialsRejected(RpcError):
     """The daemon rejected the credentials."""
 
 
@@ -89,10 +91,11 @@ class RpcClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        # The proxy of the environment is not for pods; daemons set no cookies.
+        # Requests to pods must not use the proxy of the environment. Daemons set no cookies.
         self._session = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=self._timeout),
-            connector=aiohttp.TCPConnector(limit=100, limit_per_host=2, use_dns_cache=False),
+            # Without a limit for all hosts: a hundred daemons that hang must not keep the others waiting.
+            connector=aiohttp.TCPConnector(limit=0, limit_per_host=2, use_dns_cache=False),
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             auto_decompress=False,
@@ -112,6 +115,8 @@ class RpcClient:
         found = await self.call(ip, credentials, RpcCall("getaddednodeinfo"))
         if not isinstance(found, list) or not all(isinstance(each, dict) and isinstance(each.get("addednode"), str) for each in found):
             raise RpcError(f"daemon {ip}: getaddednodeinfo returned no list of added nodes")
+        if len(found) > MAX_NODES:
+            raise RpcError(f"daemon {ip} lists {len(found)} added nodes, more than {MAX_NODES}: remove them from the daemon")
         return [each["addednode"] for each in found]
 
     async def change_nodes(self, ip: str, credentials: Credentials, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
@@ -141,7 +146,7 @@ class RpcClient:
         if not isinstance(answers, list):
             # A daemon that starts answers a batch with a single error.
             raise _failure(ip, calls[0], answers)
-        by_id = {answer.get("id"): answer for answer in answers if isinstance(answer, dict)}
+        by_id = {answer["id"]: answer for answer in answers if isinstance(answer, dict) and isinstance(answer.get("id"), str)}
         return [_result(ip, call, by_id.get(str(number))) for number, call in enumerate(calls)]
 
     async def _post(self, ip: str, credentials: Credentials, request: Any) -> Any:
@@ -157,10 +162,10 @@ class RpcClient:
         except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
             raise Unreachable(f"daemon {ip} cannot be reached: {error}") from None
         if status == 401:
-            raise Unauthenticated(f"daemon {ip} rejected the RPC credentials of user {credentials.user!r}")
+            raise CredentialsRejected(f"daemon {ip} rejected the RPC credentials")
         try:
             return json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise RpcError(f"daemon {ip} answered with HTTP status {status} and no JSON") from None
 
 
@@ -190,7 +195,7 @@ def _result(ip: str, call: RpcCall, answer: Any) -> Any:
     error = answer.get("error")
     if error is None:
         return answer.get("result")
-    if isinstance(error, dict) and error.get("code") in call.accepted:
+    if isinstance(error, dict) and _code(error) in call.accepted:
         return None
     raise _failure(ip, call, answer)
 
@@ -199,8 +204,15 @@ def _failure(ip: str, call: RpcCall, answer: Any) -> RpcError:
     error = answer.get("error") if isinstance(answer, dict) else None
     if not isinstance(error, dict):
         return RpcError(f"daemon {ip}: {call.method} got an answer without result and error")
+    code = _code(error)
+    if code == IN_WARMUP:
+        # Without the daemon's text, which changes while it starts: each change would be a write of the status.
+        return WarmingUp(f"daemon {ip} is starting", code)
+    text = "".join(character if character.isprintable() else "?" for character in str(error.get("message", ""))[:200])
+    return RpcError(f"daemon {ip}: {call.method}: {text} (code {code})", code)
+
+
+def _code(error: dict[str, Any]) -> int:
+    """Return the code of an error; 0 if it has none, or no plausible one: it becomes part of a message."""
     code = error.get("code")
-    code = code if isinstance(code, int) else 0
-    text = str(error.get("message", ""))[:200]
-    kind = WarmingUp if code == IN_WARMUP else RpcError
-    return kind(f"daemon {ip}: {call.method}: {text} (code {code})", code)
+    return code if isinstance(code, int) and abs(code) < 1 << 31 else 0

@@ -23,7 +23,7 @@ class BitcoinNetworkSpec(Model):
 
     nodes: Annotated[int, Meta(ge=0, le=100)]
     #: Secret with BC_RPC_USER and BC_RPC_PASSWORD. Empty: the daemons have the credentials of their image.
-    secret: str = ""
+    secret: Annotated[str, Meta(max_length=253, pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$")] = ""
 
 
 class BitcoinNode(Model):
@@ -32,6 +32,7 @@ class BitcoinNode(Model):
     ordinal: int
     ready: bool
     ip: str
+    #: Name of the pod, as in the original; not that of a Kubernetes Node.
     node_name: str
     dns_name: str
 

@@ -15,7 +15,7 @@ from typing import Any
 PORT = 18332
 #: The credentials of the image, for daemons without a Secret.
 USER, PASSWORD = os.environ.get("BC_RPC_USER", "user"), os.environ.get("BC_RPC_PASSWORD", "password")
-TOKEN = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+AUTHORIZATION = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 ADDED: list[str] = []
 
 
@@ -44,7 +44,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        if self.headers.get("Authorization") != TOKEN:
+        if self.headers.get("Authorization") != AUTHORIZATION:
             self.reply(HTTPStatus.UNAUTHORIZED, b"")
             return
         request = json.loads(body)

@@ -1,10 +1,13 @@
 #!/bin/sh
 # Writes /bitcoin.conf and runs the daemon. The image of the Dockerfile and process pods (daemon.py) use this script.
-#   BC_RPC_USER, BC_RPC_PASSWORD   credentials of the RPC interface; default: user and password
+#   BC_RPC_USER, BC_RPC_PASSWORD   credentials of the RPC interface; default, if one is missing: user and password
 #   POD_IP                         address to listen on; default: all addresses
 set -eu
 umask 077
 mkdir -p /bitcoin-data
+if [ -z "${BC_RPC_USER:-}" ] || [ -z "${BC_RPC_PASSWORD:-}" ]; then
+    BC_RPC_USER=user BC_RPC_PASSWORD=password
+fi
 
 # Daemons since Bitcoin Core 0.17 read the addresses of regtest in the section [regtest] only, older ones outside of sections only.
 addresses() {
@@ -31,8 +34,8 @@ server=1
 rest=1
 txindex=1
 datadir=/bitcoin-data
-rpcuser=${BC_RPC_USER:-user}
-rpcpassword=${BC_RPC_PASSWORD:-password}
+rpcuser=$BC_RPC_USER
+rpcpassword=$BC_RPC_PASSWORD
 rpcallowip=0.0.0.0/0
 rpcallowip=::/0
 # Bitcoin SV refuses to start without these three; other daemons ignore them.

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from examples.bitcoin_operator.rpc import Credentials, RpcClient, Unauthenticated, Unreachable
+from examples.bitcoin_operator.rpc import Credentials, CredentialsRejected, RpcClient, Unreachable
 
 #: Credentials of the image, which a new daemon accepts.
 CREDENTIALS = Credentials("user", "password")
@@ -221,7 +221,7 @@ class DirectRpc(RpcClient):
         except ConnectionResetError:
             raise Unreachable(f"daemon {ip} cannot be reached") from None
         if status == 401:
-            raise Unauthenticated(f"daemon {ip} rejected the RPC credentials of user {credentials.user!r}")
+            raise CredentialsRejected(f"daemon {ip} rejected the RPC credentials of user {credentials.user!r}")
         return answer
 
 

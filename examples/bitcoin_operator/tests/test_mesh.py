@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from examples.bitcoin_operator.mesh import Daemon, Mesh, MeshState, connect
-from examples.bitcoin_operator.rpc import Credentials, RpcClient, RpcError, Unauthenticated, Unreachable, WarmingUp
+from examples.bitcoin_operator.mesh import COMPARE_AGAIN, Daemon, Mesh, MeshState, connect
+from examples.bitcoin_operator.rpc import Credentials, RpcClient, RpcError, Unreachable, WarmingUp
 from examples.bitcoin_operator.tests.scripted_daemons import CREDENTIALS, Fault, ScriptedDaemons
 
 IPS = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"]
@@ -119,14 +119,14 @@ async def test_daemons_with_older_credentials_are_peers_and_are_not_asked(daemon
 )
 async def test_a_failed_daemon_is_tried_again_after(daemons: ScriptedDaemons, meshed: Meshed, failures: int, delay: float) -> None:
     members = [daemon(ip) for ip in IPS[:2]]
-    daemons["10.0.0.1"].warming_up = True
+    daemons["10.0.0.1"].fault = Fault.NO_JSON
     state = await meshed.round(members)
     for _ in range(failures - 1):
         assert state.retry_after is not None
         meshed.now += state.retry_after
         state = await meshed.round(members)
     assert state.retry_after == delay
-    assert [type(error) for error in state.failures.values()] == [WarmingUp]
+    assert [type(error) for error in state.failures.values()] == [RpcError]
     daemons.requests.clear()
     meshed.now += delay - 0.5
     assert (await meshed.round(members)).retry_after == 0.5
@@ -137,24 +137,36 @@ async def test_a_failed_daemon_is_tried_again_after(daemons: ScriptedDaemons, me
     assert daemons.lists() == full(IPS[:2])
 
 
-async def test_an_error_of_another_kind_begins_with_the_shortest_delay(daemons: ScriptedDaemons, meshed: Meshed) -> None:
+async def test_errors_of_different_kinds_share_one_back_off(daemons: ScriptedDaemons, meshed: Meshed) -> None:
     failing = daemons["10.0.0.1"]
-    failing.fault = Fault.RESET
-    for expected in (1.0, 2.0):
-        assert (state := await meshed.round([daemon("10.0.0.1")])).retry_after == expected
-        assert [type(error) for error in state.failures.values()] == [Unreachable]
-        meshed.now += expected
-    failing.fault, failing.credentials = None, Credentials("user", "other")
-    state = await meshed.round([daemon("10.0.0.1")])
-    assert state.retry_after == 1.0
-    assert [type(error) for error in state.failures.values()] == [Unauthenticated]
+    for delay, fault in ((1.0, Fault.RESET), (2.0, Fault.NO_JSON), (4.0, Fault.RESET)):
+        failing.fault = fault
+        assert (await meshed.round([daemon("10.0.0.1")])).retry_after == delay
+        meshed.now += delay
 
 
-async def test_retry_now_ends_the_delay(daemons: ScriptedDaemons, meshed: Meshed) -> None:
-    daemons["10.0.0.1"].warming_up = True
-    await meshed.round([daemon("10.0.0.1")])
+async def test_a_list_is_compared_once_more_after_a_request_without_an_answer(daemons: ScriptedDaemons, meshed: Meshed) -> None:
+    members = [daemon(ip) for ip in IPS[:2]]
+    daemons["10.0.0.1"].fault = Fault.RESET
+    await meshed.round(members)
     daemons["10.0.0.1"].recover()
-    meshed.mesh.retry_now()
+    meshed.now += 1.0
+    state = await meshed.round(members)
+    assert (set(state.connected), state.retry_after) == (set(members), COMPARE_AGAIN)
+    # The daemon carries out the older request only now.
+    daemons["10.0.0.1"].added.append("10.0.0.9")
+    meshed.now += COMPARE_AGAIN
+    assert (await meshed.round(members)).retry_after is None
+    assert daemons.lists() == full(IPS[:2])
+
+
+async def test_a_daemon_that_starts_is_tried_again_each_second(daemons: ScriptedDaemons, meshed: Meshed) -> None:
+    daemons["10.0.0.1"].warming_up = True
+    for _ in range(5):
+        state = await meshed.round([daemon("10.0.0.1")])
+        assert ([type(error) for error in state.failures.values()], state.retry_after) == ([WarmingUp], 1.0)
+        meshed.now += 1.0
+    daemons["10.0.0.1"].recover()
     assert (await meshed.round([daemon("10.0.0.1")])).connected == {daemon("10.0.0.1")}
 
 
@@ -218,20 +230,16 @@ async def test_a_set_that_changes_while_requests_run_leads_to_another_round(daem
     assert daemons.lists() == full(IPS[:3])
 
 
-async def test_a_round_whose_requests_end_with_an_older_list_asks_for_another_round_at_once(
-    daemons: ScriptedDaemons, meshed: Meshed
-) -> None:
+async def test_a_daemon_that_gets_an_older_list_late_leads_to_another_round(daemons: ScriptedDaemons, meshed: Meshed) -> None:
     daemons["10.0.0.1"].fault = Fault.HANG
     await meshed.round([daemon(ip) for ip in IPS[:2]], wait=0.01)
     members = [daemon(ip) for ip in IPS[:3]]
-    waiting = asyncio.create_task(meshed.round(members))
-    while len(daemons.lists(["10.0.0.3"])["10.0.0.3"]) < 2:  # noqa: ASYNC110 - the daemons have no event for it
-        await asyncio.sleep(0)
+    state = await meshed.round(members)
+    assert (set(state.connected), set(state.running)) == (set(members[1:]), {members[0]})
     daemons["10.0.0.1"].recover()
-    state = await waiting
-    assert state.connected == set(members[1:])
-    assert state.retry_after == 0.0
-    assert not meshed.ended.is_set()
+    await meshed.ended.wait()
+    assert (await meshed.round(members)).connected == set(members)
+    assert daemons.lists() == full(IPS[:3])
 
 
 async def test_a_daemon_that_vanishes_while_its_requests_run_is_forgotten(daemons: ScriptedDaemons, meshed: Meshed) -> None:

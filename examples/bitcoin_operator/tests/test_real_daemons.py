@@ -20,7 +20,7 @@ import pytest_asyncio
 
 from examples.bitcoin_operator.controller import DEFAULT_CREDENTIALS, BitcoinNetworkController
 from examples.bitcoin_operator.daemon import DIGEST, PACKAGE, VERSION, DaemonUnavailable, install, require_mount_namespaces, write_image_map
-from examples.bitcoin_operator.rpc import Credentials, RpcCall, RpcClient, RpcError, Unauthenticated, Unreachable, WarmingUp, daemon_url
+from examples.bitcoin_operator.rpc import Credentials, CredentialsRejected, RpcCall, RpcClient, RpcError, Unreachable, WarmingUp, daemon_url
 from examples.bitcoin_operator.types import BitcoinNetwork, BitcoinNetworkSpec
 from kubeloop import Client, Manager
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
@@ -160,7 +160,7 @@ async def test_the_daemon_itself_refuses_both(daemon: RealDaemon) -> None:
     ],
 )
 async def test_the_daemon_rejects(daemon: RealDaemon, credentials: Credentials) -> None:
-    with pytest.raises(Unauthenticated, match=f"user '{credentials.user}'"):
+    with pytest.raises(CredentialsRejected, match="rejected the RPC credentials"):
         await daemon.rpc.added_nodes(IP, credentials)
 
 
@@ -255,12 +255,17 @@ async def test_credentials_that_a_daemon_rejects_are_a_condition_that_names_the_
     """The password ends with a newline, as it does after ``echo secret | base64``: the daemon's configuration has it without."""
     await client.create(Secret(metadata=ObjectMeta(name="echoed"), string_data={"BC_RPC_USER": "john", "BC_RPC_PASSWORD": "secret\n"}))
     await client.create(BitcoinNetwork(metadata=ObjectMeta(name="rejected"), spec=BitcoinNetworkSpec(nodes=1, secret="echoed")))
-    rejected = await client.wait_for(BitcoinNetwork, "rejected", lambda network: has_condition(network, "Degraded"), timeout=60)
-    for kind in ("Meshed", "Degraded"):
-        condition = get_condition(rejected, kind)
-        assert condition is not None
-        assert condition.reason == "CredentialsRejected"
-        assert condition.message.endswith("rejected the RPC credentials of user 'john': they are those of Secret echoed")
+
+    def is_rejected(network: BitcoinNetwork) -> bool:
+        condition = get_condition(network, "Meshed")
+        return condition is not None and condition.reason == "CredentialsRejected"
+
+    rejected = await client.wait_for(BitcoinNetwork, "rejected", is_rejected, timeout=60)
+    meshed, degraded = get_condition(rejected, "Meshed"), get_condition(rejected, "Degraded")
+    assert meshed is not None
+    assert meshed.message.endswith("rejected the RPC credentials: they are those of Secret echoed")
+    assert degraded is not None
+    assert (degraded.status, degraded.reason) == ("True", "SecretInvalid")
     ready = get_condition(rejected, "Ready")
     assert ready is not None
     assert ready.status == "True"

@@ -13,10 +13,10 @@ from examples.bitcoin_operator import rpc as rpc_module
 from examples.bitcoin_operator.rpc import (
     ALREADY_ADDED,
     Credentials,
+    CredentialsRejected,
     RpcCall,
     RpcClient,
     RpcError,
-    Unauthenticated,
     Unreachable,
     WarmingUp,
     daemon_url,
@@ -100,16 +100,16 @@ async def test_an_answer_is_a_result(daemons: ScriptedDaemons, rpc: RpcClient, p
             RpcCall("getaddednodeinfo"),
             WarmingUp,
             -28,
-            "daemon 10.0.0.1: getaddednodeinfo: Loading wallet... (code -28)",
+            "daemon 10.0.0.1 is starting",
             id="a daemon that starts is warming up",
         ),
         pytest.param(
             other_password,
             RpcCall("getaddednodeinfo"),
-            Unauthenticated,
+            CredentialsRejected,
             0,
-            "daemon 10.0.0.1 rejected the RPC credentials of user 'user'",
-            id="401 with an empty body names the user",
+            "daemon 10.0.0.1 rejected the RPC credentials",
+            id="401 with an empty body is a rejection",
         ),
         pytest.param(
             failing(Fault.NO_JSON),
@@ -207,7 +207,7 @@ async def test_no_change_sends_no_request(daemons: ScriptedDaemons, rpc: RpcClie
 
 async def test_a_batch_of_a_daemon_that_starts_is_warming_up(daemons: ScriptedDaemons, rpc: RpcClient) -> None:
     daemons[IP].warming_up = True
-    with pytest.raises(WarmingUp, match=r"addnode: Loading wallet\.\.\. \(code -28\)"):
+    with pytest.raises(WarmingUp, match=r"daemon 10\.0\.0\.1 is starting"):
         await rpc.change_nodes(IP, CREDENTIALS, add=["10.0.0.2"])
 
 
@@ -297,3 +297,33 @@ async def test_a_cancelled_request_leaves_the_client_usable(daemons: ScriptedDae
         await asyncio.wait_for(rpc.added_nodes(IP, CREDENTIALS), 0.02)
     daemons[IP].fault = None
     assert await rpc.added_nodes(IP, CREDENTIALS) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        pytest.param({"error": {"code": -1, "message": "a\ud800\n\x1b[31m"}}, "getaddednodeinfo: a???[31m (code -1)", id="odd characters"),
+        pytest.param({"error": {"code": 10**4000, "message": "m"}}, "getaddednodeinfo: m (code 0)", id="a code of 4,000 digits"),
+        pytest.param({"error": {"code": [], "message": "m"}}, "getaddednodeinfo: m (code 0)", id="a code that is no number"),
+        pytest.param({"result": [{"addednode": "a"}] * 1001}, "1001 added nodes, more than 1000", id="a list that is too long"),
+    ],
+)
+async def test_a_hostile_answer_is_an_error_of_one_short_line(
+    rpc: RpcClient, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], text: str
+) -> None:
+    async def post(*_: object) -> dict[str, Any]:
+        return answer
+
+    monkeypatch.setattr(rpc, "_post", post)
+    with pytest.raises(RpcError) as raised:
+        await rpc.added_nodes(IP, CREDENTIALS)
+    assert text in str(raised.value)
+    assert len(str(raised.value)) < 300
+
+
+async def test_identities_of_a_batch_that_are_no_text_are_ignored(rpc: RpcClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def post(*_: object) -> list[Any]:
+        return [{"id": {}, "result": 1}, {"id": "0", "result": 2}, 7]
+
+    monkeypatch.setattr(rpc, "_post", post)
+    assert await rpc.batch(IP, CREDENTIALS, [RpcCall("getaddednodeinfo")]) == [2]

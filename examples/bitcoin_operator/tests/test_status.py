@@ -91,7 +91,7 @@ REJECTED = "daemon 10.0.0.1 rejected the RPC credentials of user 'user': they ar
     [
         pytest.param(
             warming_up,
-            ("False", "DaemonStarting", "2 of 3 nodes list all others; daemon 10.0.0.1: getaddednodeinfo: Loading wallet... (code -28)"),
+            ("False", "DaemonStarting", "2 of 3 nodes list all others; daemon 10.0.0.1 is starting"),
             ("False", "AsExpected", ""),
             id="a daemon that starts is no error",
         ),
@@ -278,6 +278,38 @@ async def test_without_usable_credentials_the_daemons_have_those_of_their_image(
     assert (await at.conditions())["Degraded"] == ("False", "AsExpected", "")
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param({"BC_RPC_PASSWORD": "secret\n"}, id="a line break at the end of the password"),
+        pytest.param({"BC_RPC_PASSWORD": "a\nrpcallowip=0.0.0.0/0"}, id="a second line"),
+        pytest.param({"BC_RPC_USER": "jo:hn"}, id="a colon in the user"),
+    ],
+)
+async def test_credentials_that_no_configuration_can_hold_are_reported(at: Stage, data: dict[str, str]) -> None:
+    await at.secret(**{**KEYS, **data})
+    await at.start()
+    await at.created(1, secret="rpc")
+    assert (await at.conditions())["Degraded"][:2] == ("True", "SecretInvalid")
+
+
+@pytest.mark.parametrize("error", [Forbidden, ServiceUnavailable])
+async def test_a_network_whose_secret_becomes_unreadable_follows_its_pods(at: Stage, error: type[Forbidden | ServiceUnavailable]) -> None:
+    await at.secret(**KEYS)
+    await at.start()
+    await at.created(2, secret="rpc")
+    await replace_pods(at, 2, JOHN)
+    await at.meshed(2)
+    at.cluster.faults.refuse(error, times=1000, matching=on("get", Secret))
+    await at.quiet(2 * SECRET_MAX_AGE)
+    assert (await at.conditions())["Degraded"][:2] == ("True", "SecretError")
+    await at.client.delete(Pod, f"{STS}-1", grace_period_seconds=0)
+    found = await at.status(lambda network: network.status.ready_nodes == 1)
+    assert [node.node_name for node in found.status.nodes] == [f"{STS}-0"]
+    await at.quiet(1)
+    assert at.daemons[ip_of(0)].added == []
+
+
 async def test_credentials_that_are_no_text_are_reported(at: Stage) -> None:
     await at.client.create(Secret(metadata=ObjectMeta(name="rpc"), data={"BC_RPC_USER": b"\xff", "BC_RPC_PASSWORD": b"x"}))
     await at.start()
@@ -366,6 +398,8 @@ def manifest(name: str = NAME, **spec: object) -> Unstructured:
     ("document", "text"),
     [
         pytest.param(manifest(nodes=-1), "spec.nodes", id="negative nodes"),
+        pytest.param(manifest(nodes=1, secret="../configmaps/x"), "spec.secret", id="a path as the name of the Secret"),
+        pytest.param(manifest(nodes=1, secret="x\n"), "spec.secret", id="a line break in the name of the Secret"),
         pytest.param(manifest(nodes=101), "spec.nodes", id="more than 100 nodes"),
         pytest.param(manifest(nodes="3"), "spec.nodes", id="nodes as a text"),
         pytest.param(manifest(), "spec.nodes", id="no nodes"),

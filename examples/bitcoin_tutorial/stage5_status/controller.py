@@ -33,7 +33,7 @@ class NetworkController(stage4.NetworkController, watches=[WatchedKind(Pod, to="
         return None
 
     def nodes_of(self, network: BitcoinNetwork) -> Iterator[BitcoinNode]:
-        """Yield the daemons by ordinal. Pods above ``spec.nodes`` are on their way out, missing pods are left out."""
+        """Yield the daemons by ordinal. Pods with ordinals from ``spec.nodes`` on are being deleted, and are not shown."""
         for ordinal in range(network.spec.nodes):
             pod = self.lister(Pod).get(f"{stateful_set_name(network)}-{ordinal}", network.metadata.namespace)
             if pod is not None:

@@ -10,7 +10,7 @@ from kubeloop import Result
 
 #: The credentials of the daemons' image.
 DEFAULT_CREDENTIALS = Credentials("user", "password")
-#: Seconds until daemons that failed are asked again.
+#: Seconds until requests to failed daemons are repeated.
 RETRY = 2.0
 
 

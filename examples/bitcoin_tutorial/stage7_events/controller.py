@@ -17,7 +17,7 @@ NAMES = {Service: "headless service", StatefulSet: "stateful set"}
 
 
 class NetworkController(stage6.NetworkController, gets=[Secret]):
-    """Forms networks, and says in Events what it does."""
+    """Also records Events, and reads the credentials of the daemons from a Secret."""
 
     def children_of(self, network: BitcoinNetwork) -> Sequence[Service | StatefulSet]:
         stateful_set = stateful_set_of(network)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from examples.bitcoin_operator.rpc import Credentials, RpcClient, Unauthenticated
+from examples.bitcoin_operator.rpc import Credentials, CredentialsRejected, RpcClient
 from examples.bitcoin_tutorial.stage1_types.types import BitcoinNetwork, BitcoinNetworkSpec
 from examples.bitcoin_tutorial.stage7_events.controller import NetworkController
 from kubeloop import Client, Manager, ObjectMeta, Unstructured, set_controller_reference
@@ -31,7 +31,7 @@ class Daemons(RpcClient):
     async def added_nodes(self, ip: str, credentials: Credentials) -> list[str]:
         if self.refused:
             self.refused -= 1
-            raise Unauthenticated(f"daemon {ip} rejected the RPC credentials of user {credentials.user!r}")
+            raise CredentialsRejected(f"daemon {ip} rejected the RPC credentials of {credentials.user}")
         return sorted(self.lists.setdefault(ip, set()))
 
     async def change_nodes(self, ip: str, _: Credentials, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
@@ -39,7 +39,7 @@ class Daemons(RpcClient):
 
 
 @dataclass
-class Stage:
+class Harness:
     """A running controller. ``actions`` are its writes."""
 
     client: Client
@@ -75,7 +75,8 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage() -> AsyncIterator[Stage]:
+async def running_controller() -> AsyncIterator[Harness]:
+    """A running controller, its client, fake daemons, recorded writes and clock."""
     clock = FakeClock()
     async with HandlerServer(clock=clock) as server:
         client, daemons = server.client(), Daemons()
@@ -83,14 +84,14 @@ async def stage() -> AsyncIterator[Stage]:
         await client.create(Unstructured.from_dict(definition.document))
         await with_fake_time(client.wait_ready(CustomResourceDefinition, definition.name, timeout=30), clock)
         async with Manager(server.client(user="operator"), [NetworkController(daemons)], clock=clock):
-            yield Stage(client, daemons, Actions(server.faults, clock).select(user="operator"), clock)
+            yield Harness(client, daemons, Actions(server.faults, clock).select(user="operator"), clock)
 
 
 async def test_a_network_has_a_headless_service_and_a_stateful_set_and_an_event_for_each() -> None:
-    async with stage() as at:
-        await at.network(4)
-        await eventually(one(at.client, Service, "my-network-svc"), {"spec": {"clusterIP": "None", "selector": {"app": "my-network"}}})
-        events = await eventually(many(at.client, Event), lambda events: len(events) == 2)
+    async with running_controller() as harness:
+        await harness.network(4)
+        await eventually(one(harness.client, Service, "my-network-svc"), {"spec": {"clusterIP": "None", "selector": {"app": "my-network"}}})
+        events = await eventually(many(harness.client, Event), lambda events: len(events) == 2)
         assert sorted(str(event.message).split(" for ")[0] for event in events) == ["Created headless service", "Created stateful set"]
 
 
@@ -103,48 +104,46 @@ async def test_a_network_has_a_headless_service_and_a_stateful_set_and_an_event_
     ],
 )
 async def test_a_mesh_has_the_ready_daemons(ready: list[bool], lists: dict[str, set[int]]) -> None:
-    async with stage() as at:
-        await at.network(len(ready))
+    async with running_controller() as harness:
+        await harness.network(len(ready))
         for ordinal, each in enumerate(ready):
-            await at.pod(ordinal, ready=each)
-        await at.ready(*ready)
-        await at.meshed(**lists)
+            await harness.pod(ordinal, ready=each)
+        await harness.ready(*ready)
+        await harness.meshed(**lists)
 
 
 async def test_a_daemon_that_ends_leaves_the_lists_of_the_others() -> None:
-    async with stage() as at:
-        await at.network(2)
-        await at.pod(0)
-        await at.pod(1)
-        await at.meshed(a={1}, b={0})
-        await at.client.delete(Pod, "my-network-sts-1", grace_period_seconds=0)
-        await at.meshed(a=set(), b={0})
+    async with running_controller() as harness:
+        await harness.network(2)
+        await harness.pod(0)
+        await harness.pod(1)
+        await harness.meshed(a={1}, b={0})
+        await harness.client.delete(Pod, "my-network-sts-1", grace_period_seconds=0)
+        await harness.meshed(a=set(), b={0})
 
 
-async def test_a_daemon_that_rejects_the_credentials_is_asked_again_and_an_event_says_why() -> None:
-    async with stage() as at:
-        at.daemons.refused = 3
-        await at.network(1)
-        await at.pod(0)
-        await eventually(
-            many(at.client, Event), lambda events: any("rejected the RPC credentials" in str(event.message) for event in events)
-        )
-        await at.meshed(a=set())
+async def test_a_daemon_that_rejects_the_credentials_gets_requests_again_and_an_event_says_why() -> None:
+    async with running_controller() as harness:
+        harness.daemons.refused = 3
+        await harness.network(1)
+        await harness.pod(0)
+        await eventually(many(harness.client, Event), lambda events: any("rejected the RPC" in str(each.message) for each in events))
+        await harness.meshed(a=set())
 
 
 async def test_a_stateful_set_that_a_person_scales_is_scaled_back() -> None:
-    async with stage() as at:
-        await at.network(2)
-        await at.client.patch(StatefulSet, "my-network-sts", {"spec": {"replicas": 100}})
-        await eventually(one(at.client, StatefulSet, "my-network-sts"), {"spec": {"replicas": 2}})
+    async with running_controller() as harness:
+        await harness.network(2)
+        await harness.client.patch(StatefulSet, "my-network-sts", {"spec": {"replicas": 100}})
+        await eventually(one(harness.client, StatefulSet, "my-network-sts"), {"spec": {"replicas": 2}})
 
 
 async def test_a_network_in_its_desired_state_causes_no_write() -> None:
-    async with stage() as at:
-        await at.network(1)
-        await at.pod(0)
-        await consistently(many(at.client, Event), lambda events: len(events) == 2, seconds=1)
-        at.actions.clear()
-        await at.client.patch(BitcoinNetwork, "my-network", {"metadata": {"labels": {"seen": "yes"}}})
-        await consistently(one(at.client, StatefulSet, "my-network-sts"), bool, seconds=60)
-        at.actions.expect("")
+    async with running_controller() as harness:
+        await harness.network(1)
+        await harness.pod(0)
+        await consistently(many(harness.client, Event), lambda events: len(events) == 2, seconds=1)
+        harness.actions.clear()
+        await harness.client.patch(BitcoinNetwork, "my-network", {"metadata": {"labels": {"seen": "yes"}}})
+        await consistently(one(harness.client, StatefulSet, "my-network-sts"), bool, seconds=60)
+        harness.actions.expect("")
