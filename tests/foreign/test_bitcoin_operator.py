@@ -34,6 +34,8 @@ def controlled(server: ServerUnderTest) -> Iterator[ServerUnderTest]:
 async def stage(controlled: ServerUnderTest, tmp_path: Path) -> AsyncIterator[NetworkStage]:
     """The cluster with one node, whose pods are processes."""
     require_mount_namespaces()
+    # Other tests leave nodes without a kubelet, on which the daemons would never start.
+    await Kubectl(controlled.kubeconfig, tmp_path)("delete", "nodes", "--all", timeout=30)
     write_image_map(tmp_path / "images.yaml", install())
     flags = ["--kubeconfig", str(controlled.kubeconfig), "--name", "bitcoin", "--image-map", str(tmp_path / "images.yaml")]
     kubelet = Program(
