@@ -8,11 +8,16 @@ SHORT_SUITES := tests/cache/store tests/cache/handlers tests/cache/persistence t
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # The same on each version of Python: texts, sources, figures of the benchmark, types, which mypy checks for the oldest version whichever runs it,
-# new projects but for one, which runs its tests and manifests (test_operator.py), and the blocks of docs/, whose functions have tests of their own.
-SAME_ON_EACH := tests/tools tests/bench $(addprefix tests/docs/test_,links.py behaviours.py server_flags.py pages.py) \
+# new projects but for one, which runs its tests and manifests (test_operator.py), the blocks of docs/, whose functions have other tests,
+# the tables of attacks and rules of the proxy, which test texts, its comparisons with servers, and what NGINX does with a configuration.
+SAME_ON_EACH := tests/tools tests/bench $(addprefix tests/docs/test_,links.py behaviours.py server_flags.py pages.py proxy_page.py) \
   tests/tasks/test_conventions.py tests/codegen/test_quality.py \
   $(addprefix tests/cli/new/test_,edits.py merging.py naming.py make.py add.py docs.py) \
-  examples/bitcoin_tutorial $(addprefix examples/bitcoin_operator/tests/test_,manifests.py real_daemons.py)
+  tests/attacks/proxy tests/proxy/rules $(addprefix tests/proxy/,test_idle_rules.py test_scenarios.py test_transcripts.py cached/test_on_servers.py) \
+  tests/tap/test_report.py examples/bitcoin_tutorial examples/api_proxy_tutorial examples/what_client_go_sends_tutorial \
+  $(addprefix examples/bitcoin_operator/tests/test_,manifests.py real_daemons.py) \
+  $(addprefix examples/ingress_nginx/tests/test_,manifests.py quoting.py process.py static_nginx.py lua_mode.py lua_names.py \
+  hostile_annotations.py annotations_on_nginx.py coming_from_ingress_nginx.py)
 # Another Python beside it: make unit PYTHON=python3.14 VENV=.venv-3.14
 # A worker for each processor; the tests of a file share one, and with it their server. WORKERS=0: all in one process.
 WORKERS ?= auto
@@ -21,7 +26,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-bitcoin test lint types layers structure unit unit-short unit-threads unit-clients test-disk test-real test-real-short conformance conformance-upstream bench million soak soak-informers soak-controllers soak-server soak-tests fuzz mutants generate release lock clean
+.PHONY: help setup demo demo-bitcoin demo-proxy demo-router test lint types layers structure unit unit-short unit-threads unit-clients test-disk test-real test-real-short test-proxy test-proxy-real conformance conformance-upstream bench million soak soak-informers soak-controllers soak-server soak-proxy soak-tests fuzz mutants generate release lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +46,12 @@ demo: $(STAMP)  ## server, kubectl and a controller at work, in under a minute
 
 demo-bitcoin: $(STAMP)  ## the bitcoin operator with real daemons as process pods, about a minute (Linux; downloads a daemon once)
 	@$(BIN)/python -m examples.bitcoin_operator.demo
+
+demo-proxy: $(STAMP)  ## a proxy that changes what clients of an API server see, in 30 s (Linux)
+	@$(BIN)/python -m examples.api_proxy.demo
+
+demo-router: $(STAMP)  ## a Router between NGINX and the pods, by a rule of nine lines for kubeloop proxy, a minute (Linux, NGINX)
+	@$(BIN)/python -m examples.traffic_router.demo
 
 test: lint types layers structure unit  ## everything that CI runs
 
@@ -82,6 +93,13 @@ test-real: $(STAMP)  ## the suites that talk to a server, against a real kube-ap
 test-real-short: $(STAMP)  ## test-real without the suites of the server that passed on a real one as they are (tests/realserver/verified.json)
 	@$(BIN)/python -m tests.realserver short
 
+test-proxy: $(STAMP)  ## kubectl's transcripts and the conformance scenarios through a proxy, without rules and with idle ones, as they are without it
+	@KUBELOOP_TEST_PROXY=1 $(PYTEST) tests/kubectl tests/conformance/test_scenarios.py tests/apiserver/kubelet/test_kubectl.py
+	@KUBELOOP_TEST_PROXY=rules $(PYTEST) tests/kubectl tests/conformance/test_scenarios.py tests/apiserver/kubelet/test_kubectl.py
+
+test-proxy-real: $(STAMP)  ## the same in front of a real kube-apiserver (needs Go), 3 minutes; KUBELOOP_TEST_PROXY=rules: with rules that change nothing
+	@$(BIN)/python -m tests.realserver proxy
+
 conformance: $(STAMP)  ## replay what a real server answered and print the score
 	@$(BIN)/python -m tests.conformance
 
@@ -94,7 +112,7 @@ bench: $(STAMP)  ## kubeloop and its peers in one run, with ratios (CPU time)
 million: $(STAMP)  ## an informer with a million pods: memory, time per event
 	@$(BIN)/python -m bench million
 
-soak: soak-informers soak-controllers soak-server soak-tests  ## all of the following, about an hour
+soak: soak-informers soak-controllers soak-server soak-proxy soak-tests  ## all of the following, about an hour
 
 soak-informers: $(STAMP)  ## a million events under random faults; SOAK="--events 100000 --real KUBECONFIG" changes that
 	@$(BIN)/python -m tests.soak $(SOAK)
@@ -104,6 +122,9 @@ soak-controllers: $(STAMP)  ## controllers in several replicas under faults and 
 
 soak-server: $(STAMP)  ## the server with 1,000 watchers and 200 clients for 10 minutes, then overloaded; SOAK="--minutes 3" changes that
 	@$(BIN)/python -m tests.soak.server $(SOAK)
+
+soak-proxy: $(STAMP)  ## clients of the proxy, client-go's informers among them, under random rules and faults; SOAK="--rounds 20" changes that
+	@$(BIN)/python -m tests.soak.proxy $(SOAK)
 
 soak-tests: $(STAMP)  ## the long form of the tests that draw histories at random and kill servers; each run of the suite has a short one
 	@KUBELOOP_TEST_LONG=1 $(PYTEST) tests/fuzz tests/cache/model tests/apiserver/storage/test_kill.py tests/merge/fields/test_managing.py \

@@ -12,6 +12,8 @@ python -m bench controlplane  a Deployment of 1,000 replicas beside Kubernetes' 
 python -m bench idle       1,000 nodes and 10,000 pods of which none changes, about 8 minutes
 python -m bench process-pod  a Deployment of one process pod, from kubectl apply to Ready, a quarter of a minute
 python -m bench bitcoin    the bitcoin operator: three real daemons, 50 nodes that do not change, 200 networks at start; about 5 minutes
+python -m bench ingress    the ingress controller with 1,000 Ingresses of 10 paths, on NGINX with Lua and without, about 6 minutes
+python -m bench proxy      the proxy beside kubectl proxy and mitmproxy, about 10 minutes
 python -m bench stations   where the time of one event goes, in one process
 python -m bench plots      docs/plots/*.svg from the last results
 """
@@ -32,9 +34,11 @@ from bench import (
     clients,
     controllers,
     controlplane,
+    ingress,
     operators,
     plots,
     prepare,
+    proxy,
     queues,
     report,
     requests,
@@ -54,7 +58,7 @@ _QUIET = 0.15
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = ["all", "requests", "controllers", "queues", "million", "servers", "scheduler", "guarded", "controlplane", "idle"]
-    kinds += ["process-pod", "bitcoin", "stations", "plots"]
+    kinds += ["process-pod", "bitcoin", "ingress", "proxy", "stations", "plots"]
     parser.add_argument("what", nargs="?", default="all", choices=kinds)
     parser.add_argument("--stage", action="append", choices=[stage.name for stage in clients.STAGES], help="these only (may be repeated)")
     parser.add_argument("--only", action="append", metavar="CLIENT", help="clients whose names begin so (may be repeated)")
@@ -257,6 +261,32 @@ class _Bench:
         report.show_targets(self._console, self._targets)
         return all(target.met is not False for target in self._targets)
 
+    def ingress(self) -> bool:
+        """The ingress controller in both modes; whether each target was met."""
+        found = ingress.measure_ingress(hosts=max(10, 1000 // self._args.scale), rounds=self._args.rounds or 5)
+        for run in found:
+            self.results.put(f"ingress {run.mode}", controlplane.KUBELOOP, asdict(run))
+        report.show_ingress(self._console, found)
+        self._judge("ingress", [target for run in found for target in targets.ingress(run)])
+        report.show_targets(self._console, self._targets)
+        return all(target.met is not False for target in self._targets)
+
+    def proxy(self) -> bool:
+        """The proxy beside its peers; whether each target was met."""
+        missing = prepare.peers(["go", "mitmproxy"])
+        if "go" in missing:
+            raise prepare.CannotPrepare(missing["go"])
+        sizes = proxy.Sizes().smaller(self._args.scale)
+        if self._args.rounds:
+            sizes = replace(sizes, rounds=self._args.rounds)
+        found, failed, least = proxy.measure(sizes, missing, lambda text: self._console.print(f"[dim]{text}"), self._args.only or ())
+        self.results.put("proxy", "figures", found)
+        self.results.put("proxy", "least", least)
+        proxy.show(self._console, f"{sizes.pods:,} pods, {sizes.events:,} events; medians of {sizes.rounds}", found, least, failed)
+        self._judge("proxy", list(proxy.judge(found)))
+        report.show_targets(self._console, self._targets)
+        return all(target.met is not False for target in self._targets)
+
     def _judge(self, section: str, results: list[targets.Target]) -> None:
         self.results.put_targets(section, results)
         self._targets += results
@@ -295,6 +325,10 @@ def main() -> int:
             return 1 if not bench.process_pod() and args.judge else 0
         if args.what == "bitcoin":
             return 1 if not bench.bitcoin() and args.judge else 0
+        if args.what == "ingress":
+            return 1 if not bench.ingress() and args.judge else 0
+        if args.what == "proxy":
+            return 1 if not bench.proxy() and args.judge else 0
         if args.what == "idle":
             return 1 if not bench.idle() and args.judge else 0
         if args.what == "scheduler":

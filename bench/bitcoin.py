@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.controlplane import kubeloop_server
-from bench.servers import resident_mib
+from bench.servers import resident_mib, scheduled_seconds
 from examples.bitcoin_operator.daemon import install, write_image_map
 from examples.bitcoin_operator.tests.scripted_daemons import ScriptedDaemons
 from examples.bitcoin_operator.types import BitcoinNetwork, BitcoinNetworkSpec
@@ -86,11 +86,11 @@ async def _form() -> tuple[float, float]:
             async with _cluster(stack.kubeconfig) as client, _operator(folder, stack.kubeconfig) as pid:
                 manifest = folder / "network.yaml"
                 manifest.write_text(_network("my-network", 3).to_yaml())
-                began, spent = time.perf_counter(), _cpu(pid)
+                began, spent = time.perf_counter(), scheduled_seconds(pid)
                 command = [_KUBECTL, f"--kubeconfig={stack.kubeconfig}", "apply", "-f", str(manifest)]
                 await asyncio.to_thread(subprocess.run, command, check=True, stdout=subprocess.DEVNULL)
                 await _meshed(client, "my-network")
-                return time.perf_counter() - began, _cpu(pid) - spent
+                return time.perf_counter() - began, scheduled_seconds(pid) - spent
 
 
 async def _steady(nodes: int, seconds: float) -> tuple[float, float, int]:
@@ -103,9 +103,9 @@ async def _steady(nodes: int, seconds: float) -> tuple[float, float, int]:
             await client.create(_network("steady", nodes))
             await _meshed(client, "steady")
             await asyncio.sleep(10)  # until the last status writes and Events are sent
-            before = await _writes(stack.kubeconfig), len(daemons.requests), _cpu(pid)
+            before = await _writes(stack.kubeconfig), len(daemons.requests), scheduled_seconds(pid)
             await asyncio.sleep(seconds)
-            after = await _writes(stack.kubeconfig), len(daemons.requests), _cpu(pid)
+            after = await _writes(stack.kubeconfig), len(daemons.requests), scheduled_seconds(pid)
     return (after[2] - before[2]) / seconds, after[0] - before[0], after[1] - before[1]
 
 
@@ -124,7 +124,7 @@ async def _start(networks: int) -> tuple[float, float]:
                     while len({request.ip for request in daemons.requests}) < 5 * networks:
                         await asyncio.sleep(0.2)
                 await asyncio.sleep(2)  # until the last reconciles have ended
-                return _cpu(pid), resident_mib([pid])
+                return scheduled_seconds(pid), resident_mib([pid])
 
 
 def _network(name: str, nodes: int) -> BitcoinNetwork:
@@ -172,9 +172,3 @@ async def _operator(folder: Path, kubeconfig: Path, daemons: ScriptedDaemons | N
     finally:
         process.terminate()
         await asyncio.to_thread(process.wait)
-
-
-def _cpu(pid: int) -> float:
-    """Return the CPU time of a process in seconds, from the scheduler's nanoseconds: a clock tick of 10 ms is too coarse here."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9

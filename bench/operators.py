@@ -26,10 +26,10 @@ from kubeloop import Client, InformerFactory, ObjectMeta, Unstructured
 from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.api.apps.v1 import Deployment
 from kubeloop.apiserver.server import ApiServer, ServerOptions
-from kubeloop.apiserver.server.credentials import kubeconfig_text
 from kubeloop.client import ALL_NAMESPACES
 from kubeloop.codec.yaml import read_yaml
 from kubeloop.config import load_config
+from kubeloop.config.kubeconfig.generated import kubeconfig_text
 from kubeloop.meta import Conflict, NotFound
 from kubeloop.pki import CertificateAuthority
 from kubeloop.serving.answer import Reply

@@ -19,8 +19,9 @@ OFFICIAL = BUILD / "official" / "bin" / "python"
 KUBERNETES_ASYNCIO = BUILD / "kubernetes_asyncio" / "bin" / "python"
 KR8S = BUILD / "kr8s" / "bin" / "python"
 KOPF = BUILD / "kopf" / "bin" / "python"
+MITMPROXY = BUILD / "mitmproxy" / "bin" / "mitmdump"
 KUBE_RS = BUILD / "rust" / "release" / "kuberef"
-_PROGRAMS = ("pack", "server", "clientgo", "load", "requests", "controller", "queues")
+_PROGRAMS = ("pack", "server", "clientgo", "load", "requests", "controller", "queues", "proxyload", "relay")
 
 
 class CannotPrepare(Exception):
@@ -104,14 +105,34 @@ def exactly(name: str) -> Callable[[], None]:
     return lambda: _environment(name, "--no-deps")
 
 
-def _environment(name: str, *options: str) -> None:
+def mitmproxy() -> None:
+    """mitmproxy 12, which needs a newer Python than kubeloop does.
+
+    Raises:
+        CannotPrepare: there is no such Python, or pip cannot install it.
+    """
+    interpreter = sys.executable
+    if sys.version_info < (3, 12):
+        root = HERE.parent
+        command = ["bash", str(root / "tools" / "find_python.sh"), "3.13", str(root / ".pythons")]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        if found.returncode:
+            raise CannotPrepare(f"mitmproxy needs Python 3.12 or newer:\n{found.stderr.strip()[-2000:]}")
+        interpreter = found.stdout.strip()
+    _environment("mitmproxy", "--no-deps", interpreter=interpreter)
+
+
+def _environment(name: str, *options: str, interpreter: str = "") -> None:
     requirements = HERE / "peers" / f"{name}.txt"
     stamp = BUILD / f"{name}.stamp"
     python = BUILD / name / "bin" / "python"
     if _fresh(stamp, requirements) and python.exists():
         return
     _say(f"installing {name} into its own environment (once)")
-    venv.create(BUILD / name, clear=True, with_pip=True)
+    if interpreter:
+        subprocess.run([interpreter, "-m", "venv", "--clear", str(BUILD / name)], check=True)
+    else:
+        venv.create(BUILD / name, clear=True, with_pip=True)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *options, "-r", str(requirements)]
     installed = subprocess.run(pip, capture_output=True, text=True, check=False)
     if installed.returncode:
@@ -119,7 +140,7 @@ def _environment(name: str, *options: str) -> None:
     stamp.write_text(_digest(requirements))
 
 
-PEERS: dict[str, Callable[[], None]] = {"go": programs, "kube-rs": kube_rs, "lightkube": lightkube} | {
+PEERS: dict[str, Callable[[], None]] = {"go": programs, "kube-rs": kube_rs, "lightkube": lightkube, "mitmproxy": mitmproxy} | {
     name: exactly(name) for name in ("official", "kubernetes_asyncio", "kr8s", "kopf")
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -17,6 +17,7 @@ from rich.table import Table
 from bench.bitcoin import BitcoinRun
 from bench.controlplane import KUBELOOP, ControlPlaneRun, IdleRun
 from bench.figures import InformerFigures
+from bench.ingress import IngressRun
 from bench.servers import Load, Server
 from bench.targets import Target
 
@@ -120,6 +121,28 @@ def show_bitcoin(console: Console, run: BitcoinRun) -> None:
     table.add_row("the same, writes and requests to daemons", f"{run.steady_writes:.0f}, {run.steady_requests}")
     table.add_row("start with 200 networks of 5, CPU, s", f"{run.start_cpu_s:.2f}")
     table.add_row("resident then, MiB", f"{run.resident_mib:.0f}")
+    console.print(table)
+
+
+def show_ingress(console: Console, runs: Sequence[IngressRun]) -> None:
+    """Print the figures of the ingress controller, a column for each mode of NGINX."""
+    table = Table(title="The ingress controller: 1,000 Ingresses of 10 paths")
+    table.add_column("")
+    for run in runs:
+        table.add_column(run.mode, justify="right")
+    rows: list[tuple[str, Callable[[IngressRun], str]]] = [
+        ("model and configuration at start, CPU, s", lambda run: f"{run.start_cpu_s:.2f}"),
+        ("change of an endpoint, CPU, ms", lambda run: f"{run.endpoint_cpu_ms:.1f}"),
+        ("the same, until NGINX serves it, ms", lambda run: f"{run.endpoint_ms:.0f}"),
+        ("change of an Ingress, CPU, ms", lambda run: f"{run.ingress_cpu_ms:.1f}"),
+        ("the same, until NGINX serves it, ms", lambda run: f"{run.ingress_ms:.0f}"),
+        ("reloads: changes of endpoints, burst of 1,000", lambda run: f"{run.endpoint_reloads}, {run.burst_reloads}"),
+        ("resident, MiB", lambda run: f"{run.resident_mib:.0f}"),
+        ("requests per second", lambda run: f"{run.requests:.0f}"),
+        ("the same, hand-written configuration", lambda run: f"{run.hand_written:.0f}"),
+    ]
+    for title, value in rows:
+        table.add_row(title, *(value(run) for run in runs))
     console.print(table)
 
 

@@ -11,6 +11,7 @@ from bench.clients import Peer
 from bench.controlplane import REAL as CONTROL_PLANE
 from bench.controlplane import TWO_PROCESSES, ControlPlaneRun, IdleRun
 from bench.figures import InformerFigures, Queries
+from bench.ingress import IngressRun
 from bench.servers import DISK, MEMORY, REAL, Server
 
 Found = Mapping[str, Mapping[str, InformerFigures]]
@@ -174,6 +175,20 @@ def bitcoin_operator(run: BitcoinRun) -> Iterator[Target]:
     yield Target("the same, writes and requests", "", run.steady_writes + run.steady_requests, 0.0, "0")
     yield Target("start with 200 networks, CPU", "s", run.start_cpu_s, 3.0, "3")
     yield Target("the same, resident", "MiB", run.resident_mib, 60.0, "60")
+
+
+def ingress(run: IngressRun) -> Iterator[Target]:
+    """The ingress controller with 1,000 Ingresses of 10 paths; a change without a reload where NGINX has Lua."""
+    yield Target(f"{run.mode}: model and configuration at start, CPU", "s", run.start_cpu_s, 0.5, "0.5")
+    yield Target(f"{run.mode}: change of an endpoint, CPU", "ms", run.endpoint_cpu_ms, 5.0, "5")
+    yield Target(f"{run.mode}: change of an Ingress, CPU", "ms", run.ingress_cpu_ms, 60.0, "60")
+    yield Target(f"{run.mode}: endpoint to traffic, median", "ms", run.endpoint_ms, 300.0, "300")
+    yield Target(f"{run.mode}: Ingress to traffic, median", "ms", run.ingress_ms, 300.0, "300")
+    yield Target(f"{run.mode}: reloads in a burst of 1,000 changes", "", run.burst_reloads, 3.0, "3")
+    yield Target(f"{run.mode}: resident", "MiB", run.resident_mib, 120.0, "120")
+    yield Target(f"{run.mode}: time of a request beside a hand-written configuration", "x", run.hand_written / run.requests, 1.05, "1.05")
+    if run.mode == "Lua":
+        yield Target("Lua: reloads for changes of endpoints", "", run.endpoint_reloads, 0.0, "0")
 
 
 def _beside(ours: Server, theirs: Server, description: str, workers: int, share: float, field: str, suffix: str = "") -> Iterator[Target]:

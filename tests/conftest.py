@@ -6,6 +6,7 @@ import contextlib
 import gc
 import itertools
 import os
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from kubeloop.meta import AlreadyExists, ObjectMeta
 from kubeloop.testing import LocalCluster, TlsTestServer
 from tests.foreign.building import left_out_programs
 from tests.realserver.controller_manager import upstream_is_wanted
-from tests.servers import ServerUnderTest, server_under_test
+from tests.servers import ServerUnderTest, real_is_wanted, server_under_test
 from tests.storages import choose_storage
 from tests.transport.severed import reason_without_namespaces
 
@@ -64,16 +65,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Long files come first. Left out: tests for upstream's controllers where ours run, tests that break a wire where none is."""
+    """Long files come first. Left out: tests for upstream's programs where ours run, tests that break a wire where none is."""
     order = {name: number for number, name in enumerate(_LONG_FILES)}
     items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
     left_out = [item for item in items if item.get_closest_marker("upstream")] if not upstream_is_wanted() else []
+    if not real_is_wanted():
+        left_out += [item for item in items if item.get_closest_marker("kube_apiserver")]
+    if reason_without_lua():
+        left_out += [item for item in items if item.get_closest_marker("nginx_lua")]
     wired = [item for item in items if item.get_closest_marker("network_namespace")]
     if wired and reason_without_namespaces():
         left_out += wired
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
+
+
+def reason_without_lua() -> str:
+    """Return why tests cannot have an NGINX with Lua; empty: they can."""
+    modules = Path("/usr/lib/nginx/modules/ngx_http_lua_module.so")
+    return "" if shutil.which("nginx") and modules.exists() else "apt-get install nginx libnginx-mod-http-lua lua-resty-core lua-cjson"
 
 
 def pytest_collection_finish() -> None:
@@ -91,6 +102,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return any((tests / folder).is_relative_to((config.invocation_params.dir / text.split("::")[0]).absolute()) for text in config.args)
 
     lines = left_out_programs() if was_to_run("foreign") else []
+    if was_to_run("proxy") and not real_is_wanted():
+        lines = [*lines, "a front proxy before a kube-apiserver: make test-real does that"]
+    if was_to_run("../examples/ingress_nginx") and (reason := reason_without_lua()):
+        lines = [*lines, f"the ingress controller on an NGINX with Lua: {reason}"]
     if was_to_run("transport") and (reason := reason_without_namespaces()):
         lines = [*lines, f"a wire that breaks silently (K154): {reason}"]
     for line in lines:

@@ -1,11 +1,13 @@
 """The server that a suite runs against: the embedded one, or with KUBELOOP_TEST_SERVER=real the server that KUBELOOP_TEST_KUBECONFIG names.
 
 That may be several paths, as in PATH: then each of pytest's workers has its own server, as with embedded ones.
+With KUBELOOP_TEST_PROXY=1 the suite runs through a ``kubeloop proxy`` in front of it.
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +25,8 @@ class ServerUnderTest:
 
     kubeconfig: Path
     cluster: LocalCluster | None = None
+    #: The kubeconfig of the server itself, if ``kubeconfig`` is that of a proxy in front of it.
+    direct: Path | None = None
     _opened: ExitStack = field(default_factory=ExitStack, repr=False)
 
     @property
@@ -32,7 +36,7 @@ class ServerUnderTest:
     @property
     def keys(self) -> Path:
         """The folder of its certificate authority and of the key of service accounts' tokens: ``ca.crt``, ``ca.key``, ``sa.key``."""
-        return self.kubeconfig.parent / ("" if self.is_real else "authority")
+        return (self.direct or self.kubeconfig).parent / ("" if self.is_real else "authority")
 
     @property
     def authority(self) -> str:
@@ -58,18 +62,32 @@ def real_is_wanted() -> bool:
     return os.environ.get("KUBELOOP_TEST_SERVER", "embedded") == "real"
 
 
+def proxy_is_wanted() -> bool:
+    return os.environ.get("KUBELOOP_TEST_PROXY", "") not in ("", "0")
+
+
 @contextmanager
 def server_under_test(*, controllers: bool) -> Iterator[ServerUnderTest]:
     """Started for the context, unless it is a real one, which the caller of pytest starts (``make test-real``)."""
-    if real_is_wanted():
-        with closing(ServerUnderTest(_of_this_worker(os.environ["KUBELOOP_TEST_KUBECONFIG"].split(os.pathsep)))) as found:
-            yield found
-        return
-    # All of admission, as a real one has it: without controllers a LocalCluster asks for no service account.
-    with (
-        LocalCluster(controllers=controllers, disable_admission_plugins=()) as cluster,
-        closing(ServerUnderTest(cluster.kubeconfig, cluster)) as found,
-    ):
+    with ExitStack() as stack:
+        cluster = None
+        if real_is_wanted():
+            kubeconfig = _of_this_worker(os.environ["KUBELOOP_TEST_KUBECONFIG"].split(os.pathsep))
+        else:
+            # All of admission, as a real one has it: without controllers a LocalCluster asks for no service account.
+            cluster = stack.enter_context(LocalCluster(controllers=controllers, disable_admission_plugins=()))
+            kubeconfig = cluster.kubeconfig
+        direct = None
+        if proxy_is_wanted():
+            direct, kubeconfig = kubeconfig, stack.enter_context(_proxied(kubeconfig))
+        yield stack.enter_context(closing(ServerUnderTest(kubeconfig, cluster, direct)))
+
+
+@contextmanager
+def _proxied(kubeconfig: Path) -> Iterator[Path]:
+    from tests.proxy.in_front import proxied
+
+    with tempfile.TemporaryDirectory() as folder, proxied(kubeconfig, Path(folder)) as found:
         yield found
 
 

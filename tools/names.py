@@ -61,7 +61,9 @@ def sources(root: Path = SOURCE) -> list[Path]:
 
 def other_files(root: Path = ROOT) -> list[Path]:
     """Return the modules and pages beside kubeloop."""
-    found = [path for name in OTHER_ROOTS for suffix in ("*.py", "*.md") for path in sorted((root / name).rglob(suffix))]
+    files = [path for name in OTHER_ROOTS for suffix in ("*.py", "*.md") for path in sorted((root / name).rglob(suffix))]
+    # bench/.build has the environments of other programs.
+    found = [path for path in files if not any(part.startswith(".") for part in path.relative_to(root).parts)]
     return [*found, *(root / name for name in OTHER_PAGES if (root / name).exists())]
 
 

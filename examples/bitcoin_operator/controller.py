@@ -21,9 +21,21 @@ from kubeloop import Result
 from kubeloop.api.apps.v1 import StatefulSet
 from kubeloop.api.core.v1 import Event, Pod, Secret, Service
 from kubeloop.cache import Head
-from kubeloop.codec import decode
-from kubeloop.controller import Children, ChildrenReport, KeyController, StatusWriter, WatchedKind, is_controlled_by, set_condition
+from kubeloop.codec import decode, encode
+from kubeloop.controller import (
+    ChildOutcome,
+    Children,
+    ChildrenReport,
+    ForeignChild,
+    KeyController,
+    StatusWriter,
+    WatchedKind,
+    controller_of,
+    is_controlled_by,
+    set_condition,
+)
 from kubeloop.meta import ApiError, NotFound, ObjectKey, ObjectMeta
+from kubeloop.tasks import close_all
 
 #: Credentials of the image, for networks without a Secret.
 DEFAULT_CREDENTIALS = Credentials("user", "password")
@@ -32,7 +44,9 @@ USER_KEY, PASSWORD_KEY = "BC_RPC_USER", "BC_RPC_PASSWORD"
 #: Seconds for which a Secret that was read is used: the role allows to get Secrets, not to watch them.
 SECRET_MAX_AGE = 30.0
 #: Seconds without a change after which a network is reconciled: its pods change several times in quick succession when they start.
-DEBOUNCE = 0.05
+DEBOUNCE = 0.1
+#: Seconds for which children of a deleted network of the same name are no error: the garbage collector deletes them.
+DELETION_WAIT = 30.0
 #: Seconds that a reconcile waits for the daemons. Later answers lead to the next reconcile.
 DAEMON_WAIT = 0.1
 
@@ -54,6 +68,8 @@ class BitcoinNetworkController(
     owns=[Service, StatefulSet],
     watches=[WatchedKind(Pod, to="network_of")],
     gets=[Secret],
+    # It writes the status of networks, and applies children. The garbage collector deletes them.
+    write_verbs={BitcoinNetwork: [], Service: ["create", "patch"], StatefulSet: ["create", "patch"]},
     workers=5,
     debounce=DEBOUNCE,
     name="bitcoin-controller",
@@ -73,26 +89,30 @@ class BitcoinNetworkController(
         self._wait = wait
         self._meshes: dict[ObjectKey, Mesh] = {}
         self._secrets: dict[ObjectKey, _ReadSecret] = {}
-        #: State of the children before the last apply that found nothing to write.
+        #: Uid of each network that waits for the deletion of older children, and since when.
+        self._deletion_waits: dict[ObjectKey, tuple[str, float]] = {}
+        #: State of the children when the last apply had written or compared them.
         self._applied: dict[ObjectKey, tuple[object, ...]] = {}
         # One object for all reconciles: it remembers how the server stores a child, and sends no write for defaults that the server added.
         self._children = Children(self)
 
     async def start(self) -> None:
-        # The first use of a kind examines its classes, which takes tens of milliseconds: the first network need not wait for it.
-        example = BitcoinNetwork(metadata=ObjectMeta(name="x", namespace="x", uid="x"), spec=BitcoinNetworkSpec(nodes=1, secret="x"))
-        await Children(self).plan(example, [service_of(example), stateful_set_of(example, "")])
-        for kind in (BitcoinNetwork, Pod, StatefulSet, Service, Event):
-            decode(kind, b'{"spec": {"nodes": 1}}')
+        await self._examine_kinds()
         await self._rpc.__aenter__()
 
     async def stop(self) -> None:
-        try:
-            for mesh in self._meshes.values():
-                await mesh.close()
-        finally:
-            self._meshes.clear()
-            await self._rpc.__aexit__(None, None, None)
+        meshes = list(self._meshes.values())
+        self._meshes.clear()
+        await close_all(*[mesh.close for mesh in meshes], lambda: self._rpc.__aexit__(None, None, None))
+
+    async def _examine_kinds(self) -> None:
+        """Decode, compare and encode an example of each kind: the first use takes tens of milliseconds, which the first network saves."""
+        example = BitcoinNetwork(metadata=ObjectMeta(name="x", namespace="x", uid="x"), spec=BitcoinNetworkSpec(nodes=1, secret="x"))
+        await self._children.prepare(example, [service_of(example), stateful_set_of(example, "")])
+        self._set_nodes(example, {0: decode(Pod, encode(Pod(metadata=ObjectMeta(name="x"))))})
+        # Without a change of the status nothing is sent.
+        await StatusWriter(self.client).write(decode(BitcoinNetwork, encode(example)))
+        encode(Event(metadata=ObjectMeta(name="x")))
 
     def network_of(self, pod: Head) -> list[ObjectKey]:
         """Return the network of a pod: the owner of its StatefulSet."""
@@ -100,7 +120,7 @@ class BitcoinNetworkController(
         if owner is None or owner.kind != "StatefulSet" or not owner.name.endswith("-sts"):
             return []
         key = ObjectKey("", pod.namespace, owner.name.removesuffix("-sts"))
-        return [key] if self.lister(BitcoinNetwork).get(key.name, key.namespace) is not None else []
+        return [key] if self.lister(BitcoinNetwork).head(key.name, key.namespace) is not None else []
 
     async def reconcile(self, key: ObjectKey) -> Result | None:
         network = self.lister(BitcoinNetwork).get(key.name, key.namespace)
@@ -117,15 +137,18 @@ class BitcoinNetworkController(
             self._condition(network, "Degraded", True, *reason)
             await StatusWriter(self.client).write(network)
             raise
-        report = await self._apply(network, secret)
+        report, deleting = await self._apply(key, network, secret)
         pods = self._pods(network)
         mesh = await self._connect_daemons(key, pods, secret)
-        self._set_status(network, pods, mesh, secret, report)
+        self._set_status(network, pods, mesh, secret, report, deleting)
         try:
             await StatusWriter(self.client).write(network)
         except NotFound:
             return None  # The network was deleted meanwhile. Its deletion leads to the next reconcile.
         waits = [mesh.retry_after] if mesh.retry_after is not None else []
+        if deleting and key in self._deletion_waits:
+            # The deletion leads to a reconcile; this one is for children that stay.
+            waits.append(max(0.0, self._deletion_waits[key][1] + DELETION_WAIT - self.clock.now()))
         if network.spec.secret:
             waits.append(max(0.0, secret.read_at + SECRET_MAX_AGE - self.clock.now()))
         if report.failed and waits:
@@ -137,22 +160,29 @@ class BitcoinNetworkController(
     async def _forget(self, key: ObjectKey) -> None:
         self._secrets.pop(key, None)
         self._applied.pop(key, None)
+        self._deletion_waits.pop(key, None)
         mesh = self._meshes.pop(key, None)
         if mesh is not None:
             await mesh.close()
 
     # ------------------------------------------------------------------------------------------------------- children
 
-    async def _apply(self, network: BitcoinNetwork, secret: _ReadSecret) -> ChildrenReport:
-        """Create or repair the Service and the StatefulSet, and record the Events."""
+    async def _apply(self, key: ObjectKey, network: BitcoinNetwork, secret: _ReadSecret) -> tuple[ChildrenReport, list[ChildOutcome]]:
+        """Create or repair the Service and the StatefulSet, and record the Events.
+
+        Returns:
+            The results; and those of children whose names are taken by objects that are being deleted, which are not among the others.
+        """
         name, namespace = network.metadata.name, network.metadata.namespace
-        key = network.object_key()
+        service = self.lister(Service).get(service_name(network), namespace)
         before = self.lister(StatefulSet).get(stateful_set_name(network), namespace)
-        applied = self._children_state(network, secret)
-        if applied is not None and self._applied.get(key) == applied:
+        if service is not None and before is not None and self._applied.get(key) == _children_state(network, secret, service, before):
             # Most reconciles follow a change of a pod: the comparison of whole objects would take most of their time.
-            return ChildrenReport(())
-        report = await self._children.apply(network, [service_of(network), stateful_set_of(network, secret.version)], check=False)
+            return ChildrenReport(()), []
+        desired = [service_of(network), stateful_set_of(network, secret.version)]
+        report = await self._children.apply(network, desired, prune=False, check=False)
+        deleting = self._waiting_for_deletion(key, network, report)
+        report = replace(report, outcomes=tuple(outcome for outcome in report if outcome not in deleting))
         for created in report.created:
             what = "headless service" if created.kind is Service else "stateful set"
             self.events.normal(network, "Info", f"Created {what} for bitcoin network {name}")
@@ -162,30 +192,38 @@ class BitcoinNetworkController(
         for failed in report.failed:
             what = "service" if failed.kind is Service else "stateful set"
             self.events.warning(network, "CreationError", f"Could not create {what} {failed.name}, error is {failed.error}")
-        if applied is not None and not (report.failed or report.created or report.updated):
-            # The state before the comparison: a change that arrived meanwhile leads to the next one.
-            self._applied[key] = applied
-        return report
+        match report.objects:
+            case [Service() as service, StatefulSet() as stateful_set]:
+                # The states that were compared or written: a change that arrived meanwhile leads to the next comparison.
+                self._applied[key] = _children_state(network, secret, service, stateful_set)
+        return report, deleting
 
-    def _children_state(self, network: BitcoinNetwork, secret: _ReadSecret) -> tuple[object, ...] | None:
-        """Return the parts of network, Service and StatefulSet that decide whether the children need a write; None if one is missing.
+    def _waiting_for_deletion(self, key: ObjectKey, network: BitcoinNetwork, report: ChildrenReport) -> list[ChildOutcome]:
+        """Return the results of children whose names are taken by objects that are being deleted, or will be within ``DELETION_WAIT``."""
+        deleting = [outcome for outcome in report if outcome.did == "deleting"]
+        left_over = [outcome for outcome in report if self._is_left_over(network, outcome)]
+        if not left_over:
+            self._deletion_waits.pop(key, None)
+            return deleting
+        uid, since = self._deletion_waits.get(key, ("", 0.0))
+        if uid != network.metadata.uid:
+            since = self.clock.now()
+            self._deletion_waits[key] = network.metadata.uid, since
+        return deleting if self.clock.now() - since >= DELETION_WAIT else deleting + left_over
 
-        The generation of a StatefulSet changes with its spec, not with its status. Services have none.
-        """
-        namespace = network.metadata.namespace
-        stateful_set = self.lister(StatefulSet).get(stateful_set_name(network), namespace)
-        service = self.lister(Service).get(service_name(network), namespace)
-        if stateful_set is None or service is None:
-            return None
-        versions = (
-            network.metadata.uid,
-            network.metadata.generation,
-            secret.version,
-            service.metadata.uid,
-            service.metadata.resource_version,
+    def _is_left_over(self, network: BitcoinNetwork, outcome: ChildOutcome) -> bool:
+        """Return whether a child failed because of an object that is being deleted, or that a deleted network of the same name controls."""
+        if not isinstance(outcome.error, ForeignChild):
+            return False
+        live = self.lister(outcome.kind).get(outcome.name, outcome.namespace)
+        if live is None or live.metadata.deletion_timestamp is not None:
+            return True
+        owner = controller_of(live)
+        return (
+            owner is not None
+            and (owner.api_version, owner.kind, owner.name) == (network.api_version, network.kind, network.metadata.name)
+            and owner.uid != network.metadata.uid
         )
-        metadata = stateful_set.metadata
-        return *versions, metadata.uid, metadata.generation, metadata.labels, metadata.owner_references, metadata.deletion_timestamp
 
     def _pods(self, network: BitcoinNetwork) -> dict[int, Pod]:
         """Return the network's pods by ordinal, below ``spec.nodes``: the others are being deleted."""
@@ -247,12 +285,18 @@ class BitcoinNetworkController(
     # --------------------------------------------------------------------------------------------------------- status
 
     def _set_status(
-        self, network: BitcoinNetwork, pods: dict[int, Pod], mesh: MeshState, secret: _ReadSecret, report: ChildrenReport
+        self,
+        network: BitcoinNetwork,
+        pods: dict[int, Pod],
+        mesh: MeshState,
+        secret: _ReadSecret,
+        report: ChildrenReport,
+        deleting: Sequence[ChildOutcome],
     ) -> None:
         self._set_nodes(network, pods)
         daemons = [_daemon(pod) for pod in pods.values() if is_ready(pod)]
         self._condition(network, "Meshed", *_meshed(daemons, network.spec.nodes, mesh, secret))
-        self._condition(network, "Degraded", *_degraded(mesh, secret, report))
+        self._condition(network, "Degraded", *_degraded(mesh, secret, report, deleting))
 
     def _set_nodes(self, network: BitcoinNetwork, pods: dict[int, Pod]) -> None:
         """Set the nodes, their numbers, and the condition Ready."""
@@ -266,6 +310,16 @@ class BitcoinNetworkController(
 
     def _condition(self, network: BitcoinNetwork, kind: str, value: bool, reason: str, message: str) -> None:
         set_condition(network, kind, value, reason=reason, message=message, now=self.clock.wall())
+
+
+def _children_state(network: BitcoinNetwork, secret: _ReadSecret, service: Service, stateful_set: StatefulSet) -> tuple[object, ...]:
+    """Return the parts of network, Service and StatefulSet that decide whether the children need a write.
+
+    The generation of a StatefulSet changes with its spec, not with its status. Services have none.
+    """
+    versions = network.metadata.uid, network.metadata.generation, secret.version, service.metadata.uid, service.metadata.resource_version
+    metadata = stateful_set.metadata
+    return *versions, metadata.uid, metadata.generation, metadata.labels, metadata.owner_references, metadata.deletion_timestamp
 
 
 def _read(secret: Secret, now: float) -> _ReadSecret:
@@ -322,7 +376,7 @@ def _meshed(daemons: Sequence[Daemon], desired: int, mesh: MeshState, secret: _R
     return False, "NodesNotReady", text
 
 
-def _degraded(mesh: MeshState, secret: _ReadSecret, report: ChildrenReport) -> tuple[bool, str, str]:
+def _degraded(mesh: MeshState, secret: _ReadSecret, report: ChildrenReport, deleting: Sequence[ChildOutcome]) -> tuple[bool, str, str]:
     """Return status, reason and message of the condition Degraded: an error that needs a person."""
     for failed in report.failed:
         return True, "ChildFailed", f"{failed.kind.kind} {failed.name}: {failed.error}"
@@ -333,6 +387,8 @@ def _degraded(mesh: MeshState, secret: _ReadSecret, report: ChildrenReport) -> t
             return True, "CredentialsRejected", _explained(error, secret)
         if not isinstance(error, WarmingUp):
             return True, "DaemonFailed", str(error)
+    for child in deleting:
+        return False, "WaitingForDeletion", f"{child.kind.kind} {child.name} is created when the present one is deleted"
     return False, "AsExpected", ""
 
 

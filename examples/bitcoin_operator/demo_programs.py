@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import shutil
+import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
 #: Lines of output that the report of a failure shows.
 _SHOWN = 15
 _STOP_SECONDS = 30.0
+#: Loaded before programs are started: the function that calls it runs between fork and exec.
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1
 
 
 class ProgramFailed(Exception):
@@ -31,6 +36,7 @@ class Program:
         show: Called with each line that has one of ``shown``.
         shown: Texts of lines to show.
         environment: Variables besides those of this process.
+        statuses: Exit statuses of a program that SIGTERM ends. -15: it has no handler, such as kubectl port-forward.
 
     Example:
         >>> server = Program("server", python("kubeloop", "server"), ready="ready ", show=print)
@@ -46,8 +52,10 @@ class Program:
         show: Callable[[str], None],
         shown: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        statuses: Collection[int] = (0, -15),
     ) -> None:
         self.title = title
+        self._statuses = statuses
         self.lines: deque[str] = deque(maxlen=10_000)
         self._command = command
         self._ready = ready
@@ -79,6 +87,7 @@ class Program:
             env={**os.environ, **self._environment},
             # Ctrl-C in a terminal goes to all processes of its group: the demo itself ends its programs, in order.
             start_new_session=True,
+            preexec_fn=_end_with_parent if _LIBC is not None else None,
         )
         self._reading = asyncio.create_task(self._read(), name=f"output of {self.title}")
         await asyncio.wait((self._reading, self._first_line), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -111,8 +120,7 @@ class Program:
                 await process.wait()
             if self._reading is not None:
                 self._reading.cancel()
-        # -15: a program without a handler for SIGTERM, such as kubectl.
-        if status not in (0, -15):
+        if status not in self._statuses:
             raise ProgramFailed(f"the {self.title} ended with status {status}; its last lines are:\n{self.last_lines()}")
 
     async def _read(self) -> None:
@@ -126,6 +134,12 @@ class Program:
                 self._first_line.set_result(line)
             if any(text in line for text in self._shown):
                 self._show(f"  {self.title}: {line}")
+
+
+def _end_with_parent() -> None:
+    """Let the kernel send SIGTERM to this process when its parent ends, also by SIGKILL (prctl(2))."""
+    assert _LIBC is not None
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def python(*words: str) -> list[str]:

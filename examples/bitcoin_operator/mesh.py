@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from examples.bitcoin_operator.rpc import Credentials, RpcClient, RpcError, Unreachable, WarmingUp
+from kubeloop.tasks import end_tasks
 
 _LOG = logging.getLogger(__name__)
 
@@ -99,6 +100,8 @@ class Mesh:
         self._lists: dict[Daemon, frozenset[str]] = {}
         self._failures: dict[Daemon, _Failure] = {}
         self._tasks: dict[Daemon, asyncio.Task[None]] = {}
+        #: Tasks of daemons that are no longer ready, until they have ended.
+        self._cancelled: set[asyncio.Task[None]] = set()
         self._waiting = False
         #: Daemons whose last request ended without an answer, and may still be carried out; and when their lists are compared once more.
         self._unanswered: set[Daemon] = set()
@@ -141,11 +144,9 @@ class Mesh:
 
     async def close(self) -> None:
         """Cancel all requests, and wait until they have ended."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        tasks = [*self._tasks.values(), *self._cancelled]
+        self._tasks.clear()
+        await end_tasks(*tasks)
 
     def _state(self, desired: dict[Daemon, frozenset[str]]) -> MeshState:
         connected = frozenset(daemon for daemon, peers in desired.items() if self._lists.get(daemon) == peers)
@@ -163,7 +164,10 @@ class Mesh:
             for daemon in [daemon for daemon in known if daemon not in desired]:
                 del known[daemon]
         for daemon in [daemon for daemon in self._tasks if daemon not in desired]:
-            self._tasks.pop(daemon).cancel()
+            task = self._tasks.pop(daemon)
+            task.cancel()
+            self._cancelled.add(task)
+            task.add_done_callback(self._cancelled.discard)
             self._unanswered.add(daemon)
         # A pod that is replaced, or a container that restarts, never comes back as the same daemon.
         runs = {daemon.ip: daemon for daemon in desired}

@@ -118,13 +118,13 @@ async def thief(server: ServerUnderTest, client: Client, namespace: str) -> Asyn
     address = urlsplit(server.config.server)
     assert address.hostname is not None
     assert address.port is not None
-    found = Thief(address.hostname, address.port, _no_certificate(server), token, namespace, other)
+    found = Thief(address.hostname, address.port, no_certificate(server), token, namespace, other)
     await _may_read_at_home(found)
     yield found
     await client.delete(Namespace, other)
 
 
-def _no_certificate(server: ServerUnderTest) -> ssl.SSLContext:
+def no_certificate(server: ServerUnderTest) -> ssl.SSLContext:
     authority = server.config.ca
     assert authority is not None
     return ssl.create_default_context(cadata=authority.read().decode())

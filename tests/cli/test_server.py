@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeloop.cli.server import writable_target
+from kubeloop.cli.long_running import writable_target
 from kubeloop.config import load_config
 from kubeloop.meta import ConfigError
 

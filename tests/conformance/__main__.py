@@ -19,6 +19,7 @@ from tests.conformance.compare import Score, compare
 from tests.conformance.counted import DOCUMENT, document
 from tests.conformance.recorder import record
 from tests.conformance.scenario import Run, scenarios, write_tokens
+from tests.conformance.servers import COMPACT
 from tests.conformance.sweep.__main__ import report as report_sweep
 from tests.conformance.sweep.__main__ import sweep
 from tests.conformance.wire import Server
@@ -27,7 +28,6 @@ from tests.realserver.kube_scheduler import kube_scheduler
 from tests.servers import ServerUnderTest
 
 HERE = Path(__file__).parent
-COMPACT = "/debug/compact?revision={revision}"
 #: Seconds until a step that waits for something gives up; with controllers as long as when it was recorded.
 _PATIENCE = {"plain": 5.0, "with-controllers": 15.0, "with-scheduler": 15.0}
 

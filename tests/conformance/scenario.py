@@ -9,6 +9,7 @@ import os
 import re
 import time
 import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,9 @@ class Run:
             self._request(step)
 
     def _compact(self, revision: int) -> None:
+        if self.server.compact.startswith("http://"):  # etcd's own gateway
+            urllib.request.urlopen(self.server.compact, json.dumps({"revision": str(revision)}).encode(), timeout=20).close()
+            return
         headers = {"Host": self.server.url.netloc, "Authorization": self.server.authorization("admin"), "Content-Type": "application/json"}
         path = self.server.compact.replace("{revision}", str(revision))
         status, _, data = self.server.request("POST", path, b"{}", headers)

@@ -1,87 +1,68 @@
-"""The embedded server answers scenarios as the real one did, but for the steps that differences.yaml lists with a reason."""
+"""The embedded server answers scenarios as the real one did, but for the steps that differences.yaml lists with a reason.
+
+``make test-proxy`` and ``make test-proxy-real`` run the scenarios through a proxy, which must change nothing but what through_rules.py
+lists.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from kubeloop.testing import LocalCluster
 from tests.conformance import recordings
-from tests.conformance.__main__ import COMPACT, HERE
-from tests.conformance.compare import compare
 from tests.conformance.counted import (
     DOCUMENT,
     LEAST_IN_ALL,
     LEAST_OF_EACH,
     LEAST_STEPS,
+    Differences,
     counted,
     coverage,
     document,
     known_differences,
 )
 from tests.conformance.normalise import ADDRESS
-from tests.conformance.scenario import Run, Step, scenario_names, scenarios, write_tokens
+from tests.conformance.replay import COUNTED, all_scenarios, replay
+from tests.conformance.servers import fresh_server
+from tests.conformance.through_rules import THROUGH_RULES, through_rules
 from tests.conformance.wire import Server
+from tests.proxy.in_front import caching_proxy_is_wanted
+from tests.servers import proxy_is_wanted, real_is_wanted
 
-FOLDER = HERE / "scenarios" / "plain"
-#: In the order of a whole run: a few recordings show what scenarios before them left behind.
-COUNTED = scenario_names(FOLDER)
-KNOWN = known_differences()
-
-
-@cache
-def all_scenarios() -> dict[str, Step]:
-    return dict(scenarios(FOLDER))
-
-
-@contextmanager
-def _started(folder: Path) -> Iterator[Server]:
-    tokens = folder / "tokens.csv"
-    write_tokens(tokens)
-    with LocalCluster(controllers=False, token_auth_file=tokens, disable_admission_plugins=()) as cluster:
-        server = Server(cluster.url, str(cluster.ca_file), tokens, COMPACT)
-        yield server
-        server.close()
+#: The recordings are those of a real server.
+KNOWN: Differences = {} if real_is_wanted() else known_differences()
+#: Steps whose answers depend on the time.
+TIMED: Differences = {}
+if real_is_wanted():
+    TIMED["crd-versions"] = {14: "429 is the answer only while a new watch cache of the real server is not filled."}
+if caching_proxy_is_wanted():
+    TIMED["rbac-escalation"] = {47: "The cache remembers a refusal for 10 s, with the reason that it had at first."}
 
 
 @pytest.fixture(scope="module")
-def fresh_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with _started(tmp_path_factory.mktemp("conformance")) as server:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with fresh_server(tmp_path_factory.mktemp("conformance"), proxy=proxy_is_wanted()) as server:
         yield server
 
 
-@pytest.mark.embedded
 @pytest.mark.parametrize("name", COUNTED)
-def test_every_answer_is_the_real_servers(fresh_server: Server, name: str, tmp_path: Path) -> None:
-    shown, fixed, surprises = _replay(fresh_server, name)
-    if shown and ADDRESS.search(str(all_scenarios()[name])):
+def test_every_answer_is_the_real_servers(started: Server, name: str, tmp_path: Path) -> None:
+    by_design = through_rules(name)
+    timed = TIMED.get(name, {})
+    known = {**KNOWN.get(name, {}), **by_design, **timed}
+    found = replay(started, name, known)
+    if found.shown and ADDRESS.search(str(all_scenarios()[name])):
         # A cluster IP is drawn at random: it may equal an address that the script uses for another purpose.
-        with _started(tmp_path) as server:
-            shown, fixed, surprises = _replay(server, name)
-    assert not shown, "\n".join(shown[:12])
-    assert not fixed, f"{sorted(fixed)} of {name} no longer differ: take them out of differences.yaml"
-    if not KNOWN.get(name):
-        assert surprises == []
-
-
-def _replay(server: Server, name: str) -> tuple[list[str], set[int], list[str]]:
-    """Differences that are not known, known ones that are none, and surprises."""
-    run = Run(server, all_scenarios()[name], name)
-    actual = run.run()
-    expected = recordings.load(recordings.path_of("plain", name))
-    known, met, shown = set(KNOWN.get(name, {})), set(), []
-    for step, differences in compare(expected, actual).differences.items():
-        number = re.match(r"step (\d+) ", step)
-        if number is not None and int(number[1]) in known:
-            met.add(int(number[1]))
-        else:
-            shown += [f"{step}: {difference}" for difference in differences[:3]]
-    return shown, known - met, run.surprises
+        with fresh_server(tmp_path, proxy=proxy_is_wanted()) as server:
+            found = replay(server, name, known)
+    assert not found.shown, "\n".join(found.shown[:12])
+    equal = sorted(found.equal - set(timed))
+    assert not equal, f"{equal} of {name} no longer differ: take them out of differences.yaml or through_rules.py"
+    assert {step: unexpected for step, why in by_design.items() if (unexpected := why.unexpected(found.known[step]))} == {}
+    if not known:
+        assert found.surprises == []
 
 
 def test_the_document_lists_what_differs() -> None:
@@ -104,4 +85,5 @@ def test_each_scenario_is_recorded_and_each_difference_is_of_a_step() -> None:
     assert {recordings.name_of(file) for file in recordings.files("plain")} == set(all_scenarios())
     assert list(all_scenarios()) == COUNTED
     steps = {row.name: row.requests for row in counted()}
-    assert [(name, step) for name, known in KNOWN.items() for step in known if step not in steps.get(name, {})] == []
+    listed = [(name, step) for table in (known_differences(), THROUGH_RULES) for name, known in table.items() for step in known]
+    assert [(name, step) for name, step in listed if step not in steps.get(name, {})] == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kubeloop import Controller, Model, Resource, Unstructured, custom_resource
@@ -9,6 +11,7 @@ from kubeloop.api.apps.v1 import Deployment
 from kubeloop.api.coordination.v1 import Lease
 from kubeloop.api.core.v1 import ConfigMap, Node, Pod, Secret
 from kubeloop.controller import KeyController, WatchedKind, to_same_name
+from kubeloop.controller.errors import DeclarationError
 from kubeloop.controller.permissions import Permission, lease_permissions, permissions_of, rules_of
 from kubeloop.meta import ObjectKey, UnknownKind
 
@@ -87,3 +90,44 @@ def test_a_kind_that_only_a_server_knows_is_refused_with_the_way_out() -> None:
 
     with pytest.raises(UnknownKind, match=r'controller "loose": only a server knows .* kubeloop generate models'):
         permissions_of([Loose])
+
+
+class Applier(
+    Controller[Box],
+    owns=[Deployment, ConfigMap],
+    writes=[Secret],
+    write_verbs={Box: [], Deployment: ["create", "patch"], Secret: ["update"]},
+    name="applier",
+):
+    async def reconcile(self, box: Box) -> None: ...
+
+
+def test_declared_verbs_replace_the_default_ones_of_writes() -> None:
+    assert text(permissions_of([Applier], events=False)) == [
+        "create, delete, get, list, patch, update, watch on configmaps",
+        "get, update on secrets",
+        "create, get, list, patch, watch on deployments.apps",
+        "get, list, watch on boxes.example.com",
+        "update on boxes.example.com/finalizers",
+        "get, patch, update on boxes.example.com/status",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verbs", "message"),
+    [
+        pytest.param({Pod: ["create"]}, "write_verbs names Pod, which it does not write", id="of a kind that it does not write"),
+        pytest.param({Box: ["get"]}, "write_verbs of Box must be a list of create, delete, patch, update", id="that do not write"),
+        pytest.param({Box: "patch"}, "write_verbs of Box must be a list", id="as a text"),
+        pytest.param([Box], "write_verbs must be as", id="without verbs"),
+    ],
+)
+def test_invalid_declarations_of_verbs_are_refused(verbs: Any, message: str) -> None:
+    def declare() -> None:
+        class Wrong(Controller[Box], write_verbs=verbs):
+            async def reconcile(self, box: Box) -> None: ...
+
+        permissions_of([Wrong])
+
+    with pytest.raises(DeclarationError, match=message):
+        declare()

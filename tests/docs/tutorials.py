@@ -6,8 +6,10 @@ A comment before a block says what it is::
     <!-- block: server -->               a command that runs until the end, and the last line that it prints at its start
     <!-- block: program -->              a command that runs until the end of its section, and lines that it prints
     <!-- block: output -->               further lines of that program
+    <!-- block: file NAME -->            a file that the reader saves in the page's folder
 
-Any other ``console`` block has commands and what they print. Files below ``/tmp/bitcoin/`` are in a folder of the test.
+Any other ``console`` block has commands and what they print. Files in the page's folder, such as ``/tmp/bitcoin/``,
+are in a folder of the test.
 ``...`` in an output stands for any text; times, ages, addresses and the random parts of names are not compared.
 """
 
@@ -29,8 +31,6 @@ from typing import IO
 
 from tests.docs.pages import ROOT
 
-#: The page's folder for files that the reader makes.
-FOLDER = "/tmp/bitcoin"
 #: Seconds until a line appears, and until a command that reads prints what the page shows.
 _PATIENCE = 30.0
 _BLOCK = re.compile(r"(?:<!-- block: (?P<use>[^>]*?) -->\n)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -41,13 +41,20 @@ _VARYING = [
     (re.compile(r"\b\d\d\d\d-\d\d-\d\dT[\d:.]+Z"), "TIME"),
     (re.compile(r"\b\d+\.\d+\.\d+\.\d+(:\d+)?\b"), "ADDRESS"),
     (re.compile(r"\b(\d+(\.\d+)?(ms|s|m))+\b"), "AGE"),
+    # Lines of kubeloop tap: times, versions, sizes, timeouts; and names of pods.
+    (re.compile(r"^ *\d+\.\d{3} +(?=#\d)", re.MULTILINE), ""),
+    (re.compile(r"\brv \d+"), "rv VERSION"),
+    (re.compile(r"(?<=\bresourceVersion=)[1-9]\d*"), "VERSION"),
+    (re.compile(r"(?<=\btimeoutSeconds=)\d+"), "SECONDS"),
+    (re.compile(r"\b\d+(\.\d+)? (ms|s|B|kB)(?!\w)"), "AMOUNT"),
+    (re.compile(r"(?<=-)[0-9a-f]{8,10}-[a-z0-9]{5}\b"), "HASH"),
     (re.compile(r"\s+"), " "),
 ]
 
 
 @dataclass(frozen=True)
 class Step:
-    """A block. ``use``: "source NAME", "server", "program", "output" or "commands"; ``line`` is its first line, counted from 1."""
+    """A block. ``use``: "source NAME", "server", "program", "output", "file NAME" or "commands"; ``line``: its first line, from 1."""
 
     use: str
     text: str
@@ -76,7 +83,7 @@ def _steps(page: str, start: int, end: int) -> Iterator[Step]:
     for match in _BLOCK.finditer(page, start, end):
         use = match["use"] or ("commands" if match["kind"] == "console" else "")
         line = page.count("\n", 0, match.start("text")) + 1
-        if use and use not in ("server", "program", "output", "commands") and not use.startswith("source "):
+        if use and use not in ("server", "program", "output", "commands") and not use.startswith(("source ", "file ")):
             raise ValueError(f"line {line}: no block is used as {use!r}")
         if use:
             yield Step(use, match["text"], line)
@@ -154,14 +161,16 @@ class Reader:
     """Follows sections of a tutorial, as a reader does.
 
     Args:
-        folder: Stands for ``/tmp/bitcoin``.
+        folder: A folder of the test.
+        page_folder: The page's folder for files that the reader makes, for which ``folder`` stands.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, page_folder: str = "/tmp/bitcoin") -> None:
         self._folder = folder
+        self._page_folder = page_folder
         programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         left_out = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "KUBE"))}
-        self._environment = {**left_out, "PATH": programs, "HOME": str(folder), "PYTHONUNBUFFERED": "1"}
+        self._environment = {**left_out, "PATH": programs, "HOME": str(folder), "PYTHONUNBUFFERED": "1", "COLUMNS": "160"}
         self._environment["KUBECONFIG"] = str(folder / "kubeconfig")
         self._servers: list[_Program] = []
 
@@ -190,7 +199,7 @@ class Reader:
         self._servers.clear()
 
     def _follow(self, step: Step, programs: list[_Program]) -> None:
-        text = step.text.replace(FOLDER, str(self._folder))
+        text = step.text.replace(self._page_folder, str(self._folder))
         if step.use in ("server", "program"):
             ((command, expected),) = _COMMAND.findall(text)
             # bash expands the variables of the page.
@@ -199,6 +208,8 @@ class Reader:
             program.expect(expected.splitlines())
         elif step.use == "output":
             programs[-1].expect(text.splitlines())
+        elif step.use.startswith("file "):
+            (self._folder / step.use.removeprefix("file ")).write_text(text)
         elif step.use == "commands":
             for command, expected in _COMMAND.findall(text):
                 self.type(command, expected)
@@ -242,4 +253,4 @@ def with_sources(page: str, folder: Path) -> str:
 
 if __name__ == "__main__":
     for path in (ROOT / "docs" / "tutorials").glob("*.md"):
-        path.write_text(with_sources(path.read_text(), ROOT / "examples" / f"{path.stem}_tutorial"))
+        path.write_text(with_sources(path.read_text(), ROOT / "examples" / f"{path.stem.replace('-', '_')}_tutorial"))

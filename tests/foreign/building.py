@@ -1,4 +1,4 @@
-"""Builds the Go and the Rust program, Helm and kwok, once per version of their sources, outside of the source tree."""
+"""Builds the Go programs and the Rust program, Helm and kwok, once per version of their sources, outside of the source tree."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tests.realserver.building import directory
@@ -28,6 +30,7 @@ def left_out_programs() -> list[str]:
     found = [f"the foreign program in {language}: {tool} is not installed" for language, tool in TOOLS.items() if not shutil.which(tool)]
     if not is_installed("go"):
         found.append("definitions and samples of operators: go is not installed, which fetches them")
+        found.append("the store of ingress-nginx behind the proxy: go is not installed, which builds it")
     if not upstream_is_wanted():
         found.append(
             "kube-controller-manager, Helm, kwok and Rust's client library: make test-real does that (it builds them in some minutes)"
@@ -36,7 +39,7 @@ def left_out_programs() -> list[str]:
 
 
 def program(language: str) -> Path:
-    """The program of a language, built now if it is not there: some minutes the first time, when its libraries are fetched too.
+    """The program of a language, or ``router``, built now if it is not there: the first time in some minutes, with its libraries.
 
     Raises:
         AssertionError: it does not build; the text is the compiler's.
@@ -50,9 +53,9 @@ def program(language: str) -> Path:
     return target
 
 
-def _build_go(target: Path) -> None:
+def _build_go(target: Path, folder: str = "go") -> None:
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"}
-    _run(["go", "build", "-trimpath", "-buildvcs=false", "-o", str(target), "."], HERE / "go", environment)
+    _run(["go", "build", "-trimpath", "-buildvcs=false", "-o", str(target), "."], HERE / folder, environment)
 
 
 def _build_rust(target: Path) -> None:
@@ -76,7 +79,13 @@ def _build_kwok(target: Path) -> None:
     _run(["go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", str(target), _KWOK], HERE / "kwok", environment)
 
 
-_BUILDERS = {"go": _build_go, "rust": _build_rust, "helm": _build_helm, "kwok": _build_kwok}
+_BUILDERS: dict[str, Callable[[Path], None]] = {
+    "go": _build_go,
+    "router": partial(_build_go, folder="router"),
+    "rust": _build_rust,
+    "helm": _build_helm,
+    "kwok": _build_kwok,
+}
 
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:

@@ -13,7 +13,7 @@ from tests.foreign.building import TOOLS, is_installed, program
 from tests.servers import ServerUnderTest, server_under_test
 
 _MISSING = [language for language in TOOLS if not is_installed(language)]
-_WITH_GO = ["test_envtest.py", "test_operators.py"]
+_WITH_GO = ["test_envtest.py", "test_go_cached.py", "test_ingress_nginx_store.py", "test_operators.py"]
 collect_ignore = [f"test_{language}.py" for language in _MISSING] + (_WITH_GO if "go" in _MISSING else [])
 
 

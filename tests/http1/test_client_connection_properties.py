@@ -11,7 +11,7 @@ import string
 from dataclasses import dataclass
 from typing import cast
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kubeloop.http1.client_connection import ClientConnection
@@ -138,6 +138,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 
 @given(raw=damaged(), at=st.lists(st.integers(0, 2000), max_size=8))
+@example(raw=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-0\n\r\n", at=[54])
 @settings(max_examples=200, deadline=None)
 def test_no_input_hangs_or_is_read_in_two_ways(raw: bytes, at: list[int]) -> None:
     assert _result(cut(raw, at)) == _result([raw])

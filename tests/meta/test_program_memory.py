@@ -41,3 +41,28 @@ def heaps(run: str) -> int:
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc only")
 def test_all_threads_of_a_program_share_one_pool_of_memory() -> None:
     assert (heaps("kubeloop.run"), heaps("asyncio.run") > 1) == (1, True)
+
+
+_FREEZING = """
+import gc
+import kubeloop
+
+async def frozen():
+    return gc.get_freeze_count()
+
+BEFORE
+print(kubeloop.run(frozen()) > 1000, gc.get_freeze_count() > 1000)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "printed"),
+    [
+        pytest.param("", "True False", id="the collector leaves out the objects from before the program, while it runs"),
+        pytest.param("gc.freeze()", "True True", id="a program that has frozen objects itself keeps them frozen"),
+    ],
+)
+def test_garbage_collection(before: str, printed: str) -> None:
+    # In a separate process: pytest's own objects may be frozen, and come and go.
+    command = [sys.executable, "-c", _FREEZING.replace("BEFORE", before)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip() == printed

@@ -2,7 +2,8 @@
 
 Without arguments also what needs Kubernetes' own kube-controller-manager or Helm, on the real server and on the embedded one.
 ``short`` instead of ``run`` leaves out the suites that passed as they are: those of the server's own behaviour; and, if no source file
-changed since, all others but those of our controllers.
+changed since, all others but those of our controllers. ``proxy`` runs kubectl's suite and the conformance scenarios through a
+``kubeloop proxy`` in front of it: without rules, or with those of KUBELOOP_TEST_PROXY=rules.
 
 Exit status: pytest's; 3 if there is no server to run against.
 """
@@ -26,7 +27,7 @@ from tests.realserver.building import CannotBuild, binaries
 from tests.realserver.serving import real_server
 from tests.realserver.verified import Group
 
-_USAGE = "usage: python -m tests.realserver run [PYTEST ARGUMENTS] | short | build | shell COMMAND..."
+_USAGE = "usage: python -m tests.realserver run [PYTEST ARGUMENTS] | short | proxy [PYTEST ARGUMENTS] | build | shell COMMAND..."
 
 
 #: Suites in which controllers run, on a separate server: nothing ends the namespaces that others leave on a real server, and their
@@ -188,6 +189,14 @@ def _short(programs: Path) -> int:
     return _all(programs, leave_out, unchanged)
 
 
+def _proxied(programs: Path, arguments: list[str]) -> int:
+    """Run kubectl's suite and the conformance scenarios through a proxy. The scenarios start further servers, which know their users."""
+    suites = ["tests/kubectl", "tests/conformance/test_scenarios.py"]
+    command = _pytest(*(arguments or [*_IN_WORKERS, *suites]), which="not embedded and not upstream")
+    mode = os.environ.get("KUBELOOP_TEST_PROXY") or "1"
+    return _on_servers(programs, command, 1 if arguments else _WORKERS, {"KUBELOOP_TEST_PROXY": mode})
+
+
 def _failed(report: Path) -> list[str]:
     """The tests that failed according to a JUnit report, each with the first line of the reason."""
     if not report.exists():
@@ -201,7 +210,7 @@ def _failed(report: Path) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    if not arguments or arguments[0] not in ("run", "short", "build", "shell"):
+    if not arguments or arguments[0] not in ("run", "short", "proxy", "build", "shell"):
         print(_USAGE, file=sys.stderr)
         return 2
     verb, *rest = arguments
@@ -214,6 +223,8 @@ def main(arguments: list[str]) -> int:
             return _on_servers(programs, rest)
         if verb == "short":
             return _short(programs)
+        if verb == "proxy":
+            return _proxied(programs, rest)
         return _on_servers(programs, _pytest(*rest)) if rest else _all(programs)
     except CannotBuild as error:
         print(error, file=sys.stderr)

@@ -21,11 +21,13 @@ from kubeloop.pki.files import write_secret
 from tests.realserver.building import CannotBuild, directory
 
 _PATIENCE = 60.0
+#: The file beside the kubeconfig that has the URL of etcd.
+ETCD = "etcd.url"
 
 
 @contextlib.contextmanager
 def real_server(binaries: Path, flags: Sequence[str] = ()) -> Iterator[Path]:
-    """The path of an administrator's kubeconfig, while the server runs; ``ca.crt``, ``ca.key`` and ``sa.key`` lie beside it.
+    """The path of an administrator's kubeconfig, while the server runs; ``ca.crt``, ``ca.key``, ``sa.key`` and ``etcd.url`` lie beside it.
     ``flags``: kube-apiserver's, beside the necessary ones.
 
     Raises:
@@ -37,6 +39,7 @@ def real_server(binaries: Path, flags: Sequence[str] = ()) -> Iterator[Path]:
     try:
         port, client_port, peer_port = free_ports(3)
         _write_certificates(home)
+        (home / ETCD).write_text(f"http://127.0.0.1:{client_port}")
         running.append(_start(_etcd(binaries, home, client_port, peer_port), home / "etcd.log"))
         _await(f"http://127.0.0.1:{client_port}/health", running[-1], home / "etcd.log", None)
         running.append(_start([*_apiserver(binaries, home, port, client_port), *flags], home / "apiserver.log"))
@@ -45,14 +48,10 @@ def real_server(binaries: Path, flags: Sequence[str] = ()) -> Iterator[Path]:
             _await(f"https://127.0.0.1:{port}{path}", running[-1], home / "apiserver.log", _trusting(home))
         yield _write_kubeconfig(home, port)
     finally:
+        # Nothing of the run is used again, and with open watches a kube-apiserver takes long to end by itself.
         for process in reversed(running):
-            process.terminate()
-        for process in running:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()
         shutil.rmtree(home, ignore_errors=True)
 
 

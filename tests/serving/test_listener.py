@@ -10,6 +10,7 @@ import pytest
 
 from kubeloop.http1.errors import BodyTooLarge
 from kubeloop.meta.errors import ConfigError
+from kubeloop.serving import connection
 from kubeloop.serving.answer import Answer, StreamingResponse
 from kubeloop.serving.connection import Handler
 from kubeloop.serving.listener import Listener
@@ -98,6 +99,26 @@ class Source:
             await asyncio.Event().wait()
         finally:
             self.closed.set()
+
+
+async def test_an_idle_connection_is_closed_before_and_after_a_request_but_not_during_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_IDLE", 0.01)
+    served = asyncio.Event()
+
+    async def handle(_: Request) -> Answer:
+        await served.wait()
+        return Answer(body=b"served")
+
+    async with Running(handle) as url, asyncio.timeout(10):
+        port = int(url.rpartition(":")[2])
+        busy, to_busy = await asyncio.open_connection("127.0.0.1", port)
+        to_busy.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        idle, to_idle = await asyncio.open_connection("127.0.0.1", port)
+        assert await idle.read() == b""
+        served.set()
+        assert (await busy.read()).endswith(b"served")
+        to_busy.close()
+        to_idle.close()
 
 
 async def test_a_stream_whose_client_goes_is_closed() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from kubeloop.api.apps.v1 import Deployment, DeploymentSpec
 from kubeloop.api.core.v1 import ConfigMap, Container, Namespace, Pod, PodSpec, PodTemplateSpec
+from kubeloop.api.discovery.v1 import EndpointSlice
 from kubeloop.api.meta.v1 import LabelSelector
 from kubeloop.api.rbac.v1 import ClusterRole
 from kubeloop.cache import InformerFactory
@@ -190,3 +191,16 @@ async def test_a_stale_update_conflicts(client: Client) -> None:
     made.data["k"] = "other"
     with pytest.raises(Conflict):
         await client.update(made)
+
+
+@pytest.mark.parametrize("allowed", [pytest.param(True, id="with the option"), pytest.param(False, id="by default they are refused")])
+async def test_endpoints_on_loopback_are_stored(allowed: bool) -> None:
+    piece = EndpointSlice.from_dict(
+        {"metadata": {"name": "web-1"}, "addressType": "IPv4", "endpoints": [{"addresses": ["127.0.0.9"]}], "ports": [{"port": 8080}]}
+    )
+    async with HandlerServer(loopback_endpoints=allowed) as server:
+        if allowed:
+            assert (await server.client().create(piece)).endpoints[0].addresses == ["127.0.0.9"]
+        else:
+            with pytest.raises(Invalid, match="may not be in the loopback range"):
+                await server.client().create(piece)

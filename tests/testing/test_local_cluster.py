@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubeloop.api.core.v1 import ConfigMap
+from kubeloop.api.discovery.v1 import EndpointSlice
 from kubeloop.client import ALL_NAMESPACES, Client
 from kubeloop.endpoints import api_errors
 from kubeloop.meta import ConfigError, ConnectionRefused, Expired, Forbidden, ObjectMeta
@@ -37,6 +38,12 @@ def test_a_cluster_runs_while_the_context_lasts_and_leaves_nothing() -> None:
     assert not folder.exists()
     with pytest.raises(ConfigError, match="the cluster is not running"):
         _ = cluster.kubeconfig
+
+
+async def test_a_cluster_stores_endpoints_on_loopback_where_its_user_wants_them() -> None:
+    piece = EndpointSlice.from_dict({"metadata": {"name": "web-1"}, "addressType": "IPv4", "endpoints": [{"addresses": ["127.0.0.9"]}]})
+    async with LocalCluster(controllers=False, loopback_endpoints=True) as cluster:
+        assert (await cluster.client.create(piece)).endpoints[0].addresses == ["127.0.0.9"]
 
 
 async def test_an_async_cluster_has_a_client() -> None:

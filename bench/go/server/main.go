@@ -144,6 +144,8 @@ type info struct {
 	LastRV string `json:"last_rv"`
 	PodKey string `json:"pod_key"`
 	CPU    string `json:"server_cpu_s"`
+	// Watches are those that are open.
+	Watches int `json:"watches"`
 }
 
 type server struct {
@@ -158,6 +160,7 @@ type server struct {
 
 	mu     sync.Mutex
 	events int
+	open   int           // watches
 	run    chan struct{} // closed by go
 	pause  time.Duration // before each event, as go said
 	ended  chan struct{} // closed by reset
@@ -243,7 +246,13 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	s.mu.Lock()
 	run, ended, events := s.run, s.ended, s.events
+	s.open++
 	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.open--
+		s.mu.Unlock()
+	}()
 	if sh.protobuf {
 		w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf;stream=watch")
 	} else {
@@ -353,7 +362,7 @@ func (s *server) handler() http.Handler {
 		if v := r.URL.Query().Get("watch"); v == "true" || v == "1" || v == "True" {
 			s.watch(w, r)
 		} else {
-			s.list(w, r)
+			compressed(s.list)(w, r)
 		}
 	}
 	discover(mux)
@@ -364,6 +373,7 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}", s.get)
 	mux.HandleFunc("PUT /api/v1/namespaces/{namespace}/pods/{name}", s.update)
 	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/pods/{name}", s.patch)
+	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/{review}", allowed)
 	mux.HandleFunc("POST /control/go", func(w http.ResponseWriter, r *http.Request) {
 		var pause time.Duration
 		if asked := r.URL.Query().Get("pause"); asked != "" {
@@ -399,7 +409,7 @@ func (s *server) handler() http.Handler {
 		var usage syscall.Rusage
 		check(syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 		cpu := float64(usage.Utime.Sec+usage.Stime.Sec) + float64(usage.Utime.Usec+usage.Stime.Usec)/1e6
-		answer := info{Pods: s.count(), Events: s.events, ListRV: s.listRV, LastRV: s.listRV, PodKey: s.first, CPU: fmt.Sprintf("%.3f", cpu)}
+		answer := info{Pods: s.count(), Events: s.events, ListRV: s.listRV, LastRV: s.listRV, PodKey: s.first, CPU: fmt.Sprintf("%.3f", cpu), Watches: s.open}
 		if s.events > 0 {
 			answer.LastRV = strconv.FormatUint(s.rvs[s.events-1], 10)
 		}

@@ -53,6 +53,13 @@ func version(w http.ResponseWriter, _ *http.Request) {
 	io.WriteString(w, `{"major":"1","minor":"36","gitVersion":"v1.36.3"}`+"\n")
 }
 
+// allowed answers every question whether somebody may do something, which a proxy asks that answers from a cache.
+func allowed(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusCreated)
+	io.WriteString(w, `{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{},"status":{"allowed":true}}`+"\n")
+}
+
 // named answers a list that a field selector narrows to one pod, which is how kr8s gets a pod by name; all other lists are whole.
 func (s *server) named(whole http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

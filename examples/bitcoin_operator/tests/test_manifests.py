@@ -15,7 +15,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from examples.bitcoin_operator import app
 from examples.bitcoin_operator.__main__ import NAME
+from examples.bitcoin_operator.webhooks import hooks
 from kubeloop.cli import main
 from kubeloop.codec.yaml import read_yaml
 from kubeloop.config import Kubeconfig
@@ -155,6 +157,10 @@ def account(kubectl: Kubectl, tmp_path: Path) -> Path:
     file.touch(mode=0o600)
     file.write_text(yaml.safe_dump(config))
     return file
+
+
+def test_the_program_of_kubeloop_run_has_the_controllers_and_the_webhooks() -> None:
+    assert [type(one) for one in app.program()] == [type(one) for one in [*app.controllers(), hooks]]
 
 
 @pytest.mark.embedded

@@ -232,7 +232,7 @@ async def test_a_set_that_changes_while_requests_run_leads_to_another_round(daem
 
 async def test_a_daemon_that_gets_an_older_list_late_leads_to_another_round(daemons: ScriptedDaemons, meshed: Meshed) -> None:
     daemons["10.0.0.1"].fault = Fault.HANG
-    await meshed.round([daemon(ip) for ip in IPS[:2]], wait=0.01)
+    await meshed.round([daemon(ip) for ip in IPS[:2]], wait=0.3)
     members = [daemon(ip) for ip in IPS[:3]]
     state = await meshed.round(members)
     assert (set(state.connected), set(state.running)) == (set(members[1:]), {members[0]})
@@ -244,7 +244,7 @@ async def test_a_daemon_that_gets_an_older_list_late_leads_to_another_round(daem
 
 async def test_a_daemon_that_vanishes_while_its_requests_run_is_forgotten(daemons: ScriptedDaemons, meshed: Meshed) -> None:
     daemons["10.0.0.1"].fault = Fault.HANG
-    await meshed.round([daemon(ip) for ip in IPS[:2]], wait=0.01)
+    await meshed.round([daemon(ip) for ip in IPS[:2]], wait=0.3)
     state = await meshed.round([daemon("10.0.0.2")])
     assert state == MeshState(frozenset([daemon("10.0.0.2")]), frozenset())
     daemons["10.0.0.1"].recover()
@@ -268,6 +268,44 @@ async def test_close_ends_all_requests(daemons: ScriptedDaemons, meshed: Meshed)
     assert [task for task in before if task.get_name() == "mesh of 10.0.0.1"] != []
     await meshed.mesh.close()
     assert [task for task in asyncio.all_tasks() if task.get_name() == "mesh of 10.0.0.1"] == []
+
+
+async def test_close_waits_for_requests_to_daemons_that_are_no_longer_ready(
+    meshed: Meshed, monkeypatch: pytest.MonkeyPatch, rpc: RpcClient
+) -> None:
+    ended: list[str] = []
+
+    async def added_nodes(ip: str, _: Credentials) -> list[str]:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            ended.append(ip)
+        return []
+
+    monkeypatch.setattr(rpc, "added_nodes", added_nodes)
+    await meshed.round([daemon(IPS[0]), daemon(IPS[1])], wait=0.01)
+    await meshed.round([daemon(IPS[1])], wait=0.01)
+    await meshed.mesh.close()
+    assert sorted(ended) == IPS[:2]
+
+
+async def test_a_request_that_fails_while_the_mesh_closes_does_not_keep_the_others_open(meshed: Meshed) -> None:
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    async def fail() -> None:
+        try:
+            await hang()
+        finally:
+            raise ValueError("a bug")
+
+    tasks = [asyncio.create_task(fail()), asyncio.create_task(hang())]
+    meshed.mesh._tasks = {daemon(ip): task for ip, task in zip(IPS, tasks, strict=False)}
+    await asyncio.sleep(0)
+    with pytest.raises(ValueError, match="a bug"):
+        await meshed.mesh.close()
+    assert [task.done() for task in tasks] == [True, True]
 
 
 async def test_a_cancelled_request_that_ends_with_an_error_changes_nothing(

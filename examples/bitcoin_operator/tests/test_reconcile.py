@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
+from examples.bitcoin_operator.controller import DELETION_WAIT, BitcoinNetworkController
+from examples.bitcoin_operator.mesh import Mesh
 from examples.bitcoin_operator.resources import IMAGE, READINESS, SECRET_VERSION
-from examples.bitcoin_operator.tests.stage import NAME, STS, SVC, Stage, ip_of, network
+from examples.bitcoin_operator.tests.scripted_daemons import CREDENTIALS, ScriptedDaemons
+from examples.bitcoin_operator.tests.stage import NAME, STS, SVC, Stage, ip_of, network, warnings_of
 from examples.bitcoin_operator.types import BitcoinNetwork
 from kubeloop.api.apps.v1 import StatefulSet
 from kubeloop.api.core.v1 import Service
 from kubeloop.controller import Children, ChildrenReport
+from kubeloop.meta import ObjectKey
 from kubeloop.testing import RecordedCall, eventually, on, one
 from kubeloop.testing.fake_time import run_until_idle
 
@@ -301,3 +305,74 @@ async def test_a_change_that_arrives_while_the_children_are_applied_is_set_back(
     await at.client.create(network(2))
     await eventually(one(at.client, StatefulSet, STS), lambda obj: not changes and obj.spec.replicas == 2, within=60)
     await at.quiet()
+
+
+# ---------------------------------------------------------------------------------------------------- a network that is created again
+
+
+async def recreated(at: Stage) -> None:
+    """Delete the network and create it again, before a garbage collector has deleted its children."""
+    await at.client.delete(await at.created(1))
+    await at.client.create(network(2))
+    await at.quiet(5)
+
+
+async def test_a_network_that_is_created_again_waits_quietly_for_the_deletion_of_the_older_children(at: Stage) -> None:
+    await at.start()
+    await recreated(at)
+    conditions = await at.conditions()
+    assert conditions["Degraded"][:2] == ("False", "WaitingForDeletion")
+    assert SVC in conditions["Degraded"][2]
+    for kind, name in ((Service, SVC), (StatefulSet, STS)):
+        await at.client.delete(kind, name)
+    await eventually(one(at.client, StatefulSet, STS), {"spec": {"replicas": 2}}, within=2)
+    await eventually(one(at.client, Service, SVC), lambda _: True, within=2)
+    await at.quiet()
+    assert (await at.conditions())["Degraded"] == ("False", "AsExpected", "")
+    assert await warnings_of(at) == []
+
+
+async def test_older_children_that_are_being_deleted_are_no_error(at: Stage) -> None:
+    await at.start()
+    await at.client.delete(await at.created(1))
+    held = await at.client.patch(Service, SVC, {"metadata": {"finalizers": ["example.com/hold"], "ownerReferences": None}})
+    await at.client.delete(held)
+    await at.client.delete(StatefulSet, STS)
+    await at.client.create(network(2))
+    await at.quiet(5)
+    assert (await at.conditions())["Degraded"][:2] == ("False", "WaitingForDeletion")
+    assert await warnings_of(at) == []
+
+
+async def test_older_children_that_stay_are_an_error_after_half_a_minute(at: Stage) -> None:
+    await at.start()
+    await recreated(at)
+    await at.quiet(DELETION_WAIT)
+    assert (await at.conditions())["Degraded"][:2] == ("True", "ChildFailed")
+    assert {reason for reason, _ in await warnings_of(at)} == {"CreationError"}
+    await at.quiet(2 * DELETION_WAIT)
+    assert (await at.conditions())["Degraded"][:2] == ("True", "ChildFailed")
+
+
+# ---------------------------------------------------------------------------------------------------------------------- the end
+
+
+async def test_a_mesh_that_fails_to_close_leaves_nothing_open(daemons: ScriptedDaemons, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    rpc = daemons.client()
+    await rpc.__aenter__()
+    controller = BitcoinNetworkController(rpc)
+    for name in ("a", "b", "c"):
+        mesh = controller._meshes[ObjectKey("", "default", name)] = Mesh(rpc, lambda: 0.0, lambda: None)
+
+        async def close(name: str = name) -> None:
+            closed.append(name)
+            if name != "c":
+                raise RuntimeError(name)
+
+        monkeypatch.setattr(mesh, "close", close)
+    with pytest.raises(ExceptionGroup) as caught:
+        await controller.stop()
+    assert ([str(error) for error in caught.value.exceptions], closed) == (["a", "b"], ["a", "b", "c"])
+    with pytest.raises(RuntimeError, match="closed"):
+        await rpc.added_nodes("10.0.0.1", CREDENTIALS)

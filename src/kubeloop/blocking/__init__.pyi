@@ -667,6 +667,7 @@ class LocalCluster:
         nodes: int | str | None = None,
         simulation: Path | None = None,
         metrics: bool = False,
+        loopback_endpoints: bool = False,
         timeout: float = 60.0,
     ) -> None: ...
     def __enter__(self) -> Self: ...

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from kubeloop.cache import arguments
@@ -116,7 +117,11 @@ def _changes(vanished: Iterable[Head], heads: Iterable[Head], before: Iterable[H
 
 def _differ(old: Head, new: Head) -> bool:
     """Return whether two states differ. Objects without versions, which some aggregated servers send, always count as changed."""
-    return old.resource_version != new.resource_version or old.uid != new.uid or not new.resource_version
+    if old.resource_version != new.resource_version or old.uid != new.uid or not new.resource_version:
+        return True
+    # The text has changed, or the informer reads further paths. Behind a proxy with changed rules, the contents differ as well.
+    before, after = old.document(), new.document()
+    return before != after and msgspec.json.decode(before) != msgspec.json.decode(after)
 
 
 R = TypeVar("R", bound=Resource)

@@ -22,9 +22,11 @@ _COMMANDS = {
     "generate": ("kubeloop.cli.generate:generate", "Generate models from schemas, definitions and roles from classes."),
     "kubelet": ("kubeloop.cli.kubelet:kubelet", "Run a node whose pods are processes of this machine."),
     "new": ("kubeloop.cli.new.command:new", "Create a project: an operator that passes its own tests at once."),
+    "proxy": ("kubeloop.cli.proxy:proxy", "Run a proxy that changes what the clients of a cluster see."),
     "run": ("kubeloop.cli.run.command:run", "Run controllers while they are developed: reloaded on change, shown live."),
     "schedule": ("kubeloop.cli.controlplane:schedule", "Explain the scheduler's decisions."),
     "server": ("kubeloop.cli.server:server", "Run the embedded Kubernetes API server."),
+    "tap": ("kubeloop.cli.tap:tap", "Show live, record and replay what a command sends to its cluster."),
     "watch": ("kubeloop.cli.watch:watch", "Show live what changes in the objects of a kind."),
 }
 

@@ -133,3 +133,38 @@ def merge(file: Path, kubeconfig: Path | None, replace: bool) -> None:
     with edit_kubeconfig(kubeconfig) as editor:
         editor.merge(other, replace=replace)
     click.echo(f"Contexts merged: {', '.join(sorted(other.contexts)) or 'none'}.")
+
+
+@config.command()
+@click.argument("context")
+@click.option("--dir", "folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write the files to.")
+@_kubeconfig
+@_told
+def extract(context: str, folder: Path, kubeconfig: Path | None) -> None:
+    """Write certificate, key and CA of CONTEXT as PEM files, for curl, openssl and other programs.
+
+    Writes ca.crt, client.crt and client.key (mode 0600), as far as the context has them, and prints a curl command that uses them.
+    """
+    from kubeloop.config import load_config
+    from kubeloop.pki.files import write_secret
+
+    found = load_config(kubeconfig, context)
+    user = found.credentials
+    pems = {"ca.crt": found.ca, "client.crt": user.client_certificate, "client.key": user.client_key}
+    contents = {name: pem.read() for name, pem in pems.items() if pem is not None}
+    if not contents:
+        instead = "a token" if user.token or user.token_file else "a credential plugin" if user.exec is not None else "no certificate"
+        raise ConfigError(f'context "{context}": nothing to extract: it has no certificate authority, and its user has {instead}')
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, content in contents.items():
+            write_secret(folder / name, content)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder}: {error.strerror or error}; name a folder that you may write") from None
+    for name in contents:
+        click.echo(f"wrote {folder / name}")
+    if "client.crt" not in contents:
+        click.echo(f'The user of context "{context}" has no client certificate: log in by its token or plugin.')
+    options = {"ca.crt": "--cacert", "client.crt": "--cert", "client.key": "--key"}
+    given = " ".join(f"{options[name]} {folder / name}" for name in contents)
+    click.echo(f"Try: curl {given} {found.server}/version")

@@ -8,10 +8,8 @@ import importlib
 import logging
 import os
 import shutil
-import signal
 import sys
 import tempfile
-import threading
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -22,11 +20,11 @@ import click
 from kubeloop.cli.flags import with_flags
 from kubeloop.cli.group import CommandGroup
 from kubeloop.cli.kubelet import ProcessPods, check_system, node_config, server_credentials
+from kubeloop.cli.long_running import refuse_options, shutdown_event, writable_target
 from kubeloop.cli.server_commands import compact, snapshot
 from kubeloop.cli.server_flags import AdmissionFlags, AuthenticationFlags, OperationFlags, ServerFlags
 from kubeloop.cli.server_logging import ELECTION, EVERYTHING, configure
 from kubeloop.meta.errors import ConfigError, KubeloopError
-from kubeloop.meta.signals import on_signal
 from kubeloop.tasks import end_tasks
 
 if TYPE_CHECKING:
@@ -45,9 +43,6 @@ _LOG = logging.getLogger("kubeloop.cli.server")
 #: Seconds for which the event loop may keep Python's lock from the thread that waits for the disk; Python's own 5 ms are ten fsyncs.
 _SWITCH_INTERVAL = 0.0005
 
-#: Seconds between checks whether the parent process still exists.
-_PARENT_POLL = 1.0
-
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
 @with_flags(flags=ServerFlags, authentication=AuthenticationFlags, admission=AdmissionFlags, operation=OperationFlags)
@@ -65,7 +60,7 @@ def server(
     The subcommands work on a running server or on the data of a stopped one.
     """
     if context.invoked_subcommand is not None:
-        _refuse_options(context)
+        refuse_options(context, "server")
         return
     verbosity = EVERYTHING if flags.verbose else operation.v
     configure(operation.logging_format, verbosity)
@@ -95,14 +90,6 @@ server.add_command(node_config)
 server.add_command(snapshot)
 
 
-def _refuse_options(context: click.Context) -> None:
-    """Refuse flags before a subcommand, which have no effect there."""
-    for name in context.params:
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            flag = f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{flag} belongs to the server; options of {context.invoked_subcommand} come after its name")
-
-
 async def _run(
     flags: ServerFlags,
     authentication: AuthenticationFlags,
@@ -111,12 +98,12 @@ async def _run(
     kubeconfig: Path | None,
 ) -> int:
     # Before the imports, which take most of the start, so that a signal during them leaves nothing behind.
-    ending = _ending(flags.exit_with_stdin, os.getppid() if flags.exit_with_parent else 0)
+    ending = shutdown_event(exit_with_stdin=flags.exit_with_stdin, parent=os.getppid() if flags.exit_with_parent else 0)
 
     from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
     from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
     from kubeloop.apiserver.server import ApiServer, ServerOptions
-    from kubeloop.apiserver.server.credentials import kubeconfig_text
+    from kubeloop.config.kubeconfig.generated import kubeconfig_text
     from kubeloop.pki import CertificateAuthority
     from kubeloop.pki.files import load_or_create_authority, write_secret
 
@@ -165,7 +152,7 @@ async def _run(
             authorization=tuple(one.strip() for one in flags.authorization_mode.split(",") if one.strip()),
             authority=authority,
             resume=storage is not None,
-            loopback_endpoints=pods is not None,
+            loopback_endpoints=pods is not None or flags.allow_loopback_endpoints,
             remote_backends=flags.allow_remote_backends,
             services=services,
             kubelets=kubelets,
@@ -379,70 +366,3 @@ def _controllers(
             await end_tasks(*tasks)
 
     return asyncio.create_task(run(), name="controllers")
-
-
-def _ending(exit_with_stdin: bool, parent: int) -> asyncio.Event:
-    """Return an event set by SIGINT, SIGTERM, the end of standard input if requested, or the end of the process ``parent`` (0: none)."""
-    ending = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for one in (signal.SIGINT, signal.SIGTERM):
-        on_signal(one, ending.set)
-    if exit_with_stdin:
-
-        def readable() -> None:
-            if not os.read(0, 4096):
-                loop.remove_reader(0)
-                ending.set()
-
-        try:
-            loop.add_reader(0, readable)
-        except NotImplementedError:  # Windows' loops read sockets only
-
-            def read() -> None:
-                while os.read(0, 4096):
-                    pass
-                loop.call_soon_threadsafe(ending.set)
-
-            threading.Thread(target=read, name="stdin", daemon=True).start()
-    if parent > 1:  # process 1 adopts orphans, and does not end
-
-        def poll() -> None:
-            if os.getppid() != parent:
-                _LOG.warning("the program that started this server (process %d) has ended; ending", parent)
-                ending.set()
-            else:
-                loop.call_later(_PARENT_POLL, poll)
-
-        poll()
-    return ending
-
-
-#: The names of all entries in a kubeconfig that ``kubeloop server`` wrote.
-_OWN_ENTRIES = {"kubeloop", "kubeloop-admin"}
-
-
-def writable_target(path: Path) -> Path:
-    """Return the target of ``path``, with links followed: it must not exist, be empty, or be a former server's kubeconfig.
-
-    Raises:
-        ConfigError: the file has other content, such as a kubeconfig with other clusters, which would be lost.
-    """
-    from kubeloop.config.kubeconfig import read_kubeconfig
-
-    target = path.resolve()
-    if not target.exists():
-        return target
-    if not target.is_file():
-        raise ConfigError(f"{path}: not a regular file; name another one for the kubeconfig")
-    if not target.stat().st_size:
-        return target
-    try:
-        found = read_kubeconfig([target], must_exist=True)
-    except ConfigError:
-        raise ConfigError(f"{path}: exists and is not a kubeconfig, so it is left as it is; name another file, or delete it") from None
-    if others := sorted({*found.clusters, *found.users, *found.contexts} - _OWN_ENTRIES):
-        raise ConfigError(
-            f"{path}: holds other entries ({', '.join(others)}), which would be lost, so it is left as it is; name another file, "
-            f"and let kubectl merge: KUBECONFIG={path}:OTHER"
-        )
-    return target

@@ -99,7 +99,7 @@ class AuthenticationFlags:
             ConfigError: The text names the flag or the file, and the remedy.
         """
         from kubeloop.apiserver.authentication.options import AuthenticationOptions, TokenSettings
-        from kubeloop.apiserver.authentication.request_header import RequestHeaders
+        from kubeloop.endpoints.request_header import RequestHeaders
 
         if (self.tls_cert_file is None) != (self.tls_private_key_file is None):
             raise ConfigError("--tls-cert-file and --tls-private-key-file belong together: name both or none")
@@ -374,6 +374,11 @@ class ServerFlags:
     )
     allow_remote_backends: bool = flag(
         False, help="Call webhooks and servers of APIServices at any address. Default: only on loopback; other calls fail."
+    )
+    allow_loopback_endpoints: bool = flag(
+        False,
+        help="Allow loopback addresses in Endpoints and EndpointSlices, for programs that balance connections to servers of this machine. "
+        "With --pods process they are always allowed. Default: refuse them, as Kubernetes does.",
     )
     descriptions: str = flag(
         "",

@@ -42,7 +42,8 @@ class ListSplitter(Generic[T]):
         Bodies written as Kubernetes writes them are split item by item; others are stored until ``finish`` and then decoded whole.
 
     Raises
-        DecodeError: not JSON, cut off, or not a list (from ``finish``); whatever ``read`` raises for an item that is JSON.
+        DecodeError: not JSON, cut off, or not a list (from ``finish``); whatever ``read`` raises for an item that is JSON. For other bytes
+            ``read`` raises this error, or msgspec.DecodeError.
     """
 
     def __init__(self, read: Callable[[memoryview], T]) -> None:
@@ -54,6 +55,18 @@ class ListSplitter(Generic[T]):
         self._whole = False
         self._separator = b""
         self._searched = 0
+        self._begun = b""
+
+    @property
+    def begin(self) -> bytes:
+        """The text before the first item, with the bracket. Empty until it has arrived, and for bodies that are not split."""
+        return self._begun
+
+    def rest(self) -> bytes:
+        """Return the body without the items that ``feed`` has returned, for callers that write the list again: a JSON object, if the body
+        is one."""
+        self._join()
+        return self._buffer if self._head is None else b'{"items":[' + self._buffer
 
     def feed(self, chunk: bytes) -> list[tuple[T, memoryview]]:
         self._parts.append(chunk)
@@ -71,8 +84,7 @@ class ListSplitter(Generic[T]):
 
     def finish(self) -> tuple[list[tuple[T, memoryview]], ListMeta, str]:
         """Return the remaining items, the list's metadata, and its kind."""
-        self._join()
-        body = self._buffer if self._head is None else b'{"items":[' + self._buffer
+        body = self.rest()
         try:
             page = _decode_page(body)
         except msgspec.DecodeError as error:
@@ -96,6 +108,7 @@ class ListSplitter(Generic[T]):
         try:
             # The text is valid when the list is closed here: so these items are the list's own, not those of a nested value.
             self._head = _decode_head(self._buffer[:at] + b"]}")
+            self._begun = self._buffer[:at]
         except msgspec.DecodeError:
             self._whole = True
         return at
@@ -111,25 +124,40 @@ class ListSplitter(Generic[T]):
                 self._buffer = buffer[at:]
                 return result
             self._separator = b"}," + buffer[at : colon + 1]
-        while (end := buffer.find(self._separator, search)) >= 0:
-            document = view[at : end + 1]
-            read = self._try(document)
-            if read is None:
+        separator, read = self._separator, self._read
+        skipped = 0
+        while True:
+            # An item is rarely less than half as long as the one before it. If it is, its end lies in the skipped part, and the end of a
+            # later item is found: the text is not one document, and the search begins again without skipping.
+            end = buffer.find(separator, search + skipped)
+            found = None
+            if end >= 0:
+                document = view[at : end + 1]
+                try:
+                    found = read(document)
+                except (DecodeError, msgspec.DecodeError):
+                    # The supposed end of the item lies inside it, unless the item is whole and only refused.
+                    if _is_whole(document):
+                        raise
+            if found is not None:
+                result.append((found, document))
+                skipped = (end - at) >> 1
+                at = search = end + 2
+            elif skipped:
+                skipped = 0
+            elif end >= 0:
                 search = end + 1
-                continue
-            result.append((read, document))
-            at = search = end + 2
-        self._searched = max(search, len(buffer) - len(self._separator)) - at
+            else:
+                break
+        self._searched = max(search, len(buffer) - len(separator)) - at
         self._buffer = buffer[at:]
         return result
 
-    def _try(self, document: memoryview) -> T | None:
-        try:
-            return self._read(document)
-        except DecodeError:
-            # The supposed end of the item lies inside it, unless the item is whole and only refused.
-            try:
-                _check(document)
-            except msgspec.DecodeError:
-                return None
-            raise
+
+def _is_whole(document: memoryview) -> bool:
+    """Return whether some bytes are one JSON document."""
+    try:
+        _check(document)
+    except msgspec.DecodeError:
+        return False
+    return True

@@ -12,11 +12,10 @@ from typing import Any
 import msgspec
 
 from kubeloop.controller.builder.controller import ControllerBase
+from kubeloop.controller.builder.declaration import WRITE_VERBS
 from kubeloop.meta import Resource, UnknownKind, kind_info
 
 READ = ("get", "list", "watch")
-#: Verbs for children: they are applied, updated, and deleted when they are no longer desired.
-WRITE = ("create", "delete", "patch", "update")
 _VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
@@ -48,7 +47,8 @@ def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBa
 
     Informers: get, list and watch of the main kind and of kinds in ``owns``, ``watches`` and ``reads``. Kinds in ``gets``: get. Writes: the
     main kind (finalizers, annotations) with its status, its finalizers subresource where it owns children (which an API server that
-    enforces blockOwnerDeletion asks for), children in ``owns``, and kinds in ``writes``. ``events``: include events of both APIs.
+    enforces blockOwnerDeletion asks for), children in ``owns``, and kinds in ``writes``; ``write_verbs`` limits their verbs. ``events``:
+    include events of both APIs.
 
     Not known
         Other requests of ``reconcile`` through the client: declare their kinds in ``writes``, ``reads`` and ``gets``.
@@ -62,13 +62,14 @@ def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBa
         cls = controller if isinstance(controller, type) else type(controller)
         declared = cls._declaration()
         found.name = declared.name
-        found.add(declared.kind, (*READ, "patch", "update"))
+        found.add(declared.kind, (*READ, *declared.write_verbs.get(declared.kind, ("patch", "update"))))
         if any(field.encode_name == "status" for field in msgspec.structs.fields(declared.kind)):
             found.add(declared.kind, ("get", "patch", "update"), "/status")
         if declared.owns:
             found.add(declared.kind, ("update",), "/finalizers")
         for owned in declared.owns:
-            found.add(owned.kind, (*READ, *WRITE))
+            # Children are applied, updated, and deleted when they are no longer desired.
+            found.add(owned.kind, (*READ, *declared.write_verbs.get(owned.kind, WRITE_VERBS)))
         for watch in declared.watches:
             found.add(watch.kind, READ)
         for kind in declared.reads:
@@ -76,7 +77,7 @@ def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBa
         for kind in declared.gets:
             found.add(kind, ("get",))
         for kind in declared.writes:
-            found.add(kind, ("get", *WRITE))
+            found.add(kind, ("get", *declared.write_verbs.get(kind, WRITE_VERBS)))
     permissions = found.permissions()
     if events and permissions:
         recording = ("create", "patch", "update")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import zlib
+from collections.abc import AsyncIterator
 
 import msgspec
 
@@ -12,7 +13,7 @@ from kubeloop.endpoints.encoding import encode
 from kubeloop.endpoints.negotiation import JSON, PROTOBUF, YAML, accepts_json, asks_for_indented, media_type_for_errors
 from kubeloop.meta.errors import UnknownKind
 from kubeloop.meta.status import Status, StatusDetails
-from kubeloop.serving.answer import Answer, Hijack, SocketTakeover
+from kubeloop.serving.answer import Answer, Hijack, SocketTakeover, StreamingResponse
 from kubeloop.serving.request import Request
 from kubeloop.types import JSONObject
 
@@ -72,6 +73,7 @@ _LOG = logging.getLogger("kubeloop.endpoints")
 
 #: Minimum bytes of a body that is compressed for clients that accept it, as upstream.
 GZIP_FROM = 128 * 1024
+_OF_GZIP = (("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
 
 #: The texts that Go's strconv.ParseBool parses as true.
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
@@ -97,13 +99,32 @@ def finish(request: Request, answer: Answer) -> None:
         answer.body = msgspec.json.format(answer.body, indent=2) if indented else answer.body + b"\n"
     if answer.body and len(answer.body) >= GZIP_FROM and _accepts_gzip(request):
         answer.body = gzipped(answer.body)
-        answer.headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+        answer.headers += _OF_GZIP
+
+
+def compress_list(request: Request, reply: StreamingResponse) -> None:
+    """Compress a list of at least ``GZIP_FROM`` bytes that is written as a stream, in place, if the client accepts gzip."""
+    if _accepts_gzip(request):
+        reply.chunks = _gzipped_chunks(reply.chunks)
+        reply.headers = [*reply.headers, *_OF_GZIP]
 
 
 def gzipped(body: bytes) -> bytes:
     """Compress a body with gzip at the fastest level, as upstream does."""
-    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    packer = _packer()
     return packer.compress(body) + packer.flush()
+
+
+async def _gzipped_chunks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    packer = _packer()
+    async for chunk in chunks:
+        if packed := packer.compress(chunk):
+            yield packed
+    yield packer.flush()
+
+
+def _packer() -> zlib._Compress:
+    return zlib.compressobj(1, zlib.DEFLATED, 31)
 
 
 def _encoded(tree: JSONObject, media_type: str, accept: str) -> tuple[bytes, str]:

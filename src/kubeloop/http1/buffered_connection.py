@@ -77,6 +77,7 @@ class BufferedConnection(asyncio.Protocol):
 
         Raises:
             ConnectionEnded: The peer has disconnected.
+            TimeoutError: ``give_up`` was called.
         """
         if self._reading_paused and self.transport is not None and not self.ended.done():
             self._reading_paused = False
@@ -90,6 +91,11 @@ class BufferedConnection(asyncio.Protocol):
                 await self._arrival
             finally:
                 self._arrival = None
+
+    def give_up(self) -> None:
+        """End a wait for more bytes with TimeoutError."""
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_exception(TimeoutError())
 
     def take(self, size: int) -> bytes:
         """Remove and return up to ``size`` bytes from the front of the buffer."""
@@ -117,6 +123,29 @@ class BufferedConnection(asyncio.Protocol):
         self._in_this_turn = 0
         if self._over:
             raise ConnectionEnded
+
+    def try_write(self, data: bytes) -> bool:
+        """Write bytes, unless the peer has not read earlier ones yet or has disconnected. Return whether they were written."""
+        if self._writable is not None or self._over or self.transport is None or self.transport.is_closing():
+            return False
+        self.transport.write(data)
+        return True
+
+    async def drained(self) -> None:
+        """Return when more may be written.
+
+        Raises:
+            ConnectionEnded: The peer has disconnected.
+        """
+        if self._writable is not None:
+            await self._read_by_peer(self._writable)
+        if self._over or self.transport is None or self.transport.is_closing():
+            raise ConnectionEnded
+
+    def limit_write_buffer(self, size: int) -> None:
+        """Let ``write`` wait when more than ``size`` bytes are buffered."""
+        if self.transport is not None:
+            self.transport.set_write_buffer_limits(high=size)
 
     async def _read_by_peer(self, writable: asyncio.Future[None]) -> None:
         """Wait until the peer has read the written data. A peer that is too slow is disconnected, because its data stays in memory."""

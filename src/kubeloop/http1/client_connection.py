@@ -10,7 +10,7 @@ import asyncio
 import enum
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from kubeloop.http1.client_heads import chunk_size, content_length, may_begin_head, parse_head
 from kubeloop.http1.errors import ConnectionEnded, PeerSilentError, ProtocolError
@@ -75,6 +75,7 @@ class ClientConnection(asyncio.Protocol):
         self._head_ready = False
         self._failure: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._take: Callable[[bytes], bool] | None = None
         self.patience: float | None = None
         """Maximum seconds without any byte; None: no limit."""
         self._due = 0.0
@@ -186,11 +187,43 @@ class ClientConnection(asyncio.Protocol):
             await self._wait()
         data = self._parts.popleft() if len(self._parts) == 1 else b"".join(self._parts)
         self._parts.clear()
+        self._emptied()
+        return data
+
+    def _emptied(self) -> None:
+        """Let the peer send more, after the buffered bytes were read."""
         self._buffered = 0
         if self._paused and self.transport is not None:
             self._paused = False
             self.transport.resume_reading()
-        return data
+
+    async def pass_on(self, take: Callable[[bytes], bool], ready: Callable[[], Awaitable[None]]) -> None:
+        """Give the body to ``take`` as it arrives, in the same turn of the event loop, and return at its end.
+
+        Args:
+            take: Gets the next bytes, and returns whether it took them. If not, they stay here, and the peer has to wait.
+            ready: Returns when ``take`` can take bytes again.
+
+        Raises:
+            ConnectionEnded, ProtocolError, OSError: The body is incomplete and will stay so; or what ``ready`` raises.
+        """
+        while True:
+            while self._parts:
+                # They stay in the queue until they are taken, so that later bytes do not overtake them.
+                data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+                self._parts = deque((data,))
+                if take(data):
+                    self._parts.clear()
+                    self._emptied()
+                else:
+                    await ready()
+            if self._complete:
+                return
+            self._take = take
+            try:
+                await self._wait()
+            finally:
+                self._take = None
 
     async def _wait(self) -> None:
         if self._failure is not None:
@@ -283,6 +316,7 @@ class ClientConnection(asyncio.Protocol):
             self._rest = b""
         parts: list[memoryview] = []
         failure: ProtocolError | None = None
+        whole = b""
         try:
             self._consume(data, parts)
         except ProtocolError as error:
@@ -290,6 +324,13 @@ class ClientConnection(asyncio.Protocol):
         # Data before a fault is delivered: the result must not depend on chunk borders.
         if parts:
             whole = data if len(parts[0]) == len(data) else b"".join(parts)
+            if self._take is not None and not self._parts and self._take(whole):
+                if self.patience is not None:
+                    self._due = self._clock.now() + self.patience
+                if failure is None and not self._complete:
+                    return
+                whole = b""
+        if whole:
             self._parts.append(whole)
             self._buffered += len(whole)
             if self._buffered > READ_BUFFER and not self._paused and self.transport is not None:
@@ -356,6 +397,8 @@ class ClientConnection(asyncio.Protocol):
                         raise ProtocolError("the trailers do not end")
                     _check_line(data[at:])
                     break
+                # Complete or not, the line must be refused alike, however the data arrives.
+                _check_line(data[at:end])
                 self._head_room -= end - at
                 if end == at:
                     self._finish()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from kubeloop.http1.errors import ProtocolError
-from kubeloop.http1.headers import FORBIDDEN_IN_VALUE, MAX_DIGITS, TOKEN, Headers, is_hexadecimal
+from kubeloop.http1.headers import FORBIDDEN_IN_VALUE, MAX_DIGITS, TOKEN, Headers, is_hexadecimal, usual_fields
 
 # Parses the framing of an HTTP/1.1 response: its head, chunk sizes, lengths (RFC 9112).
 #
@@ -30,10 +30,14 @@ def parse_head(head: bytes) -> tuple[int, int, Headers]:
         ProtocolError: The head is malformed, or of another version of HTTP.
     """
     text = head.decode("latin-1")
-    first, *lines = text.split("\r\n")
+    first, separator, rest = text.partition("\r\n")
     status = _STATUS_LINE.fullmatch(first)
     if status is None:
         raise ProtocolError("the answer does not begin with an HTTP/1.1 status line")
+    usual = usual_fields(rest + "\r\n") if separator else []
+    if usual is not None and "\r" not in first and "\0" not in first:
+        return int(status[2]), int(status[1]), Headers(usual)
+    lines = text.split("\r\n")[1:]
     ends = len(lines)
     if text.count("\n") != ends or text.count("\r") != ends or "\0" in text:
         raise ProtocolError("a header holds half a line break or a zero byte")
@@ -81,7 +85,16 @@ _TARGET = re.compile(r"/[!-\"$-~]*")
 _OWN = frozenset(("host", "content-length", "transfer-encoding", "connection", "trailer", "upgrade", "te"))
 
 
-def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[str, str]], length: int | None, upgrade: str = "") -> bytes:
+def request_head(
+    method: str,
+    prefix: str,
+    target: str,
+    headers: Sequence[tuple[str, str]],
+    length: int | None,
+    upgrade: str = "",
+    *,
+    chunked: bool = False,
+) -> bytes:
     """Encode the head of a request, including the empty line at its end.
 
     Args:
@@ -91,6 +104,7 @@ def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[
         headers: The fields; Host is the first.
         length: Bytes of the body. None: no body.
         upgrade: The protocol to change to. Empty: none.
+        chunked: The body has chunked transfer coding, because its length is unknown.
 
     Raises:
         ValueError: The method, path or a header cannot be sent. Values are not shown: they may be secret.
@@ -99,6 +113,11 @@ def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[
         asked = _shown(method, target)
         raise ValueError(f"a path begins with / and holds no line break or blank; percent-encode non-ASCII characters ({asked})")
     lines = [f"{method} {prefix}{target} HTTP/1.1"]
+    written = "".join([f"{name}: {value}\r\n" for name, value in headers])
+    usual = usual_fields(written)
+    if headers and usual == [*headers] and _OWN.isdisjoint([name.lower() for name, _ in headers[1:]]):
+        lines.append(written.removesuffix("\r\n"))
+        headers = ()
     for place, (name, value) in enumerate(headers):
         if TOKEN.fullmatch(name) is None or FORBIDDEN_IN_VALUE.search(value):
             asked = _shown(method, target)
@@ -108,9 +127,19 @@ def request_head(method: str, prefix: str, target: str, headers: Sequence[tuple[
         lines.append(f"{name}: {value}")
     if upgrade:
         lines += ["Connection: Upgrade", f"Upgrade: {upgrade}"]
-    if length is not None:
+    if chunked:
+        lines.append("Transfer-Encoding: chunked")
+    elif length is not None:
         lines.append(f"Content-Length: {length}")
     return "\r\n".join([*lines, "", ""]).encode("utf-8", "surrogateescape")
+
+
+async def chunked_body(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Encode a body with chunked transfer coding (RFC 9112, section 7.1)."""
+    async for part in parts:
+        if part:
+            yield b"%x\r\n%b\r\n" % (len(part), part)
+    yield b"0\r\n\r\n"
 
 
 def _shown(method: str, target: str) -> str:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 #: A method, the name of a header field, or a protocol (RFC 9110, section 5.6.2).
 TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 #: Characters that no field value may contain: RFC 9110, section 5.5, calls CR, LF and NUL invalid and dangerous.
 FORBIDDEN_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+#: Lines of fields as nearly all programs write them: no blank where one is optional but before the value, no folding, no control character.
+#: One search for all lines takes a third of the time of one for each.
+_USUAL_FIELDS = re.compile(rf"(?:{TOKEN.pattern}:[ \t]*(?:[^\x00-\x20\x7f](?:[^\x00-\x08\x0a-\x1f\x7f]*[^\x00-\x20\x7f])?)?\r\n)*")
+_USUAL_FIELD = re.compile(r"([^:]+):[ \t]*([^\r]*)\r\n")
 _HEX = b"0123456789abcdefABCDEF"
 #: Maximum digits of a size. Python's ``int`` refuses thousands of digits with an unrelated error.
 MAX_DIGITS = 16
+
+
+def usual_fields(lines: str) -> list[tuple[str, str]] | None:
+    """Return the names and values of a head's lines, each of which ends with CR LF; None if they are not written as usual.
+
+    Such lines may be invalid, or valid in only one direction: the caller reads them one by one.
+    """
+    return _USUAL_FIELD.findall(lines) if _USUAL_FIELDS.fullmatch(lines) is not None else None
 
 
 def is_protocol_name(text: str) -> bool:
@@ -34,8 +46,10 @@ class Headers(Mapping[str, str]):
 
     __slots__ = ("_values",)
 
-    def __init__(self) -> None:
+    def __init__(self, fields: Iterable[tuple[str, str]] = ()) -> None:
         self._values: dict[str, list[str]] = {}
+        for name, value in fields:
+            self._values.setdefault(name.lower(), []).append(value)
 
     def add(self, name: str, value: str) -> None:
         self._values.setdefault(name.lower(), []).append(value)

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDict
 
-from kubeloop.http1.headers import FORBIDDEN_IN_VALUE, TOKEN, list_contains
+from kubeloop.http1.headers import FORBIDDEN_IN_VALUE, TOKEN, list_contains, usual_fields
 
 # Parses a request's head: its line and its fields, including the framing of the body.
 #
@@ -98,9 +98,16 @@ def parse_head(raw: bytes) -> RequestHead:
     Raises:
         RequestRefused: The head is malformed.
     """
-    lines = [line.removesuffix("\r") for line in raw.decode("utf-8", "replace").split("\n")]
-    method, version, path, query = _request_line(lines[0])
-    headers = _fields(lines[1:-2])
+    text = raw.decode("utf-8", "replace")
+    first, _, rest = text.partition("\r\n")
+    usual = usual_fields(rest.removesuffix("\r\n")) if "\n" not in first else None
+    if usual is not None:
+        method, version, path, query = _request_line(first)
+        headers = CIMultiDict(usual)
+    else:
+        lines = [line.removesuffix("\r") for line in text.split("\n")]
+        method, version, path, query = _request_line(lines[0])
+        headers = _fields(lines[1:-2])
     if len(headers.getall("Host", ())) > 1:
         raise RequestRefused
     minor = int(version[1])
@@ -112,7 +119,7 @@ def parse_head(raw: bytes) -> RequestHead:
         raise RequestRefused("400 Bad Request: missing required Host header")
     if host and _NO_HOST.search(host):
         raise RequestRefused("400 Bad Request: malformed Host header")
-    if any(" " in name for name in headers):
+    if usual is None and any(" " in name for name in headers):
         raise RequestRefused("400 Bad Request: invalid header name")
     connection = ",".join(headers.getall("Connection", ()))
     keep = not list_contains(connection, "close") if minor else list_contains(connection, "keep-alive")

@@ -75,7 +75,10 @@ class Selector(msgspec.Struct, frozen=True):
         if self.nothing:
             return False
         present = labels or {}
-        return all(requirement.matches(present) for requirement in self.requirements)
+        for requirement in self.requirements:  # noqa: SIM110 - a generator takes as long as the comparison, for each object of a list
+            if not requirement.matches(present):
+                return False
+        return True
 
     @property
     def everything(self) -> bool:

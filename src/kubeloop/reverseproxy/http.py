@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from kubeloop.endpoints import api_errors
 from kubeloop.http1.client_connection import ClientConnection
+from kubeloop.http1.client_heads import chunked_body
 from kubeloop.http1.headers import Headers
 from kubeloop.reverseproxy.backend import BACKEND_ERRORS, PATH_SAFE, Backend, complete_response, error_text, request_head
 from kubeloop.reverseproxy.html_links import Links
@@ -21,7 +22,7 @@ from kubeloop.serving.answer import Aborted, Answer, Reply, StreamingResponse
 from kubeloop.serving.request import Request
 
 #: Headers of one connection (RFC 9110, section 7.6.1), and headers that Go's proxy treats alike.
-_HOP_BY_HOP = frozenset(
+HOP_BY_HOP = frozenset(
     {
         "connection",
         "keep-alive",
@@ -101,7 +102,7 @@ async def proxy_request(
 def _request_headers(request: Request, *, credentials: bool) -> list[tuple[str, str]]:
     named = {one.strip().lower() for one in request.header("Connection").split(",") if one.strip()}
     chunked = _is_chunked(request)
-    without = _HOP_BY_HOP | named | ({"content-length"} if chunked else set())
+    without = HOP_BY_HOP | named | ({"content-length"} if chunked else set())
     headers = forwarded_headers(request, without=without, credentials=credentials)
     if chunked:
         headers.append(("Transfer-Encoding", "chunked"))
@@ -117,19 +118,11 @@ def _is_chunked(request: Request) -> bool:
 def _body(request: Request) -> AsyncIterator[bytes] | None:
     if request.body is None or not (_is_chunked(request) or request.header("Content-Length") not in ("", "0")):
         return None
-    return _chunked(request.body()) if _is_chunked(request) else request.body()
-
-
-async def _chunked(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Encode a body with chunked transfer coding (RFC 9112, section 7.1)."""
-    async for part in parts:
-        if part:
-            yield b"%x\r\n%b\r\n" % (len(part), part)
-    yield b"0\r\n\r\n"
+    return chunked_body(request.body()) if _is_chunked(request) else request.body()
 
 
 async def _response(wire: ClientConnection, status: int, headers: Headers, links: Links | None, request: Request) -> Reply:
-    left_out = _HOP_BY_HOP if links is None else _HOP_BY_HOP | _CORS
+    left_out = HOP_BY_HOP if links is None else HOP_BY_HOP | _CORS
     passed = [(name, value) for name, value in header_lines(headers) if name.lower() not in left_out]
     location = headers.get("Location", "")
     if location and links is not None:

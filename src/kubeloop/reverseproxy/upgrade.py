@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import lru_cache
+from typing import Protocol
 
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.responses import text
@@ -30,6 +32,7 @@ _REFUSAL_SIZE = 1 << 20
 _CREDENTIALS = frozenset(
     {"authorization", "impersonate-user", "impersonate-uid", "impersonate-group", "x-remote-user", "x-remote-uid", "x-remote-group"}
 )
+_OF_CONNECTION = frozenset({"host", "x-forwarded-for"})
 _CREDENTIAL_PREFIXES = "impersonate-extra-", "x-remote-extra-"
 
 
@@ -63,12 +66,16 @@ def forwarded_headers(request: Request, *, without: Iterable[str] = (), credenti
         credentials: Whether to forward the headers by which the client authenticates and impersonates. Only for a backend that
             authenticates clients itself.
     """
-    left_out = {"host", "x-forwarded-for", *without} if credentials else {*_CREDENTIALS, "host", "x-forwarded-for", *without}
+    left_out = _OF_CONNECTION.union(without) if credentials else _CREDENTIALS.union(_OF_CONNECTION, without)
     prefixes = () if credentials else _CREDENTIAL_PREFIXES
     passed = [
-        (name, value) for name, value in request.headers.items() if name.lower() not in left_out and not name.lower().startswith(prefixes)
+        (name, value)
+        for name, value in request.headers.items()
+        if (lower := name.lower()) not in left_out and not lower.startswith(prefixes)
     ]
-    before = [value for name, value in request.headers.items() if name.lower() == "x-forwarded-for"]
+    before: list[str] = []
+    if "X-Forwarded-For" in request.headers:
+        before = [value for name, value in request.headers.items() if name.lower() == "x-forwarded-for"]
     return [("Host", request.header("Host")), *passed, ("X-Forwarded-For", ", ".join([*before, request.remote]))]
 
 
@@ -151,12 +158,27 @@ async def request_upgrade(
     raise api_errors.internal(f"invalid upgrade response: status code {status}")
 
 
-def header_lines(headers: Headers) -> list[tuple[str, str]]:
-    """Return the header lines, with names in the usual capitalization (``Content-Type``)."""
-    return [("-".join(part.capitalize() for part in name.split("-")), value) for name in headers for value in headers.values_of(name)]
+def header_lines(headers: Headers, *, without: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Return the header lines but for some names, in lower case; with names in the usual capitalization (``Content-Type``)."""
+    return [(_capitalized(name), value) for name in headers if name not in without for value in headers.values_of(name)]
 
 
-async def relay(client: Duplex, wire: ClientConnection) -> None:
+@lru_cache(maxsize=512)
+def _capitalized(name: str) -> str:
+    return "-".join(part.capitalize() for part in name.split("-"))
+
+
+class UpgradedWire(Protocol):
+    """An upgraded connection to a backend."""
+
+    async def chunk(self) -> bytes:
+        """Return the bytes received since the last call, or wait for bytes. Return empty bytes at the end."""
+
+    async def write(self, data: bytes) -> None:
+        """Write bytes, and return when more may be written."""
+
+
+async def relay(client: Duplex, wire: UpgradedWire) -> None:
     """Copy bytes in both directions until one side closes the connection."""
     directions = [asyncio.ensure_future(_to_backend(client, wire)), asyncio.ensure_future(_to_client(client, wire))]
     try:
@@ -165,7 +187,7 @@ async def relay(client: Duplex, wire: ClientConnection) -> None:
         await end_tasks(*directions, expected=BACKEND_ERRORS, logger=_LOG)
 
 
-async def _to_backend(client: Duplex, wire: ClientConnection) -> None:
+async def _to_backend(client: Duplex, wire: UpgradedWire) -> None:
     try:
         while data := await client.read():
             await wire.write(data)
@@ -173,7 +195,7 @@ async def _to_backend(client: Duplex, wire: ClientConnection) -> None:
         return
 
 
-async def _to_client(client: Duplex, wire: ClientConnection) -> None:
+async def _to_client(client: Duplex, wire: UpgradedWire) -> None:
     try:
         while data := await wire.chunk():
             await client.write(data)

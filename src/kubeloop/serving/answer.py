@@ -37,11 +37,34 @@ class Aborted(Exception):
     """Raised by the ``chunks`` of a ``StreamingResponse`` whose body stays incomplete, so that the connection is cut."""
 
 
+class FrameWriter(Protocol):
+    """Writes the frames of a ``StreamingResponse`` that pushes them."""
+
+    def encode(self, frame: bytes) -> bytes:
+        """Return a frame as the connection transfers it, for ``push`` and ``write``. All chunked connections encode a frame alike."""
+
+    @property
+    def chunked(self) -> bool:
+        """Whether ``encode`` writes a chunk of a chunked body."""
+
+    def push(self, encoded: bytes) -> bool:
+        """Write at once and return True; return False if the client has not read earlier bytes, or has disconnected."""
+
+    async def write(self, encoded: bytes) -> None:
+        """Write, and return when more may be written. Raises OSError if the client has disconnected."""
+
+    async def drained(self) -> None:
+        """Return when more may be written. Raises OSError if the client has disconnected."""
+
+
 @dataclass(slots=True)
 class StreamingResponse:
     """A streamed response: ``chunks`` yields whole frames; it is closed (``aclose``) when the client disconnects or the server stops.
 
     It is sent chunked, unless ``headers`` have a Content-Length. ``close`` is always called once at the end.
+
+    ``push`` sends the same frames without a task per frame, for sources that write one frame to many clients. A connection that supports
+    it calls ``push`` and does not read ``chunks``.
     """
 
     chunks: AsyncIterator[bytes]
@@ -49,6 +72,7 @@ class StreamingResponse:
     headers: list[tuple[str, str]] = field(default_factory=list)
     status: int = 200
     close: Callable[[], None] = lambda: None
+    push: Callable[[FrameWriter], Awaitable[None]] | None = None
 
 
 class Duplex(Protocol):

@@ -68,6 +68,8 @@ class ServerConnection(BufferedConnection):
         self._posted = False
         self._peer: tuple[Any, str] = (None, "")
         self._chain: tuple[bytes, ...] = ()
+        self._deadline: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -80,6 +82,9 @@ class ServerConnection(BufferedConnection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self.task is not None:
             self.task.cancel()
 
@@ -130,8 +135,6 @@ class ServerConnection(BufferedConnection):
         """
         seen = 0
         breaks = 4 if self._posted else 0  # old clients send a superfluous line break after a form (RFC 9112, section 2.2)
-        loop = asyncio.get_running_loop()
-        deadline = 0.0
         self._waiting = True
         try:
             while True:
@@ -143,19 +146,43 @@ class ServerConnection(BufferedConnection):
                 seen = len(self.buffer)
                 if seen > LIMIT:
                     raise RequestRefused(TOO_LARGE)
-                if not deadline or (seen and self._waiting):
-                    deadline = loop.time() + (_HEAD if seen else _IDLE)
+                if self._deadline is None or (seen and self._waiting):
+                    self._expect(_HEAD if seen else _IDLE)
                 self._waiting = not seen
                 breaks = breaks if self._waiting else 0
-                async with asyncio.timeout_at(deadline):
-                    await self.more()
+                if self._timer is None:
+                    return None  # it expired when these bytes had just arrived
+                await self.more()
         except TimeoutError:
             return None
         finally:
             self._waiting = False
+            self._deadline = None
         if end > LIMIT:
             raise RequestRefused(TOO_LARGE)
         return parse_head(self.take(end))
+
+    def _expect(self, seconds: float) -> None:
+        """Let ``more`` raise TimeoutError after some seconds, unless the head is complete by then.
+
+        All heads of a connection share one timer, because most arrive long before it expires.
+        """
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.time() + seconds
+        if self._timer is None or self._timer.when() > self._deadline:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(self._deadline, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        if self._deadline is None:
+            return  # a request is being served: the next wait sets the timer
+        loop = asyncio.get_running_loop()
+        if self._deadline > loop.time():
+            self._timer = loop.call_at(self._deadline, self._expire)
+        else:
+            self.give_up()
 
     async def _exchange(self, head: RequestHead) -> bool:
         """Serve one request. Return whether another request may follow."""
@@ -234,6 +261,9 @@ class ServerConnection(BufferedConnection):
             await self.write(start)
             if silent:
                 return
+            if frames.push is not None:
+                await frames.push(_PushedFrames(self, chunked=chunked))
+                return
             async for chunk in source:
                 if chunked and chunk:
                     await self.write(b"%x\r\n" % len(chunk), chunk, b"\r\n")
@@ -286,6 +316,27 @@ def _with_connection(fields: list[tuple[str, str]], head: RequestHead, *, keep: 
     if not keep and head.minor:
         return [*fields, ("Connection", "close")]
     return fields
+
+
+#: Bytes that may wait for a client to which frames are pushed; asyncio's limit for TLS is 512 KiB.
+_PUSHED = 16 * 1024
+
+
+class _PushedFrames:
+    """A connection as a ``FrameWriter``."""
+
+    def __init__(self, wire: BufferedConnection, *, chunked: bool) -> None:
+        self.chunked = chunked
+        self.push = wire.try_write
+        self.drained = wire.drained
+        self._wire = wire
+        wire.limit_write_buffer(_PUSHED)
+
+    def encode(self, frame: bytes) -> bytes:
+        return b"%x\r\n%b\r\n" % (len(frame), frame) if self.chunked else frame
+
+    async def write(self, encoded: bytes) -> None:
+        await self._wire.write(encoded)
 
 
 #: Maximum bytes of one read after a change of protocol.

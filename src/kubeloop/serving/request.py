@@ -34,7 +34,7 @@ class Request:
     def __post_init__(self) -> None:
         self.query = {}
         if self.query_string:
-            for name, value in _pairs(self.query_string):
+            for name, value in query_pairs(self.query_string):
                 self.query.setdefault(name, []).append(value)
 
     def parameter(self, name: str) -> str:
@@ -46,8 +46,8 @@ class Request:
         return self.headers.get(name, "")
 
 
-def _pairs(query: str) -> Iterator[tuple[str, str]]:
-    """Parse a query as Go's net/url: pairs with a semicolon or a malformed escape are skipped."""
+def query_pairs(query: str) -> Iterator[tuple[str, str]]:
+    """Yield names and values of a query, parsed as by Go's net/url: pairs with a semicolon or a malformed escape are skipped."""
     for pair in query.split("&"):
         if not pair or ";" in pair or _BAD_ESCAPE.search(pair):
             continue

@@ -54,6 +54,8 @@ class LocalCluster:
         nodes: Simulated nodes: their number, or names with commas between them.
         simulation: File with simulated nodes and the behaviour of pods (docs/server.md).
         metrics: Serve the usage of simulated nodes and pods at metrics.k8s.io.
+        loopback_endpoints: Allow loopback addresses in Endpoints and EndpointSlices, for tests of proxies and load balancers. Kubernetes
+            refuses them.
         timeout: Seconds to wait for the start.
 
     Raises:
@@ -80,6 +82,7 @@ class LocalCluster:
         nodes: int | str | None = None,
         simulation: Path | None = None,
         metrics: bool = False,
+        loopback_endpoints: bool = False,
         timeout: float = 60.0,
     ) -> None:
         options: dict[str, object] = {"--token-auth-file": token_auth_file, "--history": history, "--data": data}
@@ -93,6 +96,7 @@ class LocalCluster:
         options["--disable-admission-plugins"] = ",".join(disable_admission_plugins) or None
         # No Leases: no other controllers work on a cluster of one program, and its tests shall see only their own writes.
         self._options = ["--leader-elect=false"] + ["--no-controllers"] * (not controllers) + ["--metrics"] * metrics
+        self._options += ["--allow-loopback-endpoints"] * loopback_endpoints
         self._options += [text for name, value in options.items() if value is not None for text in (name, str(value))]
         self._timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None

@@ -15,10 +15,10 @@ from kubeloop.apiserver.authentication.options import AuthenticationOptions, Tok
 from kubeloop.apiserver.builtin.services.ranges import ServiceRanges
 from kubeloop.apiserver.filters import OperationOptions
 from kubeloop.apiserver.server import ApiServer, ServerOptions
-from kubeloop.apiserver.server.credentials import kubeconfig_text
 from kubeloop.apiserver.storage import MemoryStorage, Storage
 from kubeloop.apiserver.storage.sqlite import SqliteStorage
 from kubeloop.config import ClusterConfig, Credentials, Pem
+from kubeloop.config.kubeconfig.generated import kubeconfig_text
 from kubeloop.endpoints.access import MASTERS, User
 from kubeloop.pki import CertificateAuthority
 from kubeloop.tasks import close_all
@@ -184,6 +184,7 @@ class HandlerServer:
         tokens: Bearer token -> user. None: no tokens.
         services: Address ranges of Services. None: the defaults.
         admission: Admission plug-ins. Default: those of kube-apiserver without ``ServiceAccount``, as no controller makes accounts.
+        loopback_endpoints: Allow loopback addresses in Endpoints and EndpointSlices. Kubernetes refuses them.
 
     Example:
         >>> async with HandlerServer() as server, server.client("default") as client:
@@ -201,6 +202,7 @@ class HandlerServer:
         tokens: Mapping[str, User] | None = None,
         services: ServiceRanges | None = None,
         admission: AdmissionOptions = WITHOUT_ACCOUNTS,
+        loopback_endpoints: bool = False,
     ) -> None:
         self.name = f"in-process-{next(_NUMBERS)}"
         self.clock: Clock = clock or SystemClock()
@@ -214,6 +216,7 @@ class HandlerServer:
             listen=False,
             provision=provision,
             admission=admission,
+            loopback_endpoints=loopback_endpoints,
         )
         self.api = ApiServer(self._options)
         self._senders: list[InProcessSender] = []

@@ -7,11 +7,12 @@ import select
 import socket
 import ssl
 import zlib
+from collections.abc import Awaitable, Callable
 
 from kubeloop.config import ClusterConfig, RequestAuthenticator
 from kubeloop.config.tls import TlsSource
 from kubeloop.http1.client_connection import READ_BUFFER, ClientConnection
-from kubeloop.http1.client_heads import request_head
+from kubeloop.http1.client_heads import chunked_body, request_head
 from kubeloop.http1.dial import Dialer
 from kubeloop.http1.errors import CONNECTION_FAULTS
 from kubeloop.http1.headers import Headers
@@ -146,9 +147,7 @@ class PooledAnswer:
         if self._wire is None:
             if self._complete:
                 return b""
-            raise TransportError(
-                f"{self._pool.config.server}: this answer was left before its end and cannot be read on ({self._request.description})"
-            )
+            raise self._left()
         self._wire.patience = read_timeout
         try:
             data = await self._wire.chunk()
@@ -158,6 +157,43 @@ class PooledAnswer:
         if progress is not None:
             progress.receive(len(data))
         return data
+
+    async def pass_on(self, take: Callable[[bytes], bool], ready: Callable[[], Awaitable[None]]) -> None:
+        """Give the rest of the body to ``take`` as it arrives, and return at its end.
+
+        Args:
+            take: Gets the next bytes, and returns whether it took them. If not, they are kept, and the server has to wait.
+            ready: Returns when ``take`` can take bytes again. It may raise if that will never be.
+
+        Raises:
+            TransportError: The body broke off.
+        """
+        wire = self._wire
+        if wire is None:
+            if self._complete:
+                return
+            raise self._left()
+        wire.patience = None
+        gone: list[BaseException] = []
+
+        async def until_ready() -> None:
+            try:
+                await ready()
+            except CONNECTION_FAULTS as error:
+                gone.append(error)  # the reader's fault, not that of this connection
+                raise
+
+        try:
+            await wire.pass_on(take, until_ready)
+        except CONNECTION_FAULTS as error:
+            if gone:
+                raise
+            raise self._pool.failure(error, self._request.description) from error
+
+    def _left(self) -> TransportError:
+        return TransportError(
+            f"{self._pool.config.server}: this answer was left before its end and cannot be read on ({self._request.description})"
+        )
 
     async def write(self, data: bytes) -> None:
         """Send data over the upgraded connection."""
@@ -225,7 +261,8 @@ class Connections:
         method, body, upgrade = request.method, request.body, request.upgrade
         length = len(body or b"") if body is not None or method in ("POST", "PUT", "PATCH") else None
         sent = [("Host", self._dialer.authority), *request.headers, *self._dialer.proxy_headers.items()]
-        head = request_head(method, self._dialer.target_prefix, request.target, sent, length, upgrade)
+        chunked = request.more is not None
+        head = request_head(method, self._dialer.target_prefix, request.target, sent, length, upgrade, chunked=chunked)
         progress = PROGRESS.get()
         if progress is not None:
             progress.begin(request.description)
@@ -238,7 +275,8 @@ class Connections:
             if wire is None:
                 wire = await self._connect(tls)
             wire.patience = request.patience
-            status, received = await wire.exchange(method, head, body, upgrade=bool(upgrade))
+            more = chunked_body(request.more) if request.more is not None else None
+            status, received = await wire.exchange(method, head, body, more=more, upgrade=bool(upgrade))
         except CONNECTION_FAULTS as error:
             self._drop(wire)
             # The event loop's frames would not help a reader of the traceback.

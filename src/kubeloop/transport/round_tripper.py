@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -66,7 +66,8 @@ class OutgoingRequest(msgspec.Struct):
     """One attempt of a request, ready to be sent.
 
     ``upgrade`` names the protocol to upgrade to. Such a request has its own connection and may get 101. ``patience`` is the maximum number
-    of seconds without any byte of the response's head; None means no limit.
+    of seconds without any byte of the response's head; None means no limit. ``more`` yields a body of unknown length instead of ``body``;
+    such a request can be sent once.
     """
 
     method: str
@@ -75,6 +76,7 @@ class OutgoingRequest(msgspec.Struct):
     body: bytes | None
     upgrade: str = ""
     patience: float | None = None
+    more: AsyncIterator[bytes] | None = None
 
     @property
     def description(self) -> str:

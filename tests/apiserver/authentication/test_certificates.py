@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from kubeloop.apiserver.authentication import RequestHeaders
-from kubeloop.apiserver.authentication.certificates import parse_certificate
 from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.apiserver.server import ApiServer, ServerOptions
 from kubeloop.config import ClusterConfig, Credentials, Pem
+from kubeloop.endpoints.client_certificates import parse_certificate
 from kubeloop.meta import ApiError, TransportError, Unauthorized
 from kubeloop.meta.errors import ConfigError
 from kubeloop.pki import CertificateAuthority, IssuedCertificate

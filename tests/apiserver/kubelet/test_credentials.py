@@ -11,7 +11,7 @@ import pytest
 
 from kubeloop.apiserver.handlers.kubelet.credentials import KubeletCredentials
 from kubeloop.apiserver.server import ApiServer, ServerOptions
-from kubeloop.apiserver.server.credentials import kubeconfig_text
+from kubeloop.config.kubeconfig.generated import kubeconfig_text
 from kubeloop.meta import ConfigError
 from kubeloop.pki import CertificateAuthority
 from kubeloop.testing.servers import WITHOUT_ACCOUNTS

@@ -22,6 +22,7 @@ DECLARED = {
     "warm_up",
     "watches",
     "workers",
+    "write_verbs",
     "writes",
 }
 OVERRIDDEN = {"event_sinks", "reconcile", "retry_limiter", "start", "stop", "tenants"}

@@ -24,7 +24,10 @@ from kubeloop.controller import OwnershipError, set_controller_reference
 from kubeloop.controller.children.children import Children
 from kubeloop.controller.children.desired import SET_LABEL, UnplacedChild
 from kubeloop.controller.children.report import ChildrenFailed, ForeignChild
-from kubeloop.meta import Conflict, LabelSelector, NotFound, ObjectMeta, Quantity, Unstructured
+from kubeloop.controller.children.writer import _type_of
+from kubeloop.merge.fields import MergeType
+from kubeloop.merge.fields.from_schema import FieldTypes
+from kubeloop.meta import Conflict, GroupVersionKind, LabelSelector, NotFound, ObjectMeta, Quantity, Unstructured
 
 pytestmark = pytest.mark.server
 
@@ -275,3 +278,31 @@ async def test_a_cluster_scoped_owner_has_children_in_namespaces_and_beside_it(c
 def test_the_name_of_a_set_fits_into_a_label(name: str) -> None:
     with pytest.raises(ValueError, match="of a set of children"):
         Children(Client.__new__(Client), name=name, field_manager="m")
+
+
+@pytest.mark.parametrize("mode", ["apply", "patch"])
+async def test_prepare_examines_the_kinds_and_writes_nothing(
+    client: Client, owner: ConfigMap, writes: list[str], mode: Literal["apply", "patch"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examined: list[str] = []
+
+    def of_kind(self: FieldTypes, gvk: GroupVersionKind) -> MergeType | None:
+        examined.append(gvk.kind)
+        return original(self, gvk)
+
+    original = FieldTypes.of_kind
+    monkeypatch.setattr(FieldTypes, "of_kind", of_kind)
+    _type_of.cache_clear()
+    children = Children(client, field_manager="shops", mode=mode, kinds=KINDS)
+    desired = [deployment(), config("settings", a="1"), Unstructured.from_dict(Secret(metadata=ObjectMeta(name="s")).to_dict())]
+    await children.prepare(owner, desired)
+    assert (sorted(examined), writes) == (["ConfigMap", "Deployment", "Secret"], [])
+
+    report = await children.apply(owner, desired)
+    assert (str(report), len(examined)) == ("3 created", 3)
+    assert str(await children.apply(owner, desired)) == "3 unchanged"
+
+
+async def test_prepare_refuses_what_apply_refuses(client: Client, owner: ConfigMap) -> None:
+    with pytest.raises(UnplacedChild, match="twice"):
+        await Children(client, field_manager="shops").prepare(owner, [config("a"), config("a")])

@@ -36,12 +36,16 @@ func main() {
 	config.UserAgent = "foreign/1"
 	seen := newContents()
 	config.Wrap(seen.wrap)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	limit := time.Minute
+	if os.Args[1] == "mirror" {
+		limit = 24 * time.Hour // until its input ends
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	chapters := map[string]func(*world){
 		"typed": typed, "workloads": workloads, "kinds": kinds, "paging": paging, "apply": applying, "watch": watching,
 		"informers": informing, "dynamic": dynamically, "metadata": metadataOnly, "discovery": discovering,
-		"openapi": documented,
+		"openapi": documented, "mirror": mirroring,
 	}
 	run, known := chapters[os.Args[1]]
 	if !known {

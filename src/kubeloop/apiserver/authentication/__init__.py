@@ -2,8 +2,8 @@
 
 from kubeloop.apiserver.authentication.certificates import ClientAuthorities
 from kubeloop.apiserver.authentication.chain import Authenticator, NotAuthenticated, StaticTokens, TokenAuthenticator, read_tokens
-from kubeloop.apiserver.authentication.request_header import RequestHeaders, requested_impersonation
 from kubeloop.endpoints.access import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
+from kubeloop.endpoints.request_header import RequestHeaders, requested_impersonation
 
 __all__ = [
     "ANONYMOUS",

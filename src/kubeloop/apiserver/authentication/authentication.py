@@ -11,7 +11,6 @@ from typing import Final
 from kubeloop.apiserver.authentication.certificates import ClientAuthorities
 from kubeloop.apiserver.authentication.chain import Authenticator, StaticTokens
 from kubeloop.apiserver.authentication.options import AuthenticationOptions, TokenSettings
-from kubeloop.apiserver.authentication.request_header import CONVENTIONAL, RequestHeaders
 from kubeloop.apiserver.authentication.service_account_tokens import LAST_USED, AccountTokens, LegacyTokens
 from kubeloop.apiserver.authentication.token_claims import SECRETS, BoundObjects
 from kubeloop.apiserver.ownership import SERVER
@@ -19,6 +18,7 @@ from kubeloop.apiserver.registry.registry import Registry
 from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.store.writer import Writer
 from kubeloop.endpoints.access import SYSTEM, User
+from kubeloop.endpoints.request_header import CONVENTIONAL, RequestHeaders
 from kubeloop.meta.kinds import GroupVersionResource
 from kubeloop.tasks import SupervisedTask, Supervisor
 from kubeloop.timing import Clock

@@ -1,80 +1,26 @@
-"""Client certificates, and the authorities that the server trusts to issue them.
+"""Certificates: the authorities that the server trusts to issue those of clients, and the certificate that it presents.
 
-The common name is the user, the organizations are the groups.
 Source: Kubernetes documentation, "Authenticating" (X.509 client certificates); k8s.io/apiserver pkg/authentication/request/x509.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+import ssl
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.x509.oid import NameOID
 
+from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.endpoints.access import User
 from kubeloop.meta.errors import ConfigError
+from kubeloop.pki import CertificateAuthority
 from kubeloop.pki.watched import WatchedFile
-
-#: Attribute of the subject with the uid of the user, defined by Kubernetes.
-_UID: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
-CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
-
-
-@dataclass(frozen=True, slots=True)
-class PresentedCertificate:
-    """The client certificate of a connection.
-
-    Times are in seconds since 1970. ``fault`` is the reason, in upstream's words, why the certificate does not identify a user.
-    """
-
-    name: str
-    groups: tuple[str, ...]
-    uid: str
-    begins: float
-    ends: float
-    fingerprint: str
-    fault: str = ""
-
-    def is_valid_at(self, now: float) -> bool:
-        """Return whether the certificate is valid at a time (seconds since 1970)."""
-        return self.begins <= now <= self.ends
-
-    @property
-    def user(self) -> User | None:
-        """The user that the certificate names, or None."""
-        if not self.name:
-            return None
-        return User(self.name, self.groups, self.uid, {CREDENTIAL_ID: (f"X509SHA256={self.fingerprint}",)})
-
-
-@lru_cache(maxsize=1024)
-def parse_certificate(der: bytes) -> PresentedCertificate:
-    """Parse a certificate. The result is cached, because all requests of a connection have the same certificate."""
-    certificate = x509.load_der_x509_certificate(der)
-    name, uids, groups = "", [], []
-    for attribute in certificate.subject:
-        value = attribute.value if isinstance(attribute.value, str) else ""
-        if attribute.oid == NameOID.COMMON_NAME:
-            name = value
-        elif attribute.oid == NameOID.ORGANIZATION_NAME:
-            groups.append(value)
-        elif attribute.oid == _UID:
-            uids.append(value)
-    error = ""
-    if len(uids) > 1:
-        error = f"expected 1 UID, but found multiple: [{' '.join(uids)}]"
-    elif uids == [""]:
-        error = "UID cannot be an empty string"
-    begins, ends = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
-    fingerprint = hashlib.sha256(der).hexdigest()
-    return PresentedCertificate(name, tuple(groups), uids[0] if uids else "", begins, ends, fingerprint, error)
+from kubeloop.serving.listener import RotatingContext, server_context
 
 
 def user_of_certificate(certificate: Mapping[str, Any]) -> User:
@@ -215,3 +161,66 @@ def _bundle(pem: bytes, description: str) -> Bundle:
         return Bundle(pem)
     except ValueError:
         raise ConfigError(f"{description}: no certificates in it that can be read; PEM is wanted") from None
+
+
+# The certificate that the server presents.
+
+
+#: Server name (SNI) with which clients get the certificate of the server's authority even if flags name another one, as in kube-apiserver.
+LOOPBACK_NAME: Final = "apiserver-loopback-client"
+_NAMES: Final = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+_DAYS: Final = 365
+#: Seconds after which the server issues its certificate again, long before it expires.
+_RENEWED: Final = 90 * 24 * 3600
+
+
+class ServingCertificates:
+    """Builds TLS contexts. It builds new ones when a file changes or the certificate is due for renewal.
+
+    Raises:
+        ConfigError: The files of the flags contain no certificate with its key.
+    """
+
+    def __init__(
+        self, authority: CertificateAuthority, addresses: Sequence[str], options: AuthenticationOptions, clients: ClientAuthorities
+    ) -> None:
+        """Issue the certificate and read the files of the flags.
+
+        Args:
+            authority: Issues the certificate of the server.
+            addresses: Addresses for which the certificate is valid.
+            options: Files with another certificate.
+            clients: Authorities of client certificates.
+        """
+        self._authority = authority
+        self._addresses = addresses
+        self._clients = clients
+        self._pair: tuple[WatchedFile, WatchedFile] | None = None
+        if options.tls_certificate is not None and options.tls_key is not None:
+            certificate = WatchedFile(options.tls_certificate, "--tls-cert-file")
+            self._pair = certificate, WatchedFile(options.tls_key, "--tls-private-key-file")
+        self._rotating = RotatingContext(self._make, self._mark)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The TLS context for a listener. It stays current while the listener runs."""
+        return self._rotating.context
+
+    def _mark(self) -> Hashable:
+        marks = tuple(one.mark() for one in self._pair) if self._pair is not None else ()
+        return self._clients.refresh(), int(time.time() / _RENEWED), marks
+
+    def _make(self) -> dict[str, ssl.SSLContext]:
+        trusted = self._clients.all_pem
+        names = (*_NAMES, LOOPBACK_NAME)
+        own = self._authority.issue("kube-apiserver", dns_names=names, ip_addresses=self._addresses, server=True, days=_DAYS)
+        made = server_context(own.certificate, own.key, trusted)
+        if self._pair is None:
+            return {"": made}
+        certificate, key = self._pair
+        try:
+            requested = server_context(certificate.read() + b"\n", key.read(), trusted)
+        except ssl.SSLError as error:
+            reason = error.reason or str(error)
+            raise ConfigError(f"{certificate.flag} {certificate.path} and {key.flag} {key.path} do not belong together: {reason}") from None
+        return {"": requested, LOOPBACK_NAME: made}

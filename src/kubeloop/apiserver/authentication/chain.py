@@ -17,11 +17,12 @@ from typing import Final, Protocol
 
 from multidict import CIMultiDict
 
-from kubeloop.apiserver.authentication.certificates import ClientAuthorities, parse_certificate, user_of_certificate
-from kubeloop.apiserver.authentication.request_header import CONVENTIONAL, RequestHeaders
+from kubeloop.apiserver.authentication.certificates import ClientAuthorities, user_of_certificate
 from kubeloop.apiserver.authentication.token_claims import TokenRefused
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.access import ANONYMOUS, AUTHENTICATED, Proof, User, authenticated
+from kubeloop.endpoints.client_certificates import parse_certificate
+from kubeloop.endpoints.request_header import CONVENTIONAL, RequestHeaders
 from kubeloop.meta.errors import ConfigError
 from kubeloop.pki.watched import WatchedFile
 from kubeloop.serving.request import Request

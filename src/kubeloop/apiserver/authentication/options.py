@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from kubeloop.apiserver.authentication.request_header import CONVENTIONAL, RequestHeaders
+from kubeloop.endpoints.request_header import CONVENTIONAL, RequestHeaders
 from kubeloop.meta.errors import ConfigError
 from kubeloop.pki import SigningKey, VerifyingKey, verifying_keys
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from kubeloop.apiserver.admission.chain import Attributes, options_of
 from kubeloop.apiserver.authentication import Authenticator
@@ -38,9 +37,6 @@ from kubeloop.serving.answer import Answer
 from kubeloop.serving.request import Request
 from kubeloop.timing import Clock
 from kubeloop.types import JSONObject
-
-#: Header with the ID of a request's audit events, in both directions.
-AUDIT_ID: Final = "Audit-Id"
 
 _LONG_RUNNING_VERBS = frozenset({"watch", "proxy"})
 _LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
@@ -245,15 +241,6 @@ class RequestScope:
         """Record the body of a patch in the audit events."""
         if self.audit is not None:
             self.audit.sent_patch(body)
-
-
-def audit_id_of(request: Request) -> str:
-    """Return the audit ID that the client sent, or else a new random UUID."""
-    requested = request.headers.get(AUDIT_ID)
-    if requested:
-        return requested
-    digits = os.urandom(16).hex()
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{'89ab'[int(digits[16], 16) & 3]}{digits[17:20]}-{digits[20:]}"
 
 
 def _strict_error(decoded: Decoded, kind: str) -> ApiError:

@@ -13,6 +13,7 @@ from kubeloop.apiserver.admission import Admission
 from kubeloop.apiserver.admission.plugins import AdmissionOptions, PluginInitializer, plugins
 from kubeloop.apiserver.aggregation.aggregator import Aggregator
 from kubeloop.apiserver.authentication.authentication import Authentication
+from kubeloop.apiserver.authentication.certificates import LOOPBACK_NAME, ServingCertificates
 from kubeloop.apiserver.authentication.options import AuthenticationOptions
 from kubeloop.apiserver.authorization import MODES, Authorization
 from kubeloop.apiserver.authorization.escalation_check import EscalationCheck
@@ -36,7 +37,6 @@ from kubeloop.apiserver.registry.write_request import WriteRequest
 from kubeloop.apiserver.server.bootstrap import bootstrap, builtin_registry, create_token_tracking
 from kubeloop.apiserver.server.compaction import INTERVAL, Compactor
 from kubeloop.apiserver.server.compaction import PATH as COMPACTION_PATH
-from kubeloop.apiserver.server.credentials import LOOPBACK_NAME, ServingCertificates
 from kubeloop.apiserver.server.metrics import Metrics
 from kubeloop.apiserver.server.non_resource_paths import Health, IssuerDocuments, Version
 from kubeloop.apiserver.server.pipeline import NonResourcePaths, Pipeline

@@ -22,11 +22,12 @@ from kubeloop.apiserver.filters import RequestFilters
 from kubeloop.apiserver.flow.control import RejectedByFlowControl
 from kubeloop.apiserver.handlers.kubelet.connecters import find_connecter
 from kubeloop.apiserver.handlers.routes import NoRoute, check_name_in_path, find_handler, find_resource
-from kubeloop.apiserver.handlers.scope import AUDIT_ID, RequestScope, ServerServices, audit_id_of
+from kubeloop.apiserver.handlers.scope import RequestScope, ServerServices
 from kubeloop.apiserver.registry.resource import ServedResource
 from kubeloop.apiserver.storage import StorageFailed
 from kubeloop.endpoints import api_errors
 from kubeloop.endpoints.access import User, access_of, forbidden
+from kubeloop.endpoints.audit_id import AUDIT_ID, audit_id_of
 from kubeloop.endpoints.negotiation import Accepted, negotiate
 from kubeloop.endpoints.request_info import PREFIXES, RequestInfo, request_info
 from kubeloop.endpoints.responses import NO_SNIFFING, Takeovers, finish, not_found_page, status_answer, text

@@ -270,6 +270,21 @@ class HeadReader:
         """Return whether the head was made with the present paths of this reader."""
         return type(head) is self._class
 
+    def is_stored(self, head: Head, projected: Projected, document: memoryview | bytes) -> bool:
+        """Return whether the document, as it would be stored, equals that of the head byte for byte.
+
+        With a transform, documents of one version count as equal: a transform runs once for each state of an object.
+
+        Args:
+            head: The stored state.
+            projected: The decoded metadata of the document.
+            document: The whole object as JSON.
+        """
+        if self._transforms:
+            return True
+        stored = self.keeper.document(projected, document)
+        return len(stored) == head.raw_bytes and stored == head.document()
+
     def again(self, head: Head) -> Head:
         """Return a head of the same state with the present paths of this reader."""
         projected = self.projection.object(head.document())

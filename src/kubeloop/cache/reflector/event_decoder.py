@@ -110,6 +110,9 @@ class EventDecoder:
     def listed(self, projected: Projected, document: memoryview | bytes, reader: HeadReader, store: ReflectorStore) -> Head | None:
         """Return the head of a listed or streamed object; the cache's own head if it is the same state.
 
+        The contents are compared too: behind a proxy, whose rules have changed, an object has other contents with the same version.
+
+
         Args:
             projected: The decoded metadata of the object.
             document: The whole object as JSON.
@@ -130,6 +133,7 @@ class EventDecoder:
             and metadata.resource_version
             and before.uid == metadata.uid
             and reader.is_current(before)
+            and reader.is_stored(before, projected, document)
         ):
             return before
         try:

@@ -110,6 +110,8 @@ class ControllerBase(Generic[R]):
     ``permissions_of`` derives allow get but not list.
     ``writes``: other kinds that ``reconcile`` writes through ``client``; ``permissions_of`` derives RBAC permissions from them. After a
     write whose response was lost, the next reconcile waits until the caches of these kinds are current, as for owned kinds.
+    ``write_verbs``: the verbs with which ``reconcile`` writes a kind, as ``{Deployment: ["create", "patch"], Foo: []}``; ``permissions_of``
+    derives only these. Default: patch and update of the main kind; create, delete, patch and update of children and of ``writes``.
     ``predicates``: the changes of the main kind that lead to a reconcile; all predicates must agree.
     ``workers``: number of concurrent reconciles. ``timeout``: seconds after which a reconcile is cancelled.
     ``debounce``: seconds without a further change after which a changed key is reconciled; 0: immediately.
@@ -134,6 +136,7 @@ class ControllerBase(Generic[R]):
     reads: ClassVar[Sequence[type[Resource]]] = ()
     gets: ClassVar[Sequence[type[Resource]]] = ()
     writes: ClassVar[Sequence[type[Resource]]] = ()
+    write_verbs: ClassVar[Mapping[type[Resource], Sequence[str]]] = {}
     predicates: ClassVar[Sequence[Predicate]] = ()
     workers: ClassVar[int] = 1
     timeout: ClassVar[float | None] = None
@@ -159,6 +162,7 @@ class ControllerBase(Generic[R]):
         reads: Sequence[type[Resource]] | None = None,
         gets: Sequence[type[Resource]] | None = None,
         writes: Sequence[type[Resource]] | None = None,
+        write_verbs: Mapping[type[Resource], Sequence[str]] | None = None,
         predicates: Sequence[Predicate] | None = None,
         workers: int | None = None,
         timeout: float | None = None,
@@ -178,6 +182,7 @@ class ControllerBase(Generic[R]):
             "reads": reads,
             "gets": gets,
             "writes": writes,
+            "write_verbs": write_verbs,
             "predicates": predicates,
             "workers": workers,
             "timeout": timeout,
@@ -232,7 +237,8 @@ class ControllerBase(Generic[R]):
         """Return the checked declaration of this class.
 
         Raises:
-            DeclarationError: the class names no kind, or has indexes of a kind that it does not cache.
+            DeclarationError: the class names no kind, has indexes of a kind that it does not cache, or ``write_verbs`` of a kind that it
+                does not write.
         """
         if cls._kind is None:
             raise DeclarationError(f"{cls.__name__} names no kind; write class {cls.__name__}(Controller[Foo])")
@@ -244,6 +250,7 @@ class ControllerBase(Generic[R]):
             reads=tuple(cls.reads),
             gets=tuple(cls.gets),
             writes=tuple(cls.writes),
+            write_verbs={kind: tuple(verbs) for kind, verbs in cls.write_verbs.items()},
             predicates=tuple(cls.predicates),
             workers=cls.workers,
             timeout=cls.timeout,
@@ -254,6 +261,10 @@ class ControllerBase(Generic[R]):
             pause_annotation=cls.pause_annotation,
             metadata_only=cls.metadata_only,
         )
+        for kind in method.write_verbs:
+            if kind not in (method.kind, *(one.kind for one in method.owns), *method.writes):
+                hint = f"name it in owns=[...] or writes=[{kind.__name__}]"
+                raise DeclarationError(f"{cls.__name__}: write_verbs names {kind.__name__}, which it does not write; {hint}")
         cached_kinds = {method.kind, *(one.kind for one in method.owns), *(one.kind for one in method.watches), *method.reads}
         for kind in method.indexes:
             if kind not in cached_kinds:

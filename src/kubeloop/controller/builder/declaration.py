@@ -19,6 +19,9 @@ from kubeloop.workqueue import ExponentialLimiter, Limiter
 
 _LOG = logger_with_context("kubeloop.controller.runner")
 
+#: Verbs of writes.
+WRITE_VERBS: Final = ("create", "delete", "patch", "update")
+
 
 class ContainedLimiter:
     """Wraps a limiter of a controller class: if it raises or returns an invalid time, the default delay applies.
@@ -121,6 +124,7 @@ class Declaration:
     reads: tuple[type[Resource], ...] = ()
     gets: tuple[type[Resource], ...] = ()
     writes: tuple[type[Resource], ...] = ()
+    write_verbs: dict[type[Resource], tuple[str, ...]] = field(default_factory=dict)
     predicates: tuple[Predicate, ...] = ()
     workers: int = 1
     timeout: float | None = None
@@ -256,6 +260,7 @@ def check_option_types(cls: type[Any]) -> None:
     for attribute in ("warm_up", "needs_leader", "metadata_only"):
         if not isinstance(getattr(cls, attribute), bool):
             raise DeclarationError(f"{cls.__name__}: {attribute} must be True or False, not {described_word(getattr(cls, attribute))}")
+    _check_write_verbs(cls, cls.write_verbs)
     indexes: object = cls.indexes
     if not isinstance(indexes, Mapping):
         raise DeclarationError(f'{cls.__name__}: indexes must be as {{Pod: {{"node": "spec.nodeName"}}}}, not {described_word(indexes)}')
@@ -264,6 +269,17 @@ def check_option_types(cls: type[Any]) -> None:
         if not isinstance(named, Mapping):
             raise DeclarationError(
                 f'{cls.__name__}: indexes of {kind.__name__} must be as {{"node": "spec.nodeName"}}, not {described_word(named)}'
+            )
+
+
+def _check_write_verbs(cls: type[Any], value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise DeclarationError(f'{cls.__name__}: write_verbs must be as {{Pod: ["create", "patch"]}}, not {described_word(value)}')
+    for kind, verbs in value.items():
+        _check_kind(cls, "write_verbs", kind)
+        if isinstance(verbs, str) or not isinstance(verbs, Sequence) or not all(verb in WRITE_VERBS for verb in verbs):
+            raise DeclarationError(
+                f"{cls.__name__}: write_verbs of {kind.__name__} must be a list of {', '.join(WRITE_VERBS)}, not {described_word(verbs)}"
             )
 
 

@@ -188,6 +188,23 @@ class Children:
             report.raise_failures()
         return report
 
+    async def prepare(self, owner: Resource, desired: Iterable[Resource]) -> None:
+        """Examine the kinds of the children ahead of the first apply, which otherwise spends tens of milliseconds on it.
+
+        A controller calls it in ``start``. No object is read or written; only the API discovery of unknown kinds is requested.
+
+        Args:
+            owner: An example of an owner, with a name and any uid.
+            desired: An example of each child.
+
+        Raises:
+            UnplacedChild, OwnershipError, ValueError: see ``apply``.
+        """
+        writer = self._tools()[1]
+        for child in await self.plan(owner, desired):
+            # The comparison decodes and encodes the kind, and computes its field types.
+            writer.is_so(writer.stored_form(child), child)
+
     async def plan(self, owner: Resource, desired: Iterable[Resource]) -> list[DesiredChild]:
         """Return the children to apply, in order.
 

@@ -10,6 +10,7 @@ import msgspec
 
 from kubeloop.client import Client, DeleteOptions, WriteOptions
 from kubeloop.client.waits.trees import tree_of
+from kubeloop.codec import decode
 from kubeloop.controller.children.desired import APPLIED, FIELDS_SET, SET_LABEL, DesiredChild
 from kubeloop.controller.children.report import ChildDid, ChildOutcome, ForeignChild
 from kubeloop.controller.ownership import controller_of, is_controlled_by
@@ -107,6 +108,10 @@ class ChildWriter(ABC):
         """Return whether ``live`` has the desired state, so that no write is needed."""
 
     @abstractmethod
+    def stored_form(self, desired: DesiredChild) -> Resource:
+        """Return the child as a server stores it, if it adds nothing."""
+
+    @abstractmethod
     async def create(self, desired: DesiredChild, *, dry_run: bool) -> Resource: ...
 
     @abstractmethod
@@ -143,6 +148,9 @@ class ApplyWriter(ChildWriter):
             return False
         digest, stored = self._stored.get(desired.key, ("", desired.tree))
         return covers(tree_of(live), stored if digest == desired.digest else desired.tree, type_of(desired.kind))
+
+    def stored_form(self, desired: DesiredChild) -> Resource:
+        return decode(desired.kind, msgspec.json.encode(desired.annotated(APPLIED, desired.digest)))
 
     async def create(self, desired: DesiredChild, *, dry_run: bool) -> Resource:
         return await self._apply(desired, {}, dry_run)
@@ -192,9 +200,11 @@ class PatchWriter(ChildWriter):
     def is_so(self, live: Resource, desired: DesiredChild) -> bool:
         return not self._patch(live, desired)
 
+    def stored_form(self, desired: DesiredChild) -> Resource:
+        return decode(desired.kind, msgspec.json.encode(self._annotated(desired)))
+
     async def create(self, desired: DesiredChild, *, dry_run: bool) -> Resource:
-        tree = desired.annotated(FIELDS_SET, _text(fields_set(desired.tree, type_of(desired.kind))))
-        made = desired.kind.from_dict(tree)
+        made = desired.kind.from_dict(self._annotated(desired))
         return await self._client.create(made, namespace=desired.namespace or None, options=self._options(dry_run))
 
     async def update(self, live: Resource, desired: DesiredChild, *, dry_run: bool, exactly: bool = False) -> Resource:  # noqa: ARG002 - always exact
@@ -214,6 +224,10 @@ class PatchWriter(ChildWriter):
 
     def forget(self, wanted_key: tuple[Any, str, str]) -> None:
         """Do nothing, since the state is in the annotation of the child."""
+
+    def _annotated(self, desired: DesiredChild) -> dict[str, Any]:
+        """Return the tree of the child with the annotation of its fields."""
+        return desired.annotated(FIELDS_SET, _text(fields_set(desired.tree, type_of(desired.kind))))
 
     def _patch(self, live: Resource, desired: DesiredChild) -> dict[str, Any]:
         type_, tree = type_of(desired.kind), tree_of(live)

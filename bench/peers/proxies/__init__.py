@@ -1,0 +1,1 @@
+"""Scripts for other proxies, which do what kubeloop's rules do."""

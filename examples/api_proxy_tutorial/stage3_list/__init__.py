@@ -1,0 +1,1 @@
+"""A proxy that rewrites lists of pods too."""

@@ -1,0 +1,9 @@
+"""``python -m examples.api_proxy_tutorial.stage3_list CLIENTS``: serve the proxy of this stage."""
+
+from __future__ import annotations
+
+from examples.api_proxy_tutorial.stage1_pass_through.program import main
+from examples.api_proxy_tutorial.stage3_list.proxy import ListProxy
+
+if __name__ == "__main__":
+    main(ListProxy)

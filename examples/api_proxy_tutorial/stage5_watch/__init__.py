@@ -1,0 +1,1 @@
+"""A proxy whose watches agree with its lists."""

@@ -1,0 +1,9 @@
+"""``python -m examples.api_proxy_tutorial.stage5_watch CLIENTS``: serve the proxy of this stage."""
+
+from __future__ import annotations
+
+from examples.api_proxy_tutorial.stage1_pass_through.program import main
+from examples.api_proxy_tutorial.stage5_watch.proxy import WatchProxy
+
+if __name__ == "__main__":
+    main(WatchProxy)

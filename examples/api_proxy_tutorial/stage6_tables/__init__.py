@@ -1,0 +1,1 @@
+"""A proxy that rewrites the Tables of kubectl."""

@@ -1,0 +1,1 @@
+"""A proxy whose clients have users."""

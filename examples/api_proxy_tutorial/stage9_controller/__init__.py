@@ -1,0 +1,1 @@
+"""Rules that let a load balancer send its connections elsewhere."""

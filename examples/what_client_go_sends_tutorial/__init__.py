@@ -1,0 +1,1 @@
+"""The programs of docs/tutorials/what-client-go-sends.md."""

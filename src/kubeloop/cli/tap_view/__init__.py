@@ -1,0 +1,1 @@
+"""The live view of ``kubeloop tap``: a conversation as lines on a terminal."""

@@ -1,0 +1,1 @@
+"""The report of a recording: one HTML page without external files."""
