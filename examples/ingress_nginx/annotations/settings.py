@@ -1,0 +1,48 @@
+"""Settings of all servers from the controller's ConfigMap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from examples.ingress_nginx.annotations import values
+from examples.ingress_nginx.annotations.parsed import Problem
+from examples.ingress_nginx.annotations.values import InvalidValue
+from examples.ingress_nginx.model.configuration import Settings
+
+_PROTOCOLS = {name: name for name in ("TLSv1.2", "TLSv1.3")}
+
+#: Field of the settings and parser, by key of the ConfigMap.
+_KEYS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "worker-processes": ("worker_processes", lambda value: 0 if value == "auto" else values.integer(1, 256)(value)),
+    "keep-alive": ("keepalive", values.seconds(0, 3600)),
+    "server-tokens": ("server_tokens", values.boolean),
+    "disable-access-log": ("access_log", lambda value: not values.boolean(value)),
+    "upstream-keepalive-connections": ("upstream_keepalive", values.integer(0, 65_535)),
+    "ssl-protocols": ("ssl_protocols", values.each(values.choice(_PROTOCOLS), separator=" ")),
+    "use-http2": ("http2", values.boolean),
+    "worker-shutdown-timeout": ("shutdown_seconds", values.seconds(1, 3600)),
+    "use-forwarded-headers": ("use_forwarded_headers", values.boolean),
+}
+
+
+def supported_keys() -> frozenset[str]:
+    """Return the keys of the ConfigMap that are followed."""
+    return frozenset(_KEYS)
+
+
+def parse_settings(data: Mapping[str, str]) -> tuple[Settings, tuple[Problem, ...]]:
+    """Return the settings of a ConfigMap, and a problem for each key that is not followed, whose ``annotation`` is the key."""
+    settings = Settings()
+    problems = []
+    for key, value in sorted(data.items()):
+        if key not in _KEYS:
+            problems.append(Problem(key, "not known to this controller; remove it"))
+            continue
+        field, parse = _KEYS[key]
+        try:
+            settings = replace(settings, **{field: parse(value)})
+        except InvalidValue as error:
+            problems.append(Problem(key, f"the value {error}"))
+    return settings, tuple(problems)

@@ -1,0 +1,231 @@
+"""The sync controller: changes of the cluster become changes of NGINX, by one worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from examples.ingress_nginx.annotations.settings import parse_settings
+from examples.ingress_nginx.change_log import ChangeLog
+from examples.ingress_nginx.cluster import BY_SERVICE, CachedObjects
+from examples.ingress_nginx.ingress.builder import IngressBuilder, ObjectRef
+from examples.ingress_nginx.ingress.endpoints import SERVICE_LABEL
+from examples.ingress_nginx.model.configuration import Changes, Configuration
+from examples.ingress_nginx.nginx.server import Applied, NginxError, NginxServer
+from examples.ingress_nginx.options import ControllerOptions
+from kubeloop import Result
+from kubeloop.api.core.v1 import ConfigMap, Pod, Secret, Service
+from kubeloop.api.discovery.v1 import EndpointSlice
+from kubeloop.api.networking.v1 import Ingress, IngressClass
+from kubeloop.cache import ByLabel, Head
+from kubeloop.controller import KeyController, Predicate, WatchedKind, annotations_changed, path_changed, resource_version_changed
+from kubeloop.meta import ObjectKey, ObjectMeta
+from kubeloop.timing import TokenBucket
+
+#: The one key of the queue: many changes lead to one sync.
+SYNC = ObjectKey("", "", "sync")
+#: Reloads at once; after them ``ControllerOptions.reload_rate`` counts.
+RELOAD_BURST = 2
+#: Ingresses have no keys: all changes lead to the key of the sync.
+_never = Predicate(lambda _: False)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """One sync.
+
+    ``seconds``, ``cpu``: time and CPU time of the controller from its start until NGINX serves the change. ``error``: why NGINX did not
+    take it; empty: it did.
+    """
+
+    changes: Changes
+    applied: Applied
+    seconds: float
+    cpu: float = 0.0
+    error: str = ""
+
+
+class SyncController(
+    KeyController[Ingress],
+    predicates=[_never],
+    watches=[
+        WatchedKind(Ingress, to="ingress_changed", predicates=(path_changed("spec") | annotations_changed,)),
+        WatchedKind(IngressClass, to="class_changed", predicates=(resource_version_changed,)),
+        # Metadata of slices, such as the annotation of the last change, leads to no sync.
+        WatchedKind(EndpointSlice, to="slice_changed", predicates=(path_changed("endpoints") | path_changed("ports"),)),
+        WatchedKind(Service, to="service_changed", predicates=(path_changed("spec"),)),
+        WatchedKind(Secret, to="secret_changed", predicates=(path_changed("data"),)),
+        WatchedKind(ConfigMap, to="config_map_changed", predicates=(path_changed("data"),)),
+    ],
+    indexes={EndpointSlice: {BY_SERVICE: ByLabel(SERVICE_LABEL)}},
+    write_verbs={Ingress: []},
+    workers=1,
+    needs_leader=False,
+    name="ingress-nginx",
+):
+    """Keeps NGINX equal to the Ingresses of the cluster.
+
+    Guarantees:
+        A change is served after the next successful sync; a sync covers all changes before its start.
+        If NGINX refuses a configuration, the last good one keeps serving, the pod gets a Warning event, and the sync is tried again.
+
+    Args:
+        nginx: Starts with the first sync, and stops with the controller.
+        options: Options of the replica.
+        observe: Called after each sync; an attribute, so that metrics can be added later.
+    """
+
+    def __init__(
+        self, nginx: NginxServer, options: ControllerOptions | None = None, observe: Callable[[SyncReport], None] | None = None
+    ) -> None:
+        self.options = options or ControllerOptions()
+        self.nginx = nginx
+        self.objects = CachedObjects(self.lister)
+        self.builder = IngressBuilder(self.objects, self.options.builder, self.options.settings)
+        self.log_of_changes = ChangeLog()
+        self.observe = observe
+        self._pending = Changes()
+        self._reloads = TokenBucket(self.options.reload_rate, RELOAD_BURST - 1)
+        self._reload_due = 0.0
+        self._started = False
+        self._reported: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration as the cluster wants it; NGINX has it when the sync succeeded."""
+        return self.builder.configuration
+
+    async def start(self) -> None:
+        # Without an Ingress no event leads to the first sync, which starts NGINX.
+        self.enqueue(SYNC)
+
+    async def stop(self) -> None:
+        if self._started:
+            await self.nginx.stop()
+
+    # Changes of objects. Each method returns the key of the sync, or nothing if the change concerns no served Ingress.
+
+    def ingress_changed(self, head: Head) -> list[ObjectKey]:
+        return self._changed("Ingress", head)
+
+    def class_changed(self, head: Head) -> list[ObjectKey]:
+        return self._changed("IngressClass", head)
+
+    def slice_changed(self, head: Head) -> list[ObjectKey]:
+        service = head.labels.get(SERVICE_LABEL, "")
+        self.log_of_changes.add("EndpointSlice", head.namespace, service)
+        return [SYNC] if service else []
+
+    def service_changed(self, head: Head) -> list[ObjectKey]:
+        return self._changed("Service", head)
+
+    def secret_changed(self, head: Head) -> list[ObjectKey]:
+        return self._changed("Secret", head)
+
+    def config_map_changed(self, head: Head) -> list[ObjectKey]:
+        return self._changed("ConfigMap", head)
+
+    def _changed(self, kind: str, head: Head) -> list[ObjectKey]:
+        ref = (kind, head.namespace, head.name)
+        if not self.depends_on(ref):
+            return []
+        self.log_of_changes.add(kind, head.namespace, head.name)
+        return [SYNC]
+
+    def depends_on(self, ref: ObjectRef) -> bool:
+        """Report whether a change of an object may change the configuration."""
+        return self.builder.reads(ref) or ref == ("ConfigMap", *(self.options.config_map or ("", "")))
+
+    async def reconcile(self, key: ObjectKey) -> Result | None:
+        del key  # there is one
+        began, cpu = time.monotonic(), time.process_time()
+        self._pending.merge(self.build())
+        if not self._pending and self._started:
+            return await self.finish()
+        if (wait := self._reload_due - began) > 0:
+            return Result(requeue_after=wait)
+        try:
+            applied = await self._apply()
+        except NginxError as error:
+            self._report(SyncReport(self._pending, Applied(reloaded=False), time.monotonic() - began, error=str(error)))
+            raise
+        done, self._pending = self._pending, Changes()
+        if applied.reloaded:
+            # A reload costs a new set of worker processes: a burst of changes shares one.
+            self._reload_due = time.monotonic() + self._reloads.reserve()
+        self._report(SyncReport(done, applied, time.monotonic() - began, time.process_time() - cpu))
+        return await self.finish()
+
+    async def finish(self) -> Result | None:
+        """Do what follows when NGINX serves the configuration: nothing for Ingresses alone."""
+        return None
+
+    def build(self) -> Changes:
+        """Build the parts of the configuration that depend on the changes since the last call."""
+        changed = self.log_of_changes.take()
+        changes = Changes()
+        if changed is None or (self.options.config_map is not None and ("ConfigMap", *self.options.config_map) in changed):
+            changes.settings = self._read_settings()
+        changes.merge(self.builder.rebuild() if changed is None else self.builder.update(changed))
+        self._report_problems()
+        for kind, namespace, name in changed or ():
+            if kind == "Ingress" and (namespace, name) in self.builder.records:
+                self._event("Normal", (namespace, name), "Sync", "Scheduled for sync")
+        return changes
+
+    def _read_settings(self) -> bool:
+        """Read the settings of the ConfigMap, and return whether they changed. The addresses are those of the command line."""
+        fixed = self.options.settings
+        data = {}
+        if self.options.config_map is not None and (found := self.objects.config_map(*self.options.config_map)) is not None:
+            data = found.data
+        settings, problems = parse_settings(data)
+        for problem in problems:
+            self.log.warning("ConfigMap %s: key %s: %s", self.options.config_map, problem.annotation, problem.message)
+        before = self.builder.configuration.settings
+        self.builder.configuration.settings = replace(settings, http=fixed.http, https=fixed.https) if data else fixed
+        return self.builder.configuration.settings != before
+
+    async def _apply(self) -> Applied:
+        if self._started:
+            return await self.nginx.apply(self.configuration, self._pending)
+        await self.nginx.start(self.configuration)
+        self._started = True
+        return Applied(reloaded=False, reason="start")
+
+    def _report(self, report: SyncReport) -> None:
+        if report.error:
+            self.log.warning("NGINX refused the configuration; the last good one keeps serving: %s", report.error)
+            self._pod_event("Warning", "RELOAD", f"Error reloading NGINX: {report.error}")
+        elif report.applied.reason == "start":
+            found = self.configuration
+            self.log.info("NGINX serves %d hosts; the first sync took %.3f s of CPU", len(found.servers), report.cpu)
+        elif report.applied.reloaded:
+            self.log.info("NGINX was reloaded in %.3f s: %s", report.seconds, report.applied.reason or "the configuration changed")
+            self._pod_event("Normal", "RELOAD", "NGINX reload triggered due to a change in configuration")
+        if self.observe is not None:
+            self.observe(report)
+
+    def _report_problems(self) -> None:
+        """Record a Warning event for each new problem of an Ingress."""
+        problems = self.builder.problems
+        for key, found in problems.items():
+            old = self._reported.get(key, ())
+            if found != old:
+                for reason, text in found:
+                    if (reason, text) not in old:
+                        self.log.warning("Ingress %s/%s: %s", *key, text)
+                        self._event("Warning", key, reason, text)
+        self._reported = {key: found for key, found in problems.items() if found}
+
+    def _event(self, kind: str, key: tuple[str, str], reason: str, text: str) -> None:
+        ingress = self.objects.ingress(*key)
+        if ingress is not None:
+            (self.events.warning if kind == "Warning" else self.events.normal)(ingress, reason, text)
+
+    def _pod_event(self, kind: str, reason: str, text: str) -> None:
+        namespace, name = self.options.pod
+        if name:
+            pod = Pod(metadata=ObjectMeta(name=name, namespace=namespace))
+            (self.events.warning if kind == "Warning" else self.events.normal)(pod, reason, text)

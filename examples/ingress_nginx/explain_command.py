@@ -1,0 +1,138 @@
+"""``kubeloop-ingress explain HOST/PATH``: the explanation of a request on the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import click
+
+import kubeloop
+from examples.ingress_nginx.explain import RequestExplanation, explain
+from examples.ingress_nginx.ingress.builder import BuilderOptions, IngressBuilder
+from examples.ingress_nginx.ingress.classes import ClassRules
+from examples.ingress_nginx.ingress.endpoints import SERVICE_LABEL
+from kubeloop import ALL_NAMESPACES, Client
+from kubeloop.api.core.v1 import ConfigMap, Secret, Service
+from kubeloop.api.discovery.v1 import EndpointSlice
+from kubeloop.api.networking.v1 import Ingress, IngressClass
+from kubeloop.meta import Forbidden, NotFound, Resource
+
+R = TypeVar("R", bound=Resource)
+
+
+class ObjectSnapshot:
+    """The objects of a cluster at one time; implements ``ClusterObjects``.
+
+    Secrets and ConfigMaps are read by the names that Ingresses have for them: the reader needs no right to list all Secrets.
+    """
+
+    def __init__(self) -> None:
+        self._objects: dict[tuple[type[Resource], str, str], Resource] = {}
+        self._slices: dict[tuple[str, str], list[EndpointSlice]] = {}
+        #: Objects that the user may not read: kind, namespace and name.
+        self.forbidden: list[str] = []
+
+    @classmethod
+    async def read(cls, client: Client, options: BuilderOptions) -> ObjectSnapshot:
+        """Read Ingresses, their classes, Services, EndpointSlices and the objects that the served Ingresses name."""
+        found = cls()
+        for kind in (Ingress, IngressClass, Service):
+            async for item in client.list(kind, namespace=ALL_NAMESPACES):
+                found.add(item)
+        async for piece in client.list(EndpointSlice, namespace=ALL_NAMESPACES):
+            found.add(piece)
+        builder = IngressBuilder(found, options)
+        builder.rebuild()
+        for record in builder.records.values():
+            secrets = {*record.annotations.secrets, *((record.key[0], secret) for _, secret in record.tls if secret)}
+            await found._read_named(client, Secret, secrets)
+            await found._read_named(client, ConfigMap, record.annotations.config_maps)
+        return found
+
+    def add(self, resource: Resource) -> None:
+        namespace = resource.metadata.namespace or ""
+        if isinstance(resource, EndpointSlice):
+            self._slices.setdefault((namespace, resource.metadata.labels.get(SERVICE_LABEL, "")), []).append(resource)
+        else:
+            self._objects[type(resource), namespace, resource.metadata.name] = resource
+
+    async def _read_named(self, client: Client, kind: type[Resource], names: Iterable[tuple[str, str]]) -> None:
+        for namespace, name in names:
+            if (kind, namespace, name) in self._objects:
+                continue
+            try:
+                self.add(await client.get(kind, name, namespace=namespace))
+            except NotFound:
+                continue
+            except Forbidden:
+                self.forbidden.append(f"{kind.__name__} {namespace}/{name}")
+
+    def ingresses(self) -> Iterable[Ingress]:
+        return [found for found in self._objects.values() if isinstance(found, Ingress)]
+
+    def ingress(self, namespace: str, name: str) -> Ingress | None:
+        return self._get(Ingress, namespace, name)
+
+    def ingress_class(self, name: str) -> IngressClass | None:
+        return self._get(IngressClass, "", name)
+
+    def service(self, namespace: str, name: str) -> Service | None:
+        return self._get(Service, namespace, name)
+
+    def slices(self, namespace: str, service: str) -> Iterable[EndpointSlice]:
+        return self._slices.get((namespace, service), ())
+
+    def secret(self, namespace: str, name: str) -> Secret | None:
+        return self._get(Secret, namespace, name)
+
+    def config_map(self, namespace: str, name: str) -> ConfigMap | None:
+        return self._get(ConfigMap, namespace, name)
+
+    def _get(self, kind: type[R], namespace: str, name: str) -> R | None:
+        found = self._objects.get((kind, namespace, name))
+        return found if isinstance(found, kind) else None
+
+
+async def explain_from_cluster(client: Client, options: BuilderOptions, host: str, path: str) -> tuple[RequestExplanation, list[str]]:
+    """Explain a request by the objects of a cluster.
+
+    Args:
+        client: Reads the objects.
+        options: Options of the controller that is explained.
+        host: Host of the request.
+        path: Path of the request.
+
+    Returns:
+        The explanation, and the objects that the user of the client may not read.
+    """
+    objects = await ObjectSnapshot.read(client, options)
+    builder = IngressBuilder(objects, options)
+    builder.rebuild()
+    return explain(builder, objects, host, path), objects.forbidden
+
+
+@click.command("explain")
+@click.argument("request", metavar="HOST/PATH")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_obj
+def explain_command(words: dict[str, Any], request: str, as_json: bool) -> None:
+    """Explain which Ingress, backend and endpoints serve HOST/PATH, and why other Ingresses do not."""
+    host, _, path = request.partition("://")[2 if "://" in request else 0].partition("/")
+    default_service = words.get("default_backend_service")
+    options = BuilderOptions(
+        classes=ClassRules(words["controller_class"], words["ingress_class"], without_class=words["watch_ingress_without_class"]),
+        prefix=words["annotations_prefix"],
+        default_service=default_service if isinstance(default_service, tuple) else None,
+        external_names=not words.get("disable_external_names"),
+    )
+
+    async def run() -> None:
+        async with Client.from_config(words["kubeconfig"]) as client:
+            found, forbidden = await explain_from_cluster(client, options, host, f"/{path}")
+        click.echo(json.dumps(found.to_dict(), indent=2) if as_json else found.to_text())
+        for name in forbidden:
+            click.echo(f"You may not read {name}; the answer assumes that it does not exist.", err=True)
+
+    kubeloop.run(run())

@@ -1,0 +1,265 @@
+"""One host's server from the Ingresses that name the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from examples.ingress_nginx.annotations.auth import bind_host
+from examples.ingress_nginx.annotations.parsed import Canary
+from examples.ingress_nginx.ingress.backends import BackendTable
+from examples.ingress_nginx.ingress.certificates import CertificateError
+from examples.ingress_nginx.ingress.records import IngressRecord, Key, PathRecord, ServiceRef, expressions
+from examples.ingress_nginx.model.configuration import (
+    CATCH_ALL,
+    DEFAULT_BACKEND,
+    Certificate,
+    ClientAuth,
+    Condition,
+    Location,
+    PathMatch,
+    Rewrite,
+    Route,
+    Server,
+    Source,
+    Target,
+    order_locations,
+)
+from examples.ingress_nginx.model.policy import Policy
+
+#: The Ingress, the reason and the text of a problem.
+HostProblem = tuple[Key, str, str]
+
+
+@dataclass(slots=True)
+class ServerParts:
+    """A server with everything that it uses. ``backends``: a name for each use. ``claimed``: names of hosts that its aliases ask for."""
+
+    server: Server
+    backends: list[str] = field(default_factory=list)
+    certificates: dict[str, Certificate] = field(default_factory=dict)
+    problems: list[HostProblem] = field(default_factory=list)
+    claimed: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Rule:
+    """A path with the oldest Ingress that defines it, and the canary Ingress of the same path."""
+
+    record: IngressRecord
+    path: PathRecord
+    canary: tuple[IngressRecord, PathRecord] | None = None
+
+
+class ServerBuilder:
+    """Builds the server of a host.
+
+    Args:
+        backends: Table of backends; each use is counted there.
+        certificate: Returns the certificate of a Secret.
+        certificate_for: Chooses the certificate of a host, and returns the problems of the Secrets that it passes over.
+        ssl_redirect: Redirect to https:// where a host has a certificate and its Ingress says nothing.
+        hsts: Value of Strict-Transport-Security; empty: no such header.
+    """
+
+    def __init__(
+        self,
+        backends: BackendTable,
+        certificate: Callable[[Key], Certificate | CertificateError | None],
+        certificate_for: Callable[[str], tuple[Certificate | None, list[HostProblem]]],
+        ssl_redirect: bool,
+        hsts: str,
+    ) -> None:
+        self._backends = backends
+        self._certificate = certificate
+        self._certificate_for = certificate_for
+        self._ssl_redirect = ssl_redirect
+        self._hsts = hsts
+
+    def build(self, host: str, records: list[IngressRecord], exists: Callable[[str], bool]) -> ServerParts:
+        """Return the server of a host. ``records``: its Ingresses, the oldest first. ``exists``: reports whether a name has a server."""
+        parts = ServerParts(Server(host))
+        certificate, found = self._certificate_for(host) if host != CATCH_ALL else (None, [])
+        parts.problems += found
+        if certificate is not None:
+            parts.certificates[certificate.name] = certificate
+        rules = self._rules(records, host, parts)
+        locations = self._locations(rules, records, certificate is not None, parts)
+        self._default_location(locations, records, certificate is not None, parts)
+        # Expressions are in their order already, with all other paths of the host among them.
+        expressions_first = any(location.match is PathMatch.REGEX for location in locations)
+        ordered = tuple(locations) if expressions_first else order_locations(locations)
+        aliases, redirects = self._names(host, records, exists, parts)
+        parts.server = Server(
+            host,
+            ordered,
+            certificate=certificate.name if certificate is not None else "",
+            aliases=aliases,
+            redirect_from=redirects,
+            client_auth=self._client_auth(records, parts),
+        )
+        return parts
+
+    def _rules(self, records: list[IngressRecord], host: str, parts: ServerParts) -> list[_Rule]:
+        rules: dict[tuple[str, PathMatch], _Rule] = {}
+        canaries: list[IngressRecord] = []
+        for record in records:
+            if record.annotations.canary is not None:
+                canaries.append(record)
+                continue
+            for path in record.hosts[host]:
+                first = rules.setdefault((path.path, path.match), rule := _Rule(record, path))
+                if first is not rule and first.record is not record:
+                    text = f"host {host!r} and path {path.path!r} is already defined in {first.record.origin}, which is older"
+                    parts.problems.append((record.key, "Conflict", text))
+        for record in canaries:
+            for path in record.hosts[host]:
+                main = rules.get((path.path, path.match))
+                if main is None:
+                    text = f"canary: no other Ingress defines host {host!r} and path {path.path!r}"
+                elif main.canary is not None and main.canary[0] is not record:
+                    text = f"canary: {main.canary[0].origin} is already the canary of host {host!r} and path {path.path!r}"
+                else:
+                    main.canary = main.canary or (record, path)
+                    continue
+                parts.problems.append((record.key, "Conflict", text))
+        return list(rules.values())
+
+    def _locations(self, rules: list[_Rule], records: list[IngressRecord], secure: bool, parts: ServerParts) -> list[Location]:
+        policies = {record.key: self._policy(record, parts.server.host, secure, parts) for record in records}
+        if any(rule.path.match is PathMatch.REGEX for rule in rules):
+            texts = expressions(rule.path for rule in rules)
+            place = {path: number for number, path in enumerate(texts)}
+            rules.sort(key=lambda rule: place[rule.path])
+        else:
+            texts = {rule.path: rule.path for rule in rules}
+        return [
+            Location(texts[rule.path].path, texts[rule.path].match, self._routes(rule, policies[rule.record.key], parts)) for rule in rules
+        ]
+
+    def _routes(self, rule: _Rule, policy: Policy, parts: ServerParts) -> tuple[Route, ...]:
+        record, path = rule.record, rule.path
+        rewrite = Rewrite(record.annotations.rewrite_target) if record.annotations.rewrite_target else None
+        target = self._target(record, path.service, parts)
+        usual = Route((Target(target),), policy, rewrite=rewrite, origin=record.origin)
+        if rule.canary is None:
+            return (usual,)
+        other, other_path = rule.canary
+        assert other.annotations.canary is not None
+        canary = replace(usual, targets=(Target(self._target(other, other_path.service, parts)),), origin=other.origin)
+        return tuple(_canary_routes(other.annotations.canary, usual, canary))
+
+    def _target(self, record: IngressRecord, service: ServiceRef | None, parts: ServerParts) -> str:
+        """Return the name of the backend for a service of an Ingress, or of the backend that replaces it."""
+        if service is None:
+            return DEFAULT_BACKEND
+        backend = self._backends.acquire(service, record)
+        parts.backends.append(backend.name)
+        if problem := self._backends.problem(backend.name):
+            parts.problems.append((record.key, "NoEndpoints", problem))
+        if not backend.endpoints and (name := record.annotations.default_backend):
+            replacement = self._first_port(record, name, parts)
+            return replacement or backend.name
+        return backend.name
+
+    def _first_port(self, record: IngressRecord, name: str, parts: ServerParts) -> str:
+        ref = self._backends.first_port(record.key[0], name)
+        if ref is None:
+            parts.problems.append(
+                (record.key, "NoEndpoints", f"default-backend: service {record.key[0]}/{name} does not exist or has no port")
+            )
+            return ""
+        backend = self._backends.acquire(ref, record)
+        parts.backends.append(backend.name)
+        return backend.name
+
+    def _policy(self, record: IngressRecord, host: str, secure: bool, parts: ServerParts) -> Policy:
+        """Return the policy of an Ingress's locations. ``secure``: the host has a certificate."""
+        annotations = record.annotations
+        policy = bind_host(annotations.policy, host)
+        redirects = annotations.ssl_redirect if annotations.ssl_redirect is not None else self._ssl_redirect
+        changes: dict[str, object] = {}
+        if (secure and redirects) or annotations.force_ssl_redirect:
+            changes["https_redirect"] = 308
+        if secure and self._hsts and not policy.hsts:
+            changes["hsts"] = self._hsts
+        if policy.intercept:
+            name = self._first_port(record, annotations.default_backend, parts) if annotations.default_backend else ""
+            changes["error_backend"] = name or DEFAULT_BACKEND
+        if annotations.denied:
+            changes["status"] = 503
+        for name in (policy.backend_tls.client_certificate, policy.backend_tls.authority):
+            if name:
+                self._use_certificate(record, name, parts)
+        return replace(policy, **changes) if changes else policy  # type: ignore[arg-type]
+
+    def _default_location(self, locations: list[Location], records: list[IngressRecord], secure: bool, parts: ServerParts) -> None:
+        """Add ``/`` for the default backend of the oldest Ingress that has one, unless a rule defines that path."""
+        if any(location.path in ("/", "(?-i)/") and location.match is not PathMatch.EXACT for location in locations):
+            return
+        for record in records:
+            if record.default is not None and record.annotations.canary is None:
+                route = Route(
+                    (Target(self._target(record, record.default, parts)),),
+                    self._policy(record, parts.server.host, secure, parts),
+                    origin=record.origin,
+                )
+                regex = any(location.match is PathMatch.REGEX for location in locations)
+                locations.append(Location("(?-i)/" if regex else "/", PathMatch.REGEX if regex else PathMatch.PREFIX, (route,)))
+                return
+
+    def _names(
+        self, host: str, records: list[IngressRecord], exists: Callable[[str], bool], parts: ServerParts
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the aliases of a host and the names that redirect to it, without names that have a server."""
+        aliases: dict[str, None] = {}
+        redirects: dict[str, None] = {}
+        claimed: set[str] = set()
+        for record in records:
+            for name in record.annotations.server_aliases if host != CATCH_ALL else ():
+                claimed.add(name)
+                if exists(name):
+                    parts.problems.append((record.key, "Conflict", f"server-alias: an Ingress defines the host {name!r}"))
+                else:
+                    aliases[name] = None
+            if record.annotations.from_to_www and host != CATCH_ALL and not host.startswith("*."):
+                name = host[4:] if host.startswith("www.") else f"www.{host}"
+                claimed.add(name)
+                if not exists(name):
+                    redirects[name] = None
+        parts.claimed = frozenset(claimed)
+        return tuple(aliases), tuple(name for name in redirects if name not in aliases)
+
+    def _client_auth(self, records: Iterable[IngressRecord], parts: ServerParts) -> ClientAuth | None:
+        for record in records:
+            if (wanted := record.annotations.client_auth) is not None:
+                self._use_certificate(record, wanted.authority, parts)
+                return wanted
+        return None
+
+    def _use_certificate(self, record: IngressRecord, name: str, parts: ServerParts) -> None:
+        namespace, _, secret = name.partition("/")
+        found = self._certificate((namespace, secret))
+        if isinstance(found, Certificate):
+            parts.certificates[name] = found
+        else:
+            parts.problems.append((record.key, "InvalidCertificate", str(found) if found else f"secret {name} does not exist"))
+
+
+def _canary_routes(canary: Canary, usual: Route, other: Route) -> Iterable[Route]:
+    """Yield the routes of a path with a canary: by header, then by cookie, then by weight."""
+    if canary.header:
+        if canary.header_value or canary.header_pattern:
+            value = canary.header_value or canary.header_pattern
+            yield replace(other, conditions=(Condition(Source.HEADER, canary.header, value, regex=not canary.header_value),))
+        else:
+            yield replace(other, conditions=(Condition(Source.HEADER, canary.header, "always"),))
+            yield replace(usual, conditions=(Condition(Source.HEADER, canary.header, "never"),))
+    if canary.cookie:
+        yield replace(other, conditions=(Condition(Source.COOKIE, canary.cookie, "always"),))
+        yield replace(usual, conditions=(Condition(Source.COOKIE, canary.cookie, "never"),))
+    share = min(canary.weight, canary.weight_total)
+    targets = (*(replace(target, weight=canary.weight_total - share) for target in usual.targets),)
+    if share:
+        targets += (*(replace(target, weight=share) for target in other.targets),)
+    yield replace(usual, targets=tuple(target for target in targets if target.weight))

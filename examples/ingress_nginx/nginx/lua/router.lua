@@ -1,0 +1,343 @@
+--- Finds the route of a request: host, path, conditions, weights. Runs once per request, before NGINX looks for a location.
+
+local documents = require "documents"
+local balancer = require "balancer"
+local conditions = require "conditions"
+
+local var = ngx.var
+local re_match = ngx.re.match
+local set_uri, set_args = ngx.req.set_uri, ngx.req.set_uri_args
+local byte, find, sub = string.byte, string.find, string.sub
+local random, concat = math.random, table.concat
+local ERR, log = ngx.ERR, ngx.log
+
+local SLASH = 47
+local MISSING, UNAVAILABLE = "@kubeloop_missing", "@kubeloop_unavailable"
+local REDIRECT, TOO_LARGE = "@kubeloop_redirect", "@kubeloop_too_large"
+--- The request stays in the location that NGINX finds by itself. NGINX's `if` takes this text for false.
+local STAY = "0"
+local MOST_HOSTS = 10000
+
+local M = {}
+local blocks = {}
+local limits = {}
+local default_policy, default_name, default_backend
+
+--- Set the names of the policy and of the backend that answer where no route does.
+function M.defaults(policy, backend)
+    default_policy, default_name, default_backend = policy, backend, "b:" .. backend
+end
+
+--- Set the largest body in bytes for each policy that has a limit.
+function M.limits(sizes)
+    limits = sizes
+end
+
+--- Add a server block: its name, its groups of hosts, and the policy of its location.
+function M.block(name, groups, policy)
+    blocks[name] = { groups = groups, policy = policy, hosts = {}, count = 0, epoch = 0 }
+end
+
+-- Documents
+
+local function prepare_route(route, location, host)
+    local targets, total = route.targets or {}, 0
+    route.series = concat({ route.origin or "", host, location.path, "" }, "\t")
+    for _, target in ipairs(targets) do
+        target.key = "b:" .. target.backend
+        target.weight = target.weight or 1
+        target.series = route.series .. target.backend
+        total = total + target.weight
+    end
+    route.targets, route.total = targets, total
+    route.only = #targets == 1 and total > 0 and targets[1] or nil
+end
+
+local function prepare_locations(locations, host)
+    local by_path = {}
+    for _, location in ipairs(locations or {}) do
+        by_path[location.path] = location
+        for _, route in ipairs(location.routes) do
+            prepare_route(route, location, host)
+        end
+    end
+    return by_path
+end
+
+local function prepare_server(server)
+    server.longest = 0
+    for _, location in ipairs(server.prefix or {}) do
+        if #location.path > server.longest then
+            server.longest = #location.path
+        end
+    end
+    server.exact = prepare_locations(server.exact, server.host)
+    server.prefix = prepare_locations(server.prefix, server.host)
+    prepare_locations(server.ordered, server.host)
+    return server
+end
+
+documents.prepare("s", prepare_server)
+
+-- Hosts
+
+local function named(groups, name)
+    for index = 1, #groups do
+        local server = documents.get("s:" .. groups[index] .. ":" .. name)
+        if server then
+            return server
+        end
+    end
+    return false
+end
+
+local function look_up(groups, host)
+    local server = named(groups, host)
+    local dot, labels = find(host, ".", 1, true), 1
+    while not server and dot do
+        server = named(groups, "*" .. sub(host, dot))
+        if server and server.one_label and labels > 1 then
+            server = false
+        end
+        dot, labels = find(host, ".", dot + 1, true), labels + 1
+    end
+    return server or named(groups, "_")
+end
+
+local function find_server(block, host)
+    -- Hosts come from clients: a full table is dropped, so that it cannot grow without limit.
+    if block.epoch ~= documents.epoch or block.count >= MOST_HOSTS then
+        block.epoch, block.hosts, block.count = documents.epoch, {}, 0
+    end
+    local server = block.hosts[host]
+    if server == nil then
+        server = look_up(block.groups, host)
+        block.hosts[host] = server
+        block.count = block.count + 1
+    end
+    return server
+end
+
+--- Return the server of a host in a block, or false. For certificates, too.
+function M.server(block, host)
+    return find_server(blocks[block], host)
+end
+
+-- Paths
+
+local function choose_route(location)
+    local routes = location.routes
+    for index = 1, #routes do
+        local route = routes[index]
+        if not route.conditions or conditions.hold(route.conditions) then
+            return route
+        end
+    end
+    return nil
+end
+
+local function matches_prefix(prefix, path)
+    local length = #prefix
+    local following = byte(path, length + 1)
+    return (following == SLASH or not following) and sub(path, 1, length) == prefix
+end
+
+local function find_in_order(ordered, path)
+    for index = 1, #ordered do
+        local location = ordered[index]
+        local captures, problem
+        if location.pattern then
+            captures, problem = re_match(path, location.pattern, "ijo")
+            if problem then
+                log(ERR, "path ", location.pattern, ": ", problem)
+            end
+        else
+            captures = matches_prefix(location.path, path)
+        end
+        local route = captures and choose_route(location)
+        if route then
+            return route, location, captures
+        end
+    end
+    return nil
+end
+
+--- Compare /a/b/c, /a/b, /a and the empty prefix with the table, from the longest prefix that it has.
+local function find_by_prefix(server, path)
+    local prefix_of, stop = server.prefix, server.longest
+    local prefix = path
+    if #path > stop then
+        -- The prefix ends before a slash.
+        while stop >= 0 and byte(path, stop + 1) ~= SLASH do
+            stop = stop - 1
+        end
+        prefix = sub(path, 1, stop > 0 and stop or 0)
+    else
+        stop = #path
+    end
+    while true do
+        local location = prefix_of[prefix]
+        local route = location and choose_route(location)
+        if route then
+            return route, location
+        end
+        if stop <= 0 then
+            return nil
+        end
+        repeat
+            stop = stop - 1
+        until stop <= 0 or byte(path, stop + 1) == SLASH
+        prefix = sub(path, 1, stop > 0 and stop or 0)
+    end
+end
+
+local function find_route(server, path)
+    local location = server.exact[path]
+    local route = location and choose_route(location)
+    if route then
+        return route, location
+    end
+    if server.ordered then
+        return find_in_order(server.ordered, path)
+    end
+    return find_by_prefix(server, path)
+end
+
+-- Answers
+
+local function fill(template, captures)
+    local pieces = {}
+    for index = 1, #template do
+        local piece = template[index]
+        pieces[index] = type(piece) == "number" and (captures and captures[piece] or "") or piece
+    end
+    return concat(pieces)
+end
+
+local function rewrite(change, location, captures, path)
+    local new = fill(change.path, captures)
+    if change.prefix then
+        new = new .. sub(path, #location.path + 1)
+    end
+    if byte(new) ~= SLASH then
+        new = "/" .. new
+    end
+    -- NGINX encodes what the path needs when it passes the request on (a named location is an internal redirect).
+    set_uri(new, false, true)
+    if change.args then
+        local args = var.args
+        set_args(fill(change.args, captures) .. (args and args ~= "" and "&" .. args or ""))
+    end
+end
+
+--- Return the path after the prefix of a location, as the client has sent it.
+local function rest_of_path(prefix)
+    local sent = var.request_uri
+    local stop = (find(sent, "?", 1, true) or #sent + 1) - 1
+    if byte(sent, #prefix + 1) == SLASH and sub(sent, 1, #prefix) == prefix then
+        return sub(sent, #prefix + 1, stop)
+    end
+    return ""
+end
+
+local function choose_target(route)
+    if route.only then
+        return route.only
+    end
+    if route.total <= 0 then
+        return nil
+    end
+    local targets, point = route.targets, random(route.total)
+    for index = 1, #targets do
+        point = point - targets[index].weight
+        if point <= 0 then
+            return targets[index]
+        end
+    end
+end
+
+local function answer_default(host)
+    var.kubeloop_series = "\t" .. host .. "\t\t" .. default_name
+    local backend = documents.get(default_backend)
+    if not (backend and backend.serves) then
+        return MISSING
+    end
+    var.kubeloop_backend = default_backend
+    if backend.name then
+        var.kubeloop_target = backend.name
+        return default_policy .. "_dns"
+    end
+    return default_policy
+end
+
+--- Whether NGINX must compare the length of the body with the policy's limit while it reads the body, which needs its location.
+local function has_unknown_length()
+    return var.http_transfer_encoding ~= nil or var.server_protocol == "HTTP/2.0"
+end
+
+local function follow(block, route, location, captures, path)
+    local target = choose_target(route)
+    local policy = target and target.policy or route.policy
+    -- NGINX compares the length with the limit of the location that it finds by itself, which has none.
+    local length, limit = var.http_content_length, limits[policy]
+    if length and limit and tonumber(length) > limit then
+        return TOO_LARGE
+    end
+    local stays = policy == block.policy and (length or not has_unknown_length())
+    if not target then
+        var.kubeloop_series = route.series
+    else
+        var.kubeloop_series = target.series
+        local backend = documents.get(target.key)
+        if backend and backend.serves then
+            var.kubeloop_backend = target.key
+            if backend.affinity then
+                balancer.stick(backend)
+            end
+            if backend.name then
+                var.kubeloop_target = backend.name
+                policy, stays = policy .. "_dns", false
+            end
+        elseif target.key == default_backend then
+            return MISSING
+        end
+    end
+    if route.rewrite then
+        rewrite(route.rewrite, location, captures, path)
+        stays = false
+    end
+    if route.rest then
+        local rest = rest_of_path(location.path)
+        var.kubeloop_rest = rest == "" and route.rest or rest
+    end
+    return stays and STAY or policy
+end
+
+--- Choose the location of a request in a block, and set the variables that it needs.
+function M.route(name)
+    -- A subrequest, as for external authentication, has the variables of its request.
+    local known = var.kubeloop_location
+    if known ~= "" then
+        return known
+    end
+    if not documents.refresh() then
+        return UNAVAILABLE
+    end
+    local block = blocks[name]
+    local server = find_server(block, var.host)
+    if not server then
+        return answer_default("")
+    end
+    if server.redirect then
+        var.kubeloop_target = server.redirect
+        return REDIRECT
+    end
+    local path = var.uri
+    local route, location, captures = find_route(server, path)
+    if not route then
+        return answer_default(server.host)
+    end
+    return follow(block, route, location, captures, path)
+end
+
+return M

@@ -1,0 +1,152 @@
+"""The explanation of requests: a table of clusters, and the command on a server."""
+
+from __future__ import annotations
+
+import pytest
+
+from examples.ingress_nginx.explain import explain
+from examples.ingress_nginx.explain_command import explain_from_cluster
+from examples.ingress_nginx.ingress.builder import BuilderOptions, IngressBuilder
+from examples.ingress_nginx.tests.objects import ClusterTable, ingress, ingress_class, service, slice_of, tls_secret
+from kubeloop.api.core.v1 import Namespace, Secret
+from kubeloop.meta import Forbidden, ObjectMeta, Resource
+from kubeloop.testing import HandlerServer, on
+
+WEB = (service("web"), slice_of("web", "10.0.0.1", "10.0.0.2"))
+API = (service("api"), slice_of("api", "10.0.0.3"))
+
+
+def text_of(cluster: ClusterTable, host: str, path: str = "/") -> str:
+    builder = IngressBuilder(cluster)
+    builder.rebuild()
+    return explain(builder, cluster, host, path).to_text()
+
+
+SERVED = [
+    pytest.param(
+        [*WEB, ingress("web", "a.test / web:80")],
+        "a.test/x",
+        ["answer       an endpoint of shop/web:80", "Ingress shop/web  spec.rules[0].http.paths[0]", "2 endpoints", "10.0.0.2:8080"],
+        id="a prefix leads to the endpoints of a service",
+    ),
+    pytest.param(
+        [*WEB, *API, ingress("web", "a.test / web:80"), ingress("api", "a.test /api api:80")],
+        "a.test/api/v1",
+        ["path         /api (Prefix)", "Ingress shop/web  path / (Prefix) is less specific than /api"],
+        id="the longer path wins",
+    ),
+    pytest.param(
+        [*WEB, *API, ingress("web", "a.test / web:80"), ingress("api", "a.test /api api:80")],
+        "a.test/apis",
+        ["path         / (Prefix)", "path /api (Prefix) does not match: a prefix matches whole elements between slashes"],
+        id="a prefix matches whole elements",
+    ),
+    pytest.param(
+        [*WEB, *API, ingress("web", "a.test / web:80"), ingress("api", "a.test =/Api api:80")],
+        "a.test/api",
+        ["path /Api (Exact) does not match: the case differs"],
+        id="paths have a case",
+    ),
+    pytest.param(
+        [*WEB, *API, ingress("young", "a.test / api:80", age=9), ingress("old", "a.test / web:80")],
+        "a.test/",
+        ["Ingress shop/old", "Ingress shop/young  path / (Prefix) is already defined in Ingress shop/old, which is older"],
+        id="the older Ingress wins",
+    ),
+    pytest.param(
+        [*WEB, ingress("web", "*.test / web:80")],
+        "a.b.test/",
+        ["404: no path of an Ingress matches", "Ingress shop/web  host *.test: the star stands for one label only"],
+        id="the star stands for one label",
+    ),
+    pytest.param(
+        [*WEB, *API, ingress("web", "*.test / web:80"), ingress("api", "a.test / api:80")],
+        "A.test:8443/",
+        ["Ingress shop/api", "Ingress shop/web  host *.test is less specific"],
+        id="a host comes before a wildcard, and its case and port do not count",
+    ),
+    pytest.param(
+        [*WEB, ingress_class("other", "example.com/other"), ingress("web", "a.test / web:80", ingress_class_name="other")],
+        "a.test/",
+        ["host         no Ingress has it", "Ingress shop/web  its class 'other' belongs to the controller 'example.com/other'"],
+        id="an Ingress of another class is named",
+    ),
+    pytest.param(
+        [ingress("web", "a.test / web:80")],
+        "a.test/",
+        ["answer       503", "service shop/web does not exist"],
+        id="a missing service is named",
+    ),
+    pytest.param(
+        [service("web"), slice_of("web", "10.0.0.1", ready=False), ingress("web", "a.test / web:80")],
+        "a.test/",
+        ["answer       503", "no endpoint of service shop/web is ready for port 80 (1 of 1 are not ready)"],
+        id="endpoints that are not ready are counted",
+    ),
+    pytest.param(
+        [service("web"), ingress("web", "a.test / web:80")],
+        "a.test/",
+        ["service shop/web selects no pods"],
+        id="a service without pods is named",
+    ),
+    pytest.param(
+        [*WEB, ingress("web", "a.test / web:81")],
+        "a.test/",
+        ["answer       503", "has no port 81"],
+        id="a port that the service lacks is named",
+    ),
+    pytest.param(
+        [*WEB, ingress("web", "* / web:80")],
+        "a.test/",
+        ["host         no Ingress has it", "Ingress shop/web"],
+        id="rules without a host serve the other hosts",
+    ),
+    pytest.param(
+        [*WEB, *API, ingress("web", "* / web:80"), ingress("api", "a.test /api api:80")],
+        "a.test/",
+        ["404: no path of the host matches", "Ingress shop/web  its rules have no host; a.test has rules"],
+        id="rules without a host do not serve a host with rules",
+    ),
+    pytest.param(
+        [*WEB, *API, ingress("web", "a.test / web:80"), ingress("new", "a.test / api:80", age=1, canary="true", canary_weight="25")],
+        "a.test/",
+        ["75% shop/web:80", "25% shop/api:80"],
+        id="a canary gets its share",
+    ),
+    pytest.param(
+        [*WEB, ingress("web", "a.test / web:80", tls=["cert a.test"]), tls_secret("cert", "a.test")],
+        "a.test/",
+        ["certificate  shop/cert", "http:// is redirected to https:// (308)"],
+        id="a host with a certificate redirects to https",
+    ),
+    pytest.param(
+        [*WEB, ingress("web", "a.test ~/x[0-9]+ web:80", use_regex="true")],
+        "a.test/X12",
+        ["(regular expression)", "Ingress shop/web  spec.rules[0].http.paths[0]"],
+        id="a regular expression ignores the case",
+    ),
+]
+
+
+@pytest.mark.parametrize(("objects", "request_line", "lines"), SERVED)
+def test_an_explanation_has(objects: list[Resource], request_line: str, lines: list[str]) -> None:
+    host, _, path = request_line.partition("/")
+    text = text_of(ClusterTable(*objects), host, path)
+    assert [line for line in lines if line not in text] == [], text
+
+
+async def test_the_command_reads_the_objects_of_the_cluster_and_names_objects_that_it_may_not_read() -> None:
+    objects: list[Resource] = [service("web", clusterIP=None), slice_of("web", "10.0.0.1"), ingress_class("kubeloop")]
+    objects += [ingress("web", "a.test / web:80", tls=["cert a.test"]), tls_secret("cert", "a.test")]
+    async with HandlerServer() as server:
+        client = server.client("shop")
+        await client.create(Namespace(metadata=ObjectMeta(name="shop")))
+        for found in objects:
+            await client.create(found)
+        explanation, forbidden = await explain_from_cluster(client, BuilderOptions(), "a.test", "/")
+        route = explanation.routes[0]
+        assert (route.origin, route.backends[0].endpoints) == ("Ingress shop/web", ("10.0.0.1:8080",))
+        assert (explanation.certificate, forbidden) == ("shop/cert", [])
+        server.faults.refuse(Forbidden, matching=on("get", Secret))
+        explanation, forbidden = await explain_from_cluster(client, BuilderOptions(), "a.test", "/")
+        assert (explanation.certificate, forbidden) == ("", ["Secret shop/cert"])

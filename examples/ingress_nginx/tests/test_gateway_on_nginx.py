@@ -1,0 +1,136 @@
+"""What a real NGINX answers for Gateways and routes, with Lua and with reloads."""
+
+from __future__ import annotations
+
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.ingress_nginx.gateway.addresses import AddressPool
+from examples.ingress_nginx.gateway.objects import GatewayOptions
+from examples.ingress_nginx.nginx.binary import find_nginx
+from examples.ingress_nginx.nginx.lua_server import LuaNginx
+from examples.ingress_nginx.nginx.server import NginxServer
+from examples.ingress_nginx.nginx.static_server import StaticNginx
+from examples.ingress_nginx.tests.gateway_objects import build, gateway, http_route, listener, path, rule
+from examples.ingress_nginx.tests.nginx_stage import Answer, EchoBackend, Stage, echo_backends, free_port, request, stage
+from examples.ingress_nginx.tests.objects import AUTHORITY, service, slice_of, tls_secret
+from kubeloop.meta import Resource
+
+OPTIONS = GatewayOptions(pool=AddressPool("127.0.0.0/24"))
+
+
+class GatewayStage:
+    """An NGINX that serves a Gateway on 127.0.0.1, with the services first and second."""
+
+    def __init__(self, running: Stage, services: tuple[Resource, ...]) -> None:
+        self.running = running
+        self.services = services
+        self.port = free_port()
+        self.tls_port = free_port()
+
+    async def serve(self, *routes: Resource, listeners: tuple[dict[str, Any], ...] = ()) -> None:
+        """Start NGINX with a Gateway (one listener of HTTP unless others are given) and routes."""
+        front = gateway("front", *(listeners or (listener(port=self.port),)), addresses=[{"value": "127.0.0.1"}])
+        result = build(front, *routes, *self.services, options=OPTIONS)
+        configuration = replace(self.running.configuration)
+        result.add_to(configuration)
+        self.running.configuration = configuration
+        await self.running.nginx.start(configuration)
+
+    async def get(self, host: str, target: str = "/", **options: Any) -> Answer:
+        return await request(self.port, host, target, **options)
+
+    async def answers(self, *requests: tuple[str, str]) -> list[int | str]:
+        """Return for each host and target the name of the backend that answers, else the status."""
+        answers = [await self.get(host, target) for host, target in requests]
+        return [answer.seen["backend"] if answer.status == 200 else answer.status for answer in answers]
+
+
+@pytest.fixture(params=[pytest.param(True, id="Lua", marks=pytest.mark.nginx_lua), pytest.param(False, id="reloads")])
+async def at(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[GatewayStage]:
+    binary = await find_nginx("", lua=request.param)
+    nginx: NginxServer
+    nginx = LuaNginx(binary, tmp_path / "nginx") if request.param else StaticNginx(binary, tmp_path / "nginx", resolvers=())
+    first, second = EchoBackend("first"), EchoBackend("second")
+    async with echo_backends(first, second), stage(nginx) as running:
+        services: list[Resource] = []
+        for backend in (first, second):
+            services += [service(backend.name), slice_of(backend.name, "127.0.0.1", port=backend.port)]
+        yield GatewayStage(running, tuple(services))
+
+
+async def test_paths_hosts_and_conditions(at: GatewayStage) -> None:
+    headers = [{"name": "version", "value": "2"}]
+    await at.serve(
+        http_route(
+            "one",
+            rule(path("/"), to=["first"]),
+            rule(path("/a"), to=["second"]),
+            rule(path("/a", headers=headers), to=["first"]),
+            rule(path("/x[0-9]", "RegularExpression"), to=["second"]),
+            hosts=["a.test"],
+        ),
+        http_route("wild", rule(path("/only"), to=["second"]), hosts=["*.test"]),
+    )
+    seen = await at.answers(
+        *(("a.test", target) for target in ("/", "/a", "/a/b", "/ab", "/x7", "/X7", "/x77")),
+        *(("b.c.test", target) for target in ("/only", "/")),
+        ("other", "/"),
+    )
+    assert seen == ["first", "second", "second", "first", "second", "first", "first", "second", 404, 404]
+    assert (await at.get("a.test", "/a", headers={"Version": "2"})).seen["backend"] == "first"
+
+
+async def test_weights_and_unresolved_backends(at: GatewayStage) -> None:
+    await at.serve(
+        http_route("web", rule(path("/half"), to=["first", "none"]), rule(path("/none"), to=["none"]), rule(path("/zero"), to=["first*0"]))
+    )
+    counts = Counter([(await at.get("a.test", "/half")).status for _ in range(60)])
+    assert set(counts) == {200, 500}
+    assert await at.answers(("a.test", "/none"), ("a.test", "/zero")) == [500, 500]
+
+
+async def test_filters(at: GatewayStage) -> None:
+    prefix = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/new"}
+    rewrite = {"type": "URLRewrite", "urlRewrite": {"hostname": "inner.test", "path": prefix}}
+    redirect = {"type": "RequestRedirect", "requestRedirect": {"hostname": "b.test", "statusCode": 301, "path": prefix}}
+    to_tls = {"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}}
+    headers = {"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "X-Set", "value": "$1"}], "remove": ["X-Gone"]}}
+    answer = {"type": "ResponseHeaderModifier", "responseHeaderModifier": {"add": [{"name": "X-Answer", "value": "yes"}]}}
+    await at.serve(
+        http_route(
+            "web",
+            rule(path("/rewrite"), to=["first"], filters=[rewrite]),
+            rule(path("/redirect"), to=[], filters=[redirect]),
+            rule(path("/tls"), to=[], filters=[to_tls]),
+            rule(path("/headers"), to=["first"], filters=[headers, answer]),
+        )
+    )
+    rewritten = (await at.get("a.test", "/rewrite/b?c=d")).seen
+    assert (rewritten["target"], rewritten["headers"]["host"]) == ("/new/b?c=d", "inner.test")
+    redirected = await at.get("a.test", "/redirect/b?c=d")
+    assert (redirected.status, redirected.header("location")) == (301, f"http://b.test:{at.port}/new/b?c=d")
+    assert (await at.get("a.test", "/tls/b")).header("location") == "https://a.test/tls/b"
+    changed = await at.get("a.test", "/headers", headers={"X-Set": "old", "X-Gone": "1"})
+    assert (changed.seen["headers"]["x-set"], "x-gone" in changed.seen["headers"]) == ("$1", False)
+    assert changed.header("x-answer") == "yes"
+
+
+async def test_https_listeners(at: GatewayStage) -> None:
+    secure = listener("secure", at.tls_port, "*.shop.test", "HTTPS", certificates=["tls"])
+    parents = [{"name": "front", "sectionName": "secure"}]
+    await at.serve(
+        http_route("web", rule(to=["first"]), parents=parents),
+        tls_secret("tls", "*.shop.test"),
+        listeners=(listener(port=at.port), secure),
+    )
+    context = ssl.create_default_context(cadata=AUTHORITY.certificate.decode())
+    answer = await request(at.tls_port, "a.shop.test", "/", tls=context)
+    assert (answer.status, answer.seen["backend"]) == (200, "first")
+    assert (await at.get("a.shop.test")).status == 404
