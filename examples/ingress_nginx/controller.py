@@ -86,8 +86,10 @@ class SyncController(
         self.log_of_changes = ChangeLog()
         self.observe = observe
         self._pending = Changes()
-        self._reloads = TokenBucket(self.options.reload_rate, RELOAD_BURST - 1)
+        self._reloads: TokenBucket | None = None
         self._reload_due = 0.0
+        #: NGINX has changes that wait for a reload.
+        self._deferred = False
         self._started = False
         self._reported: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
 
@@ -141,21 +143,28 @@ class SyncController(
         del key  # there is one
         began, cpu = time.monotonic(), time.process_time()
         self._pending.merge(self.build())
-        if not self._pending and self._started:
+        if not self._pending and not self._deferred and self._started:
             return await self.finish()
-        if (wait := self._reload_due - began) > 0:
-            return Result(requeue_after=wait)
+        wait = self._reload_due - self.client.clock.now()
         try:
-            applied = await self._apply()
+            applied = await self._apply(may_reload=wait <= 0)
         except NginxError as error:
             self._report(SyncReport(self._pending, Applied(reloaded=False), time.monotonic() - began, error=str(error)))
             raise
         done, self._pending = self._pending, Changes()
+        self._deferred = bool(applied.deferred)
+        if self._deferred:
+            return Result(requeue_after=wait)
         if applied.reloaded:
-            # A reload costs a new set of worker processes: a burst of changes shares one.
-            self._reload_due = time.monotonic() + self._reloads.reserve()
+            self._reload_due = self.client.clock.now() + self._reserve_reload()
         self._report(SyncReport(done, applied, time.monotonic() - began, time.process_time() - cpu))
         return await self.finish()
+
+    def _reserve_reload(self) -> float:
+        """Return the seconds until the next reload. A reload costs a new set of worker processes: a burst of changes shares one."""
+        if self._reloads is None:
+            self._reloads = TokenBucket(self.options.reload_rate, RELOAD_BURST - 1, self.client.clock)
+        return self._reloads.reserve()
 
     async def finish(self) -> Result | None:
         """Do what follows when NGINX serves the configuration: nothing for Ingresses alone."""
@@ -187,9 +196,9 @@ class SyncController(
         self.builder.configuration.settings = replace(settings, http=fixed.http, https=fixed.https) if data else fixed
         return self.builder.configuration.settings != before
 
-    async def _apply(self) -> Applied:
+    async def _apply(self, *, may_reload: bool) -> Applied:
         if self._started:
-            return await self.nginx.apply(self.configuration, self._pending)
+            return await self.nginx.apply(self.configuration, self._pending, may_reload=may_reload)
         await self.nginx.start(self.configuration)
         self._started = True
         return Applied(reloaded=False, reason="start")

@@ -94,9 +94,15 @@ class GatewaySyncController(
             return tuple(key) in self._result.services or super().depends_on(ref)
         return (kind == "Secret" and tuple(key) in self._result.secrets) or super().depends_on(ref)
 
+    async def reconcile(self, key: ObjectKey) -> Result | None:
+        if not self._started:
+            self.gateways.http2_beside_http1 = await self.nginx.serves_http2_beside_http1()
+        return await super().reconcile(key)
+
     def build(self) -> Changes:
         super().build()
         before = self._merged
+        self.gateways.http1_sockets = frozenset({self.builder.configuration.settings.http})
         self._result = self.gateways.build(self.objects)
         ingresses = self.builder.configuration
         merged = Configuration(settings=ingresses.settings)

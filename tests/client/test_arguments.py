@@ -9,7 +9,7 @@ import pytest
 
 from kubeloop.api.core.v1 import ConfigMap, Pod
 from kubeloop.client import Client
-from kubeloop.meta import ObjectMeta, Resource, Unstructured
+from kubeloop.meta import ObjectMeta, PartialObject, Resource, Unstructured
 from kubeloop.transport import Transport
 from tests.faults import FaultServer
 
@@ -44,6 +44,16 @@ TREE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
             lambda c: c.patch(ConfigMap, {"data": {}}), r"patch: say which and how, patch\(ConfigMap, NAME, PATCH\)", id="no name"
         ),
         pytest.param(lambda c: c.patch("cm", "x", {}), 'the text "cm" was given where a kind is meant', id="a patch of text"),
+        pytest.param(
+            lambda c: c.patch(ConfigMap(), patch={"data": {}}), r"patch: an object was given together with .* a patch", id="two patches"
+        ),
+        pytest.param(lambda c: c.patch(ConfigMap(), "x"), "patch: an object was given together with a name", id="two names"),
+        pytest.param(lambda c: c.patch(ConfigMap(), namespace="x"), "patch: an object was given together with", id="two namespaces"),
+        pytest.param(
+            lambda c: c.patch_metadata(ConfigMap, PartialObject(), {}),
+            "patch_metadata: metadata .* was given together with",
+            id="two patches of metadata",
+        ),
         pytest.param(lambda c: c.patch_metadata(ConfigMap, "x"), "patch_metadata: no patch was given", id="no patch"),
         pytest.param(lambda c: c.pods.exec(None, ["ls"]), "None names no pod: give", id="a command without a pod"),
         pytest.param(lambda c: c.get(Pod, 3), "name=3: must be text", id="a number as name"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from examples.ingress_nginx.gateway.attach import Attachment, attach
@@ -17,10 +18,14 @@ from examples.ingress_nginx.gateway.routes import read_route
 from examples.ingress_nginx.gateway.servers import GatewayServers
 from examples.ingress_nginx.gateway.summaries import class_report, gateway_report, rejection
 from examples.ingress_nginx.gateway.types import Gateway, GatewayClass, GRPCRoute, HTTPRoute, ReferenceGrant
-from examples.ingress_nginx.model.configuration import Backend, Certificate, Configuration, Server, ServerKey
+from examples.ingress_nginx.model.configuration import Backend, Certificate, Configuration, Listener, Server, ServerKey
 from kubeloop.meta import Resource
 
 _R = TypeVar("_R", bound=Resource)
+_HTTP1_PORT = (
+    "NGINX before 1.25.1 serves either HTTP/1.1 or HTTP/2 without TLS on a port, and HTTPRoutes or Ingresses use the port; attach the "
+    "route to an HTTPS listener or to a listener with another port"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +69,17 @@ class GatewayBuilder:
     def __init__(self, options: GatewayOptions | None = None, *, crd_versions: Mapping[str, str] | None = None) -> None:
         self.options = options or GatewayOptions()
         self.crd_versions: Mapping[str, str] = crd_versions or {}
+        #: Whether NGINX serves HTTP/1.1 and HTTP/2 without TLS on one port. If not, HTTPRoutes take a port from GRPCRoutes.
+        self.http2_beside_http1 = True
+        #: Where NGINX listens for Ingresses without TLS.
+        self.http1_sockets: frozenset[Listener] = frozenset()
         #: Records of the last build: a route that a cache has not replaced is not read again.
         self._records: dict[tuple[str, str, str], RouteRecord] = {}
 
     def build(self, objects: GatewayObjects) -> GatewayResult:
         """Return the configuration and the statuses for the present objects."""
         classes = [entry for entry in _living(objects.list(GatewayClass)) if entry.spec.controller_name == self.options.controller_name]
-        class_reports = [class_report(entry, self.crd_versions) for entry in classes]
+        class_reports = [class_report(entry, self.crd_versions, http2_beside_http1=self.http2_beside_http1) for entry in classes]
         accepted = {report.object.metadata.name for report in class_reports if report.conditions[0].holds}
         gateways = [gateway for gateway in _living(objects.list(Gateway)) if gateway.spec.gateway_class_name in accepted]
         gateways.sort(key=age_of)
@@ -82,12 +91,15 @@ class GatewayBuilder:
         servers = GatewayServers(resolver)
         attachments: list[Attachment] = []
         route_reports = []
+        http1 = set(self.http1_sockets)
         routes: list[AnyRoute] = [*_living(objects.list(HTTPRoute)), *_living(objects.list(GRPCRoute))]
         known, self._records = self._records, {}
         for route in routes:
             record = self._record(route, known)
-            report, attached = self._attach(record, listeners, servers, objects)
+            report, attached = self._attach(record, listeners, servers, objects, http1)
             attachments += attached
+            if record.kind == "HTTPRoute":
+                http1.update(attachment.listener.socket for attachment in attached)
             if report.parents or self._has_entry(record):
                 route_reports.append(report)
 
@@ -95,6 +107,8 @@ class GatewayBuilder:
             gateway_report(gateway, listeners[key_of(gateway)], addresses.get(key_of(gateway), ""), self.options) for gateway in gateways
         ]
         states = [state for group in listeners.values() for state in group]
+        if not self.http2_beside_http1:
+            _reserve_http2(states, attachments)
         built = servers.build(states, attachments)
         return GatewayResult(
             built,
@@ -126,6 +140,7 @@ class GatewayBuilder:
         listeners: Mapping[Key, list[ListenerState]],
         servers: GatewayServers,
         objects: GatewayObjects,
+        http1: AbstractSet[Listener],
     ) -> tuple[RouteReport, list[Attachment]]:
         attached: list[Attachment] = []
         parents: list[ParentReport] = []
@@ -137,6 +152,10 @@ class GatewayBuilder:
             if rest is None:
                 rest = _route_conditions(record, servers)
             made, accepted = attach(record, parent, states, objects)
+            if record.kind == "GRPCRoute" and accepted.holds and not self.http2_beside_http1:
+                made = [attachment for attachment in made if attachment.listener.socket.tls or attachment.listener.socket not in http1]
+                if not made:
+                    accepted = ConditionState("Accepted", False, "UnsupportedValue", _HTTP1_PORT)
             problems = [rule.problem for rule in record.rules if rule.problem]
             if accepted.holds and problems and len(problems) == len(record.rules):
                 made, accepted = [], ConditionState("Accepted", False, "UnsupportedValue", problems[0])
@@ -158,6 +177,14 @@ class GatewayBuilder:
     def _has_entry(self, record: RouteRecord) -> bool:
         status = record.object.status
         return status is not None and any(parent.controller_name == self.options.controller_name for parent in status.parents)
+
+
+def _reserve_http2(states: Iterable[ListenerState], attachments: Iterable[Attachment]) -> None:
+    """Let NGINX speak HTTP/2 at the sockets without TLS that have GRPCRoutes only; the other GRPCRoutes there are not attached."""
+    sockets = {attachment.listener.socket for attachment in attachments if attachment.record.kind == "GRPCRoute"}
+    for state in states:
+        if state.socket in sockets and not state.socket.tls:
+            state.socket = replace(state.socket, http2_only=True)
 
 
 def _living(objects: Iterable[_R]) -> list[_R]:

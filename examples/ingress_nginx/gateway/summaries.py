@@ -10,7 +10,7 @@ from examples.ingress_nginx.gateway.objects import BUNDLE_VERSION, GatewayOption
 from examples.ingress_nginx.gateway.reports import ConditionState, GatewayClassReport, GatewayReport
 from examples.ingress_nginx.gateway.types import Gateway, GatewayClass
 
-#: Names of pkg/features of the Gateway API's repository.
+#: Names of pkg/features of the Gateway API's repository, in its order of the alphabet.
 FEATURES = (
     "GRPCRoute",
     "Gateway",
@@ -41,13 +41,18 @@ FEATURES = (
     "HTTPRouteSchemeRedirect",
     "ReferenceGrant",
 )
+#: What only an NGINX serves that has HTTP/1.1 and HTTP/2 without TLS on one port.
+HTTP2_FEATURES = ("HTTPRouteBackendProtocolH2C",)
 _ADDRESS_TYPES = ("IPAddress", "Hostname")
 
 
-def class_report(gateway_class: GatewayClass, crd_versions: Mapping[str, str]) -> GatewayClassReport:
+def class_report(gateway_class: GatewayClass, crd_versions: Mapping[str, str], *, http2_beside_http1: bool) -> GatewayClassReport:
     """Return the status of a GatewayClass of this controller.
 
-    ``crd_versions``: bundle version of each CRD in the cluster; empty: not known.
+    Args:
+        gateway_class: The class.
+        crd_versions: Bundle version of each CRD in the cluster; empty: not known.
+        http2_beside_http1: Whether NGINX serves HTTP/1.1 and HTTP/2 without TLS on one port.
     """
     parameters = gateway_class.spec.parameters_ref
     if parameters is None:
@@ -61,7 +66,8 @@ def class_report(gateway_class: GatewayClass, crd_versions: Mapping[str, str]) -
         version = ConditionState("SupportedVersion", False, "UnsupportedVersion", text)
     else:
         version = ConditionState("SupportedVersion", True, "SupportedVersion", "the version of the CRDs is supported")
-    return GatewayClassReport(gateway_class, (accepted, version), FEATURES if accepted.holds else ())
+    features = tuple(name for name in FEATURES if http2_beside_http1 or name not in HTTP2_FEATURES)
+    return GatewayClassReport(gateway_class, (accepted, version), features if accepted.holds else ())
 
 
 def gateway_report(gateway: Gateway, listeners: Sequence[ListenerState], address: str, options: GatewayOptions) -> GatewayReport:

@@ -117,11 +117,19 @@ class ClientAuth:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """An address and a port on which NGINX listens. ``address`` empty: all addresses."""
+    """An address and a port on which NGINX listens.
+
+    Attributes:
+        address: Empty: all addresses.
+        port: The port.
+        tls: Clients use TLS.
+        http2_only: Without TLS: all clients use HTTP/2, as gRPC's do. NGINX before 1.25.1 cannot serve HTTP/1.1 on the same port.
+    """
 
     address: str
     port: int
     tls: bool = False
+    http2_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class NginxBinary:
 
     @property
     def http2_directive(self) -> bool:
-        """Whether ``http2 on`` exists; before 1.25.1 HTTP/2 is a parameter of ``listen``."""
+        """Whether ``http2 on`` exists, so that a port serves HTTP/1.1 and HTTP/2; before 1.25.1 HTTP/2 is a parameter of ``listen``."""
         return self.version >= (1, 25, 1)
 
 

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from examples.ingress_nginx.model.configuration import Changes, Configuration
-from examples.ingress_nginx.nginx.binary import find_nginx
+from examples.ingress_nginx.nginx.binary import NginxBinary, find_nginx
 from examples.ingress_nginx.nginx.lua_server import LuaNginx, RequestCount
 from examples.ingress_nginx.nginx.server import Applied, NginxError
 from examples.ingress_nginx.nginx.static_server import StaticNginx
@@ -30,13 +30,20 @@ class ChosenNginx:
         self._folder = folder
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self.chosen: LuaNginx | StaticNginx | None = None
+        #: The program that the next start uses.
+        self._binary: NginxBinary | None = None
 
     @property
     def dynamic(self) -> bool:
         return self.chosen is not None and self.chosen.dynamic
 
+    async def serves_http2_beside_http1(self) -> bool:
+        if self._binary is None:
+            self._binary = await find_nginx(self._path, lua=self._lua)
+        return self._binary.http2_directive
+
     async def start(self, configuration: Configuration) -> None:
-        binary = await find_nginx(self._path, lua=self._lua)
+        binary = self._binary or await find_nginx(self._path, lua=self._lua)
         if self._folder is None and self._temporary is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="kubeloop-ingress-", ignore_cleanup_errors=True)
         folder = self._folder or Path(self._temporary.name if self._temporary is not None else "", "nginx")
@@ -45,17 +52,18 @@ class ChosenNginx:
             await chosen.start(configuration)
         except BaseException:
             # The next attempt looks for the program again, and must find no process that holds the ports.
+            self._binary = None
             await chosen.stop()
             raise
-        self.chosen = chosen
+        self.chosen, self._binary = chosen, binary
         version = ".".join(map(str, binary.version))
         if binary.has_lua:
             _logger.info("NGINX %s with Lua: hosts, endpoints and certificates change without a reload", version)
         else:
             _logger.info("NGINX %s without Lua: each change is a reload", version)
 
-    async def apply(self, configuration: Configuration, changes: Changes) -> Applied:
-        return await self._running().apply(configuration, changes)
+    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> Applied:
+        return await self._running().apply(configuration, changes, may_reload=may_reload)
 
     async def healthy(self) -> None:
         await self._running().healthy()

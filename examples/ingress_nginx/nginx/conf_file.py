@@ -93,6 +93,8 @@ def listen(listener: Listener, binary: NginxBinary, settings: Settings, *, defau
     flags = " default_server" if default else ""
     if listener.tls:
         flags += " ssl" if binary.http2_directive or not settings.http2 else " ssl http2"
+    elif listener.http2_only and not binary.http2_directive:
+        flags += " http2"
     if listener.address:
         address = f"[{listener.address}]" if ":" in listener.address else listener.address
         return [f"listen {quote(f'{address}:{listener.port}')}{flags};"]
@@ -101,7 +103,7 @@ def listen(listener: Listener, binary: NginxBinary, settings: Settings, *, defau
 
 def seconds(value: float) -> str:
     """Return a time as NGINX reads it: at least one millisecond."""
-    return f"{value:g}s" if value == int(value) else f"{max(1, round(value * 1000))}ms"
+    return f"{int(value)}s" if value == int(value) else f"{max(1, round(value * 1000))}ms"
 
 
 def system_resolvers(path: Path = Path("/etc/resolv.conf")) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -22,6 +23,8 @@ from examples.ingress_nginx.nginx.server import Applied, ConfigurationRefused, N
 
 #: Bytes of documents in one request: a worker does nothing else while it stores them.
 _BATCH_SIZE = 1 << 20
+#: Prefixes of the documents that refer to nothing in nginx.conf.
+_INDEPENDENT = ("b:", "c:")
 
 _logger = logging.getLogger(__name__)
 
@@ -112,11 +115,15 @@ class LuaNginx:
         )
         self._channel = DocumentChannel(self.process)
         self._sending = asyncio.Lock()
-        #: The documents of NGINX; the renderer may be ahead after a failure.
+        #: The documents of NGINX; the renderer is ahead after a failure, and while changes wait for a reload.
         self._delivered: dict[str, str] = {}
+        self._owed = _Owed()
         self._shutdown_seconds = 240.0
         #: Changes that were rendered, but did not reach NGINX.
         self._failed = False
+
+    async def serves_http2_beside_http1(self) -> bool:
+        return self.process.binary.http2_directive
 
     async def start(self, configuration: Configuration) -> None:
         """Start NGINX with this configuration. Raises NginxError."""
@@ -130,25 +137,32 @@ class LuaNginx:
             raise
         self._note(configuration)
 
-    async def apply(self, configuration: Configuration, changes: Changes) -> Applied:
-        """Bring NGINX from the last applied configuration to this one. Raises NginxError; then the last one keeps serving."""
-        if not changes and not self._failed:
+    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> Applied:
+        """Bring NGINX from the last applied configuration to this one. See ``NginxServer``."""
+        if not changes and not self._failed and not self._owed:
             return Applied(reloaded=False)
         if changes.certificates or changes.settings:
             self.renderer.excluded.clear()
         rendered = self.renderer.render(configuration, None if self._failed else changes)
         failed, self._failed = self._failed, True
-        if rendered.reason:
+        self._owed.merge(rendered.put, rendered.delete)
+        deferred = "" if may_reload else rendered.reason
+        if rendered.reason and not deferred:
             rendered = await self._install(rendered, configuration, self.process.apply)
+        put, delete = self._owed.take_independent() if deferred else self._owed.take()
+        complete = self.renderer.documents if not deferred else self._delivered | put
         async with self._sending:
             try:
                 if failed:
-                    await self._channel.send_all(rendered.put)
-                elif rendered.put or rendered.delete:
-                    await self._channel.send(rendered.put, rendered.delete)
+                    await self._channel.send_all(complete)
+                elif put or delete:
+                    await self._channel.send(put, delete)
             except DocumentsLost:
-                await self._channel.send_all(self.renderer.documents)
+                await self._channel.send_all(complete)
         self._failed = False
+        if deferred:
+            self._delivered = complete
+            return Applied(reloaded=False, deferred=deferred)
         self._note(configuration)
         return Applied(reloaded=bool(rendered.reason), reason=rendered.reason)
 
@@ -185,6 +199,7 @@ class LuaNginx:
     def _note(self, configuration: Configuration) -> None:
         self.renderer.delivered()
         self._delivered = dict(self.renderer.documents)
+        self._owed = _Owed()
         self._shutdown_seconds = configuration.settings.shutdown_seconds
 
     async def _send_after_restart(self) -> None:
@@ -195,6 +210,33 @@ class LuaNginx:
         except NginxError as error:
             self._failed = True
             _logger.error("NGINX was restarted, but has no configuration: %s", error)  # noqa: TRY400
+
+
+class _Owed:
+    """Documents that NGINX does not have yet."""
+
+    def __init__(self) -> None:
+        self._put: dict[str, str] = {}
+        self._delete: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._put or self._delete)
+
+    def merge(self, put: Mapping[str, str], delete: AbstractSet[str]) -> None:
+        """Add new and changed documents, and keys of removed ones."""
+        self._put = {key: text for key, text in self._put.items() if key not in delete} | dict(put)
+        self._delete = (self._delete - put.keys()) | delete
+
+    def take(self) -> tuple[dict[str, str], set[str]]:
+        """Remove and return everything."""
+        put, delete, self._put, self._delete = self._put, self._delete, {}, set()
+        return put, delete
+
+    def take_independent(self) -> tuple[dict[str, str], set[str]]:
+        """Remove and return what NGINX can have before its nginx.conf: backends and certificates. Hosts refer to locations of that file."""
+        put = {key: text for key, text in self._put.items() if key.startswith(_INDEPENDENT)}
+        self._put = {key: text for key, text in self._put.items() if key not in put}
+        return put, set()
 
 
 def _refused_policy(text: str, message: str) -> str:

@@ -18,10 +18,17 @@ class ConfigurationRefused(NginxError):
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """How a change reached NGINX. ``reason``: why a reload was necessary."""
+    """How a change reached NGINX.
+
+    Attributes:
+        reloaded: NGINX was reloaded.
+        reason: Why a reload was necessary.
+        deferred: Why a reload is necessary that was not allowed; empty: NGINX serves the whole configuration.
+    """
 
     reloaded: bool
     reason: str = ""
+    deferred: str = ""
 
 
 class NginxServer(Protocol):
@@ -31,13 +38,23 @@ class NginxServer(Protocol):
     def dynamic(self) -> bool:
         """Whether endpoints and certificates change without a reload."""
 
+    async def serves_http2_beside_http1(self) -> bool:
+        """Report whether clients without TLS may use HTTP/1.1 and HTTP/2 on the same port. Raises NginxError if there is no NGINX."""
+
     async def start(self, configuration: Configuration) -> None:
         """Start NGINX with this configuration. Raises NginxError."""
 
-    async def apply(self, configuration: Configuration, changes: Changes) -> Applied:
-        """Bring NGINX from the last applied configuration to this one. Raises NginxError; then the last one keeps serving.
+    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> Applied:
+        """Bring NGINX from the last applied configuration to this one.
 
-        ``changes`` names all parts that differ from the last configuration for which ``apply`` or ``start`` returned.
+        Args:
+            configuration: The whole configuration.
+            changes: All parts that differ from the last configuration for which ``apply`` or ``start`` returned.
+            may_reload: If False and a reload is necessary, NGINX gets the endpoints and certificates that need none; the next call that
+                allows a reload delivers the rest, also with empty ``changes``.
+
+        Raises:
+            NginxError: NGINX does not take the configuration; the last one keeps serving.
         """
 
     async def healthy(self) -> None:

@@ -50,19 +50,29 @@ class StaticNginx:
         self._shutdown_seconds = 240.0
         #: Changes that were rendered, but did not reach NGINX.
         self._failed = False
+        #: Changes that wait for a reload.
+        self._deferred = Changes()
+
+    async def serves_http2_beside_http1(self) -> bool:
+        return self.process.binary.http2_directive
 
     async def start(self, configuration: Configuration) -> None:
         """Start NGINX with this configuration. Raises NginxError."""
         await self._install(configuration, None, first=True)
 
-    async def apply(self, configuration: Configuration, changes: Changes) -> Applied:
-        """Bring NGINX from the last applied configuration to this one. Raises NginxError; then the last one keeps serving."""
-        if not changes and not self._failed:
+    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> Applied:
+        """Bring NGINX from the last applied configuration to this one. See ``NginxServer``."""
+        self._deferred.merge(changes)
+        due = self._deferred
+        if not due and not self._failed:
             return Applied(reloaded=False)
-        for key in changes.servers & self.excluded.keys():
+        if not may_reload:
+            return Applied(reloaded=False, deferred=_reason(due))
+        for key in due.servers & self.excluded.keys():
             del self.excluded[key]
-        await self._install(configuration, None if self._failed else changes, first=False)
-        return Applied(reloaded=True, reason=_reason(changes))
+        self._deferred = Changes()
+        await self._install(configuration, None if self._failed else due, first=False)
+        return Applied(reloaded=True, reason=_reason(due))
 
     async def healthy(self) -> None:
         """Raise NginxError if the process does not answer."""

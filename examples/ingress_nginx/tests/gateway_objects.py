@@ -34,9 +34,11 @@ class GatewayTable(ClusterTable):
         return self.get(Namespace, "", name)
 
 
-def build(*objects: Resource, options: GatewayOptions | None = None) -> GatewayResult:
+def build(*objects: Resource, options: GatewayOptions | None = None, http2_beside_http1: bool = True) -> GatewayResult:
     """Build from objects, with a class, a service and published addresses."""
-    return GatewayBuilder(options or GatewayOptions(published=("192.0.2.1",))).build(GatewayTable(*objects))
+    builder = GatewayBuilder(options or GatewayOptions(published=("192.0.2.1",)))
+    builder.http2_beside_http1 = http2_beside_http1
+    return builder.build(GatewayTable(*objects))
 
 
 def gateway_class(name: str = "kubeloop", controller: str = CONTROLLER_NAME, **spec: Any) -> GatewayClass:

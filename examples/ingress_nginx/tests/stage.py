@@ -72,10 +72,10 @@ class TrackedNginx(ChosenNginx):
         self.idle = asyncio.Event()
         self.idle.set()
 
-    async def apply(self, configuration: Configuration, changes: Changes) -> Applied:
+    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> Applied:
         self.idle.clear()
         try:
-            return await super().apply(configuration, changes)
+            return await super().apply(configuration, changes, may_reload=may_reload)
         finally:
             self.idle.set()
 

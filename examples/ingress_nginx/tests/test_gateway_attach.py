@@ -60,6 +60,33 @@ def test_hosts_of_a_listener_that_a_route_has() -> None:
     assert common_hosts("a.test", ["b.test"]) == ()
 
 
+# HTTP/2 without TLS
+
+
+@pytest.mark.parametrize(
+    ("beside", "others", "accepted", "only"),
+    [
+        pytest.param(True, [http_route()], "True/Accepted", False, id="a new NGINX serves both kinds on a port"),
+        pytest.param(False, [], "True/Accepted", True, id="an old NGINX serves a port of GRPCRoutes with HTTP/2 only"),
+        pytest.param(False, [http_route()], "False/UnsupportedValue", False, id="an old NGINX leaves the port to HTTPRoutes"),
+        pytest.param(
+            False, [http_route(parents=[{"name": "front", "port": 81}])], "True/Accepted", True, id="an HTTPRoute on another port"
+        ),
+    ],
+)
+def test_grpc_routes_without_tls(beside: bool, others: list[Resource], accepted: str, only: bool) -> None:
+    calls = grpc_route(parents=[{"name": "front", "port": 80}])
+    result = build(gateway("front", listener(), listener("other", 81)), calls, *others, http2_beside_http1=beside)
+    assert route_conditions(result, "calls")["Accepted"] == accepted
+    assert [socket.http2_only for (sockets, _) in result.servers for socket in sockets if socket.port == 80] == [only]
+
+
+def test_grpc_routes_of_https_listeners_do_not_depend_on_the_version_of_nginx() -> None:
+    secure = listener("web", 443, protocol="HTTPS", certificates=["tls"])
+    result = build(gateway("front", secure), tls_secret("tls", "a.test"), grpc_route(), http_route(), http2_beside_http1=False)
+    assert route_conditions(result, "calls")["Accepted"] == "True/Accepted"
+
+
 TEAM = Namespace(metadata=ObjectMeta(name="team", labels={"tier": "front"}))
 SELECTED = {"namespaces": {"from": "Selector", "selector": {"matchLabels": {"tier": "front"}}}}
 

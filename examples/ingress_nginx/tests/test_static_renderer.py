@@ -22,6 +22,7 @@ from examples.ingress_nginx.model.configuration import (
 )
 from examples.ingress_nginx.model.policy import BackendTls, Policy, Protocol
 from examples.ingress_nginx.nginx.binary import NginxBinary
+from examples.ingress_nginx.nginx.conf_file import seconds
 from examples.ingress_nginx.nginx.default_certificate import self_signed_certificate
 from examples.ingress_nginx.nginx.static import RenderedConfiguration, StaticRenderer
 from examples.ingress_nginx.tests.nginx_stage import exact, prefix, server
@@ -51,6 +52,31 @@ def test_http2_is_a_parameter_or_a_directive() -> None:
     assert "listen *:443 default_server ssl;" in new
     assert "http2 on;" in new
     assert "http2" not in render(binary=OLD, settings=Settings(http2=False))
+
+
+@pytest.mark.parametrize(
+    ("binary", "flags"),
+    [
+        pytest.param(OLD, " http2", id="before 1.25.1 the port serves HTTP/2 only"),
+        pytest.param(NEW, "", id="since 1.25.1 each port serves HTTP/1.1 and HTTP/2"),
+    ],
+)
+def test_a_port_of_grpc_without_tls(binary: NginxBinary, flags: str) -> None:
+    calls = replace(server("a.test", prefix("/", "web")), listeners=(Listener("127.0.0.1", 81, http2_only=True),))
+    assert f'listen "127.0.0.1:81"{flags};' in render(calls, binary=binary)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        pytest.param(10.0, "10s", id="whole seconds"),
+        pytest.param(0.5, "500ms", id="parts of a second"),
+        pytest.param(0.0001, "1ms", id="at least a millisecond"),
+        pytest.param(31536000.0, "31536000s", id="a year, without an exponent"),
+    ],
+)
+def test_times(value: float, text: str) -> None:
+    assert seconds(value) == text
 
 
 def test_only_servers_with_a_certificate_and_the_default_server_have_one() -> None:

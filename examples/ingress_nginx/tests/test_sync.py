@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -19,6 +19,7 @@ from kubeloop.api.core.v1 import Event, Namespace
 from kubeloop.api.discovery.v1 import EndpointSlice
 from kubeloop.meta import ObjectMeta
 from kubeloop.testing import HandlerServer
+from kubeloop.timing import FakeClock
 
 
 @dataclass
@@ -29,15 +30,25 @@ class NotingNginx:
     refuse: str = ""
     started: Configuration | None = None
     applied: list[Changes] = field(default_factory=list)
+    deferred: Changes = field(default_factory=Changes)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def serves_http2_beside_http1(self) -> bool:
+        return False
 
     async def start(self, configuration: Configuration) -> None:
         self.started = configuration
 
-    async def apply(self, configuration: Configuration, changes: Changes) -> Applied:
+    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> Applied:
         if self.refuse:
             raise ConfigurationRefused(self.refuse)
         assert changes.servers <= configuration.servers.keys()
-        self.applied.append(replace(changes))
+        self.deferred.merge(changes)
+        self.changed.set()
+        if not may_reload and not self.dynamic:
+            return Applied(reloaded=False, deferred="a change")
+        self.applied.append(self.deferred)
+        self.deferred = Changes()
         return Applied(reloaded=not self.dynamic, reason="a change")
 
     async def healthy(self) -> None: ...
@@ -54,14 +65,13 @@ class SyncStage:
     nginx: NotingNginx
     controller: SyncController
     reports: list[SyncReport]
-    changed: asyncio.Event
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until a report fulfils a condition."""
+        """Wait until a report or a change of NGINX fulfils a condition."""
         async with asyncio.timeout(10):
             while not condition():
-                self.changed.clear()
-                await self.changed.wait()
+                self.nginx.changed.clear()
+                await self.nginx.changed.wait()
 
     async def events(self, reason: str) -> list[Event]:
         """Wait for events of a reason, and return them."""
@@ -74,22 +84,21 @@ class SyncStage:
 
 
 @asynccontextmanager
-async def running(nginx: NotingNginx, options: ControllerOptions | None = None) -> AsyncIterator[SyncStage]:
+async def running(nginx: NotingNginx, options: ControllerOptions | None = None, clock: FakeClock | None = None) -> AsyncIterator[SyncStage]:
     reports: list[SyncReport] = []
-    changed = asyncio.Event()
 
     def observe(report: SyncReport) -> None:
         reports.append(report)
-        changed.set()
+        nginx.changed.set()
 
-    async with HandlerServer(loopback_endpoints=True) as server:
+    async with HandlerServer(loopback_endpoints=True, clock=clock) as server:
         client = server.client("shop")
         await client.create(Namespace(metadata=ObjectMeta(name="shop")))
         await client.create(ingress_class("kubeloop"))
         await client.create(service("web", clusterIP=None))
         await client.create(slice_of("web", "127.0.0.1"))
         controller = SyncController(nginx, options or ControllerOptions(reload_rate=1000), observe)
-        stage = SyncStage(client, nginx, controller, reports, changed)
+        stage = SyncStage(client, nginx, controller, reports)
         async with Manager(client, [controller]):
             await stage.until(lambda: bool(reports))
             yield stage
@@ -142,11 +151,29 @@ async def test_a_refused_configuration_is_reported_and_tried_again() -> None:
 
 
 async def test_a_burst_of_changes_shares_reloads() -> None:
-    async with running(NotingNginx(), ControllerOptions(reload_rate=1)) as stage:
+    clock = FakeClock()
+    async with running(NotingNginx(), ControllerOptions(reload_rate=1), clock) as stage:
+        nginx = stage.nginx
         for number in range(40):
             await stage.client.create(ingress(f"a{number}", f"x{number}.io / web:80"))
-        await stage.until(lambda: len(set().union(*(changes.servers for changes in stage.nginx.applied))) == 40)
-        assert len(stage.nginx.applied) <= 3
+        await stage.until(lambda: len(nginx.deferred.servers.union(*(changes.servers for changes in nginx.applied))) == 40)
+        assert len(nginx.applied) == 2
+        await clock.advance(1)
+        await stage.until(lambda: len(nginx.applied) == 3)
+        assert nginx.applied[-1].servers
+        assert not nginx.deferred
+
+
+async def test_a_change_that_needs_no_reload_does_not_wait_for_one() -> None:
+    async with running(NotingNginx(), ControllerOptions(reload_rate=0.001), FakeClock()) as stage:
+        nginx = stage.nginx
+        for name in ("x", "y"):
+            await stage.client.create(ingress(name, f"{name}.io / web:80"))
+            await stage.until(lambda: len(nginx.applied) > (name == "y"))  # noqa: B023 - the wait ends in this turn
+        nginx.dynamic = True
+        await stage.client.create(ingress("z", "z.io / web:80"))
+        await stage.until(lambda: len(nginx.applied) == 3)
+        assert nginx.applied[2].servers == {((), "z.io")}
 
 
 async def test_a_problem_of_an_ingress_becomes_an_event_once() -> None:

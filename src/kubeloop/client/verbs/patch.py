@@ -32,6 +32,10 @@ PATCH_TYPES: dict[PatchType, str] = {
     "strategic": "application/strategic-merge-patch+json",
     "apply": "application/apply-patch+yaml",
 }
+_TWO_PATCHES = (
+    "patch: an object was given together with a name, a namespace or a patch, which would be ignored; patch(obj) sends the changes to obj, "
+    "patch({name}, NAME, PATCH) sends a patch"
+)
 
 
 class Patching(Verbs):
@@ -103,8 +107,11 @@ class Patching(Verbs):
         Raises:
             Conflict: The object no longer has the version that the patch requires, or another manager owns applied fields.
             ValueError: The patch does not have the form of its type, or a field has another type.
+            TypeError: An object that was read was given with a name, a namespace or a patch.
         """
         if isinstance(target, Resource):
+            if name is not None or patch is not None or namespace is not None:
+                raise TypeError(_TWO_PATCHES.format(name=builtins.type(target).__name__))
             return await self._patch_changes(target, optimistic_lock, subresource, options)
         require_kind(target)
         if name is None or patch is None:
@@ -170,6 +177,11 @@ class Patching(Verbs):
             Conflict, ValueError: See ``patch``.
         """
         if isinstance(target, PartialObject):
+            if patch is not None or namespace is not None:
+                raise TypeError(
+                    "patch_metadata: metadata that was read was given together with a patch or a namespace; change the metadata, or give "
+                    "the object's name and the patch"
+                )
             changes = changes_of(target, optimistic_lock)
             if not changes.patch:
                 return target
