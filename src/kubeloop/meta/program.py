@@ -24,6 +24,8 @@ T = TypeVar("T")
 TRACEBACK = "KUBELOOP_TRACEBACK"
 #: M_ARENA_MAX of glibc's malloc.h.
 _M_ARENA_MAX = -8
+#: Python 3.12 starts with 375 frozen objects; a program that freezes its own has thousands.
+_FROZEN_BY_PYTHON = 1000
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
 
@@ -132,7 +134,7 @@ def _share_memory_of_threads() -> None:
 @contextmanager
 def _modules_frozen() -> Iterator[None]:
     """Exempt the present objects from garbage collection within the block: there are 50,000, and few of them ever become garbage."""
-    if gc.get_freeze_count():  # the program has frozen its objects before, and does not want them back
+    if gc.get_freeze_count() > _FROZEN_BY_PYTHON:  # the program has frozen its objects before, and does not want them back
         yield
         return
     gc.freeze()
