@@ -26,7 +26,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-bitcoin demo-proxy demo-router test lint types layers structure unit unit-short unit-threads unit-clients test-disk test-real test-real-short test-proxy test-proxy-real conformance conformance-upstream bench million soak soak-informers soak-controllers soak-server soak-proxy soak-tests fuzz mutants generate release lock clean
+.PHONY: help setup demo demo-bitcoin demo-proxy demo-router test lint types layers structure unit unit-short unit-threads unit-clients test-disk test-real test-real-short test-proxy test-proxy-real conformance conformance-upstream conformance-gateway bench million soak soak-informers soak-controllers soak-server soak-proxy soak-tests fuzz mutants generate release lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,6 +105,9 @@ conformance: $(STAMP)  ## replay what a real server answered and print the score
 
 conformance-upstream: $(STAMP)  ## Kubernetes' own conformance suite against the embedded server (needs Go); CONFORMANCE="--focus REGEX --store"
 	@$(BIN)/python -m tests.upstream $(CONFORMANCE)
+
+conformance-gateway: $(STAMP)  ## the Gateway API's conformance suite against the ingress controller, 4 minutes (needs Go, root); GATEWAY="--no-lua --store"
+	@$(BIN)/python -m tests.gateway_conformance $(GATEWAY)
 
 bench: $(STAMP)  ## kubeloop and its peers in one run, with ratios (CPU time)
 	@$(BIN)/python -m bench

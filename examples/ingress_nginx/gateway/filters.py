@@ -96,6 +96,7 @@ def _rewrite(entry: HTTPRouteSpecRuleFilterUrlRewrite | HTTPRouteSpecRuleBackend
 
 def _cors(entry: HTTPRouteSpecRuleFilterCors | HTTPRouteSpecRuleBackendRefFilterCors) -> Cors:
     return Cors(
+        echo=True,
         origins=tuple(entry.allow_origins),
         methods=tuple(entry.allow_methods),
         headers=tuple(entry.allow_headers),

@@ -52,7 +52,16 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class Cors:
-    """Cross-origin resource sharing. ``origins``: exact origins, ``*``, or origins with a wildcard label such as ``https://*.example.com``."""
+    """Cross-origin resource sharing.
+
+    Attributes:
+        origins: Exact origins, ``*``, or origins with a wildcard such as ``https://*.example.com``.
+        methods, headers, expose: Names, or ``*``.
+        credentials: Requests may have credentials.
+        max_age: Seconds for which a browser keeps the answer.
+        echo: The rules of the Gateway API: a wildcard in an origin stands for any number of labels, and with credentials the answer to a
+            wildcard is what the request asks for, since browsers take ``*`` literally then. Else those of ingress-nginx: one label, ``*``.
+    """
 
     origins: tuple[str, ...] = ("*",)
     methods: tuple[str, ...] = ("GET", "PUT", "POST", "DELETE", "PATCH", "OPTIONS")
@@ -63,6 +72,7 @@ class Cors:
     expose: tuple[str, ...] = ()
     credentials: bool = True
     max_age: int = 1728000
+    echo: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,24 +223,30 @@ def _named(kind: str, *values: object) -> str:
 
 def _cors(cors: Cors, kind: str, parts: ConfigurationParts) -> list[str]:
     name = _named("cors", cors)
+    echo = cors.echo and cors.credentials
+    labels = "[A-Za-z0-9.-]+" if cors.echo else "[A-Za-z0-9-]+"
     if "*" in cors.origins:
-        origins = 'default "*";'
+        origins = "default $http_origin;" if echo else 'default "*";'
     else:
         origins = 'default ""; ' + " ".join(
-            f"{map_regex(_origin_pattern(origin), ignore_case=True)} $http_origin;" for origin in cors.origins
+            f"{map_regex(_origin_pattern(origin, labels), ignore_case=True)} $http_origin;" for origin in cors.origins
         )
     parts.http[f"map $http_origin ${name} {{ {origins} }}"] = None
-    parts.http[f'map "$request_method:${name}" ${name}_preflight {{ default 0; "~^OPTIONS:." 1; }}'] = None
+    # The Gateway API also has preflight requests of other origins answered, without the headers; ingress-nginx passes them on.
+    asked = '"$request_method:$http_access_control_request_method:$http_origin"' if cors.echo else f'"$request_method:${name}"'
+    parts.http[f'map {asked} ${name}_preflight {{ default 0; "~^OPTIONS:{"[^:]+:." if cors.echo else "."}" 1; }}'] = None
     values = {
-        "Access-Control-Allow-Methods": ", ".join(token(method)[1:-1] for method in cors.methods),
-        "Access-Control-Allow-Headers": ", ".join(quote(header)[1:-1] for header in cors.headers),
+        "Access-Control-Allow-Methods": _echoed(cors.methods, "method", echo=echo)
+        or ", ".join(token(method)[1:-1] for method in cors.methods),
+        "Access-Control-Allow-Headers": _echoed(cors.headers, "headers", echo=echo)
+        or ", ".join(quote(header)[1:-1] for header in cors.headers),
         "Access-Control-Max-Age": str(int(cors.max_age)),
-        "Access-Control-Expose-Headers": ", ".join(quote(header)[1:-1] for header in cors.expose),
+        "Access-Control-Expose-Headers": ", ".join(quote(header)[1:-1] for header in cors.expose if not (echo and header == "*")),
         "Access-Control-Allow-Credentials": "true" if cors.credentials else "",
     }
     lines = [f"add_header Access-Control-Allow-Origin ${name} always;"]
     hidden = ["Access-Control-Allow-Origin"]
-    if "*" not in cors.origins:
+    if echo or "*" not in cors.origins:
         lines.append("add_header Vary Origin always;")
     for index, (header, value) in enumerate(values.items()):
         hidden.append(header)
@@ -251,9 +257,13 @@ def _cors(cors: Cors, kind: str, parts: ConfigurationParts) -> list[str]:
     return [*lines, f"if (${name}_preflight) {{ return 204; }}"]
 
 
-def _origin_pattern(origin: str) -> str:
-    literal = pcre_literal(origin)
-    return "^" + literal.replace("\\*", "[A-Za-z0-9-]+") + r"\z"
+def _echoed(allowed: Sequence[str], name: str, *, echo: bool) -> str:
+    """Return the variable of a request's wish for CORS, if a wildcard allows everything but may not be the answer; else nothing."""
+    return f"$http_access_control_request_{name}" if echo and "*" in allowed else ""
+
+
+def _origin_pattern(origin: str, labels: str) -> str:
+    return "^" + pcre_literal(origin).replace("\\*", labels) + r"\z"
 
 
 def _access(policy: Policy) -> list[str]:

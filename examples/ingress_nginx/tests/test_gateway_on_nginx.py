@@ -134,3 +134,27 @@ async def test_https_listeners(at: GatewayStage) -> None:
     answer = await request(at.tls_port, "a.shop.test", "/", tls=context)
     assert (answer.status, answer.seen["backend"]) == (200, "first")
     assert (await at.get("a.shop.test")).status == 404
+
+
+CREDENTIALS = {"allowOrigins": ["*"], "allowMethods": ["*"], "allowHeaders": ["*"], "exposeHeaders": ["*"], "allowCredentials": True}
+PUBLIC = {**CREDENTIALS, "allowCredentials": False}
+LABELS = {"allowOrigins": ["https://*.b.test"], "allowMethods": ["GET"]}
+
+
+@pytest.mark.parametrize(
+    ("cors", "origin", "wish", "expected"),
+    [
+        pytest.param(CREDENTIALS, "https://a.test:1", "PUT", ("https://a.test:1", "PUT", "X-A", ""), id="a wildcard with credentials"),
+        pytest.param(CREDENTIALS, "https://a.test", "", ("https://a.test", "", "", ""), id="a wildcard, and no wish"),
+        pytest.param(PUBLIC, "https://a.test", "PUT", ("*", "*", "*", "*"), id="a wildcard without credentials"),
+        pytest.param(LABELS, "https://a.c.b.test", "GET", ("https://a.c.b.test", "GET", "", ""), id="a wildcard for several labels"),
+        pytest.param(LABELS, "https://b.test", "GET", ("", "", "", ""), id="another origin"),
+    ],
+)
+async def test_cors(at: GatewayStage, cors: dict[str, Any], origin: str, wish: str, expected: tuple[str, ...]) -> None:
+    await at.serve(http_route("web", rule(to=["first"], filters=[{"type": "CORS", "cors": cors}])))
+    wishes = {"Access-Control-Request-Method": wish, "Access-Control-Request-Headers": "X-A"} if wish else {}
+    answer = await at.get("a.test", method="OPTIONS", headers={"Origin": origin, **wishes})
+    names = ("allow-origin", "allow-methods", "allow-headers", "expose-headers")
+    assert tuple(answer.header(f"access-control-{name}") for name in names) == expected
+    assert answer.status == (204 if wish else 200)

@@ -330,7 +330,7 @@ def test_a_redirect_without_scheme_and_port_keeps_the_port_of_the_listener(port:
         ),
         pytest.param(
             [{"type": "CORS", "cors": {"allowOrigins": ["https://a.test"], "allowMethods": ["GET"], "allowCredentials": True}}],
-            Policy(cors=Cors(origins=("https://a.test",), methods=("GET",), headers=(), credentials=True, max_age=5)),
+            Policy(cors=Cors(origins=("https://a.test",), methods=("GET",), headers=(), credentials=True, max_age=5, echo=True)),
             None,
             id="CORS",
         ),
