@@ -11,7 +11,7 @@ import click
 
 import kubeloop
 from examples.ingress_nginx.app import cache_scope, parts_of
-from examples.ingress_nginx.explain_command import explain_command
+from examples.ingress_nginx.explain_command import check_command, explain_command
 from examples.ingress_nginx.gateway_controller import GatewaySyncController
 from examples.ingress_nginx.ingress.builder import BuilderOptions
 from examples.ingress_nginx.ingress.classes import CONTROLLER, ClassRules
@@ -41,7 +41,7 @@ _CLASS = click.option("--ingress-class", default="kubeloop", show_default=True, 
 _CONTROLLER = click.option(
     "--controller-class", default=CONTROLLER, show_default=True, help="spec.controller of the IngressClasses of this controller."
 )
-_WITHOUT_CLASS = click.option("--watch-ingress-without-class", is_flag=True, help="Serve Ingresses that name no class too.")
+_WITHOUT_CLASS = click.option("--watch-ingress-without-class", is_flag=True, help="Also serve Ingresses without a class.")
 _PREFIX = click.option(
     "--annotations-prefix", default="nginx.ingress.kubernetes.io", show_default=True, help="Prefix of the annotations of Ingresses."
 )
@@ -66,21 +66,21 @@ _PREFIX = click.option(
 )
 @click.option("--no-lua", is_flag=True, help="Reload NGINX for each change, also where it has Lua.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Folder for files of NGINX. Default: a temporary one.")
-@click.option("--sync-rate-limit", default=0.3, show_default=True, help="Reloads of NGINX in a second, after two at once.")
+@click.option("--sync-rate-limit", default=0.3, show_default=True, help="Reloads of NGINX per second, after two at once.")
 @click.option("--gateway-addresses", default="", metavar="CIDR", help="Give each Gateway an address of this network.")
 @click.option("--publish-status-address", default="", help="Addresses for the status of Ingresses, separated by commas.")
 @click.option("--publish-service", type=_Reference(), help="Service whose addresses the status of Ingresses gets.")
 @click.option("--election-id", default=f"{NAME}-leader", show_default=True, help="Name of the Lease of the leader, which writes status.")
 @click.option("--no-leader-election", is_flag=True, help="Write status without a Lease: for one replica only.")
-@click.option("--health", default="", metavar="ADDRESS", help="Serve /healthz and /readyz there, such as :10254.")
-@click.option("--metrics", default="", metavar="ADDRESS", help="Serve /metrics there, such as :10254.")
+@click.option("--health", default="", metavar="ADDRESS", help="Serve /healthz and /readyz at this address, such as :10254.")
+@click.option("--metrics", default="", metavar="ADDRESS", help="Serve /metrics at this address, such as :10254.")
 @click.option(
     "--update-status-on-shutdown/--no-update-status-on-shutdown",
     default=True,
     show_default=True,
     help="Let the last replica remove its addresses from the status of Ingresses when it stops.",
 )
-@click.option("--webhook-port", default=0, help="Serve the validating webhook there. Default: do not serve it.")
+@click.option("--webhook-port", default=0, help="Serve the validating webhook on this port. Default: do not serve it.")
 @click.option(
     "--webhook-name", default="kubeloop-ingress-webhooks", show_default=True, help="Name of its Service, configuration and Secret."
 )
@@ -97,6 +97,7 @@ def main(context: click.Context, /, **words: Any) -> None:
 
 
 main.add_command(explain_command)
+main.add_command(check_command)
 
 
 async def _run(words: dict[str, Any]) -> None:

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from examples.ingress_nginx.annotations.settings import parse_settings
+from examples.ingress_nginx.annotations.settings import LOCATION_FIELDS, parse_settings
 from examples.ingress_nginx.change_log import ChangeLog
 from examples.ingress_nginx.cluster import BY_SERVICE, CachedObjects
 from examples.ingress_nginx.ingress.builder import IngressBuilder, ObjectRef
 from examples.ingress_nginx.ingress.endpoints import SERVICE_LABEL
 from examples.ingress_nginx.model.configuration import Changes, Configuration
-from examples.ingress_nginx.nginx.server import Applied, NginxError, NginxServer
+from examples.ingress_nginx.nginx.server import Applied, ConfigurationRefused, NginxError, NginxServer
 from examples.ingress_nginx.options import ControllerOptions
 from kubeloop import Result
 from kubeloop.api.core.v1 import ConfigMap, Pod, Secret, Service
@@ -62,7 +62,7 @@ class SyncController(
     write_verbs={Ingress: []},
     workers=1,
     needs_leader=False,
-    name="ingress-nginx",
+    name="kubeloop-ingress",
 ):
     """Keeps NGINX equal to the Ingresses of the cluster.
 
@@ -88,6 +88,8 @@ class SyncController(
         self._pending = Changes()
         self._reloads: TokenBucket | None = None
         self._reload_due = 0.0
+        #: Why the present ConfigMap must not be served; empty: it may be.
+        self._denied = ""
         #: NGINX has changes that wait for a reload.
         self._deferred = False
         self._started = False
@@ -143,10 +145,12 @@ class SyncController(
         del key  # there is one
         began, cpu = time.monotonic(), time.process_time()
         self._pending.merge(self.build())
-        if not self._pending and not self._deferred and self._started:
+        if not self._pending and not self._deferred and self._started and not self._denied:
             return await self.finish()
         wait = self._reload_due - self.client.clock.now()
         try:
+            if self._denied:
+                raise ConfigurationRefused(self._denied)
             applied = await self._apply(may_reload=wait <= 0)
         except NginxError as error:
             self._report(SyncReport(self._pending, Applied(reloaded=False), time.monotonic() - began, error=str(error)))
@@ -174,9 +178,14 @@ class SyncController(
         """Build the parts of the configuration that depend on the changes since the last call."""
         changed = self.log_of_changes.take()
         changes = Changes()
+        before = self.builder.configuration.settings
         if changed is None or (self.options.config_map is not None and ("ConfigMap", *self.options.config_map) in changed):
             changes.settings = self._read_settings()
-        changes.merge(self.builder.rebuild() if changed is None else self.builder.update(changed))
+        now = self.builder.configuration.settings
+        if changed is None or any(getattr(before, name) != getattr(now, name) for name in LOCATION_FIELDS):
+            changes.merge(self.builder.rebuild())
+        else:
+            changes.merge(self.builder.update(changed))
         self._report_problems()
         for kind, namespace, name in changed or ():
             if kind == "Ingress" and (namespace, name) in self.builder.records:
@@ -190,8 +199,10 @@ class SyncController(
         if self.options.config_map is not None and (found := self.objects.config_map(*self.options.config_map)) is not None:
             data = found.data
         settings, problems = parse_settings(data)
-        for problem in problems:
-            self.log.warning("ConfigMap %s: key %s: %s", self.options.config_map, problem.annotation, problem.message)
+        texts = [f"ConfigMap {'/'.join(self.options.config_map or ())}: key {found.annotation}: {found.message}" for found in problems]
+        for text in texts:
+            self.log.warning("%s", text)
+        self._denied = "; ".join(text for text, found in zip(texts, problems, strict=True) if found.denies)
         before = self.builder.configuration.settings
         self.builder.configuration.settings = replace(settings, http=fixed.http, https=fixed.https) if data else fixed
         return self.builder.configuration.settings != before
@@ -205,7 +216,7 @@ class SyncController(
 
     def _report(self, report: SyncReport) -> None:
         if report.error:
-            self.log.warning("NGINX refused the configuration; the last good one keeps serving: %s", report.error)
+            self.log.warning("the configuration is refused; the last good one keeps serving: %s", report.error)
             self._pod_event("Warning", "RELOAD", f"Error reloading NGINX: {report.error}")
         elif report.applied.reason == "start":
             found = self.configuration

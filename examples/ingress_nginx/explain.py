@@ -39,13 +39,19 @@ class ExplainedBackend:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedRoute:
-    """Where the requests go that fulfil all conditions. ``rule``: the field of the Ingress that defines it."""
+    """Where the requests go that fulfil all conditions.
+
+    Attributes:
+        rule: The field of the Ingress that defines it.
+        problems: Annotations of the Ingress that are not followed, and why.
+    """
 
     origin: str
     rule: str
     conditions: tuple[str, ...]
     backends: tuple[ExplainedBackend, ...]
     behaviour: tuple[str, ...]
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +173,11 @@ class _Explainer:
         total = sum(target.weight for target in route.targets) or 1
         backends = tuple(self._explained(target, target.weight / total) for target in route.targets)
         conditions = tuple(_condition_text(condition) for condition in route.conditions)
-        return ExplainedRoute(route.origin, self._rule(server, location, route), conditions, backends, tuple(_behaviour(route)))
+        ingress = self._ingress(route.origin)
+        record = None if ingress is None else self._builder.records.get((ingress.metadata.namespace, ingress.metadata.name))
+        said = () if record is None else (f"annotation {found.annotation}: {found.message}" for found in record.annotations.problems)
+        rule = self._rule(server, location, route)
+        return ExplainedRoute(route.origin, rule, conditions, backends, tuple(_behaviour(route)), tuple(said))
 
     def _explained(self, target: Target, share: float) -> ExplainedBackend:
         backend = self._backend(target.backend)
@@ -315,7 +325,7 @@ def _behaviour(route: Route) -> Iterator[str]:
     if policy.https_redirect:
         yield f"http:// is redirected to https:// ({policy.https_redirect})"
     if policy.status:
-        yield f"all requests get {policy.status}: an annotation asks for a protection that is not possible; see the Events of the Ingress"
+        yield f"all requests get {policy.status}: an annotation asks for a protection that is not possible"
     if policy.redirect is not None:
         yield f"a redirect ({policy.redirect.status}) to {policy.redirect.url or 'another address'}"
     if policy.app_root:
@@ -355,13 +365,13 @@ def _lines(explanation: RequestExplanation) -> Iterator[str]:
     for route in explanation.routes:
         yield f"├─ {' and '.join(f'if {text}' for text in route.conditions) or ('otherwise' if len(explanation.routes) > 1 else 'route')}"
         yield f"│  ├─ {f'{route.origin}  {route.rule}'.strip()}"
-        yield from (f"│  ├─ {text}" for text in route.behaviour)
+        yield from (f"│  ├─ {text}" for text in (*route.behaviour, *route.problems))
         for number, backend in enumerate(route.backends, 1):
             branch = "└─" if number == len(route.backends) else "├─"
             share = f"{backend.share:.0%} " if len(route.backends) > 1 else ""
             count = f"{len(backend.endpoints)} endpoint{'s' if len(backend.endpoints) != 1 else ''}, {backend.balance}"
             yield f"│  {branch} {share}{backend.service or backend.name}: {backend.problem or count}"
             yield from (f"│       {endpoint}" for endpoint in backend.endpoints)
-    yield "└─ not served by" if explanation.others else "└─ no other Ingress is meant"
+    yield "└─ not served by" if explanation.others else "└─ no other Ingress has this host and path"
     width = max((len(other.origin) for other in explanation.others), default=0)
     yield from (f"   {other.origin:<{width}}  {other.reason}" for other in explanation.others)

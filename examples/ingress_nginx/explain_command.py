@@ -118,21 +118,63 @@ async def explain_from_cluster(client: Client, options: BuilderOptions, host: st
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def explain_command(words: dict[str, Any], request: str, as_json: bool) -> None:
-    """Explain which Ingress, backend and endpoints serve HOST/PATH, and why other Ingresses do not."""
+    """Explain which Ingress, backend and endpoints serve HOST/PATH, and why other Ingresses do not.
+
+    Options of the controller, such as --ingress-class, stand before `explain`. The exit status is 0 for each answer.
+    """
     host, _, path = request.partition("://")[2 if "://" in request else 0].partition("/")
+
+    async def run() -> None:
+        async with Client.from_config(words["kubeconfig"]) as client:
+            found, forbidden = await explain_from_cluster(client, _builder_options(words), host, f"/{path}")
+        click.echo(json.dumps(found.to_dict(), indent=2) if as_json else found.to_text())
+        _tell_forbidden(forbidden)
+
+    kubeloop.run(run())
+
+
+@click.command("check")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_obj
+def check_command(words: dict[str, Any], as_json: bool) -> None:
+    """Print what the controller does not follow of each Ingress that it would serve: annotations, paths, Secrets, conflicts.
+
+    Options of the controller, such as --ingress-class, stand before `check`. The exit status is 1 if an Ingress has a problem.
+    """
+
+    async def run() -> dict[str, list[str]]:
+        async with Client.from_config(words["kubeconfig"]) as client:
+            objects = await ObjectSnapshot.read(client, _builder_options(words))
+        builder = IngressBuilder(objects, _builder_options(words))
+        builder.rebuild()
+        _tell_forbidden(objects.forbidden)
+        found = {f"{namespace}/{name}": [text for _, text in builder.problems[namespace, name]] for namespace, name in builder.records}
+        return dict(sorted(found.items()))
+
+    found = kubeloop.run(run())
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        for name, problems in found.items():
+            click.echo(f"Ingress {name}: {'no problem' if not problems else ''}".rstrip())
+            for text in problems:
+                click.echo(f"  {text}")
+        faulty = sum(map(bool, found.values()))
+        click.echo(f"{len(found)} Ingresses of the class, {faulty} with problems")
+    if any(found.values()):
+        raise SystemExit(1)
+
+
+def _builder_options(words: dict[str, Any]) -> BuilderOptions:
     default_service = words.get("default_backend_service")
-    options = BuilderOptions(
+    return BuilderOptions(
         classes=ClassRules(words["controller_class"], words["ingress_class"], without_class=words["watch_ingress_without_class"]),
         prefix=words["annotations_prefix"],
         default_service=default_service if isinstance(default_service, tuple) else None,
         external_names=not words.get("disable_external_names"),
     )
 
-    async def run() -> None:
-        async with Client.from_config(words["kubeconfig"]) as client:
-            found, forbidden = await explain_from_cluster(client, options, host, f"/{path}")
-        click.echo(json.dumps(found.to_dict(), indent=2) if as_json else found.to_text())
-        for name in forbidden:
-            click.echo(f"You may not read {name}; the answer assumes that it does not exist.", err=True)
 
-    kubeloop.run(run())
+def _tell_forbidden(forbidden: Iterable[str]) -> None:
+    for name in forbidden:
+        click.echo(f"You may not read {name}; the answer assumes that it does not exist.", err=True)

@@ -16,7 +16,6 @@ from examples.ingress_nginx.nginx.server import NginxServer
 from examples.ingress_nginx.options import ControllerOptions
 from kubeloop import Client, Result
 from kubeloop.api.core.v1 import Namespace
-from kubeloop.api.networking.v1 import Ingress
 from kubeloop.cache import Head
 from kubeloop.controller import WatchedKind, generation_changed, labels_changed
 from kubeloop.meta import NotFound, ObjectKey
@@ -42,9 +41,8 @@ class GatewaySyncController(
         *(WatchedKind(kind, to="gateway_changed", predicates=(generation_changed,)) for kind in _KINDS),
         WatchedKind(Namespace, to="gateway_changed", predicates=(labels_changed,)),
     ],
-    writes=[GatewayClass, Gateway, HTTPRoute, GRPCRoute],
-    write_verbs={Ingress: [], GatewayClass: [], Gateway: [], HTTPRoute: [], GRPCRoute: []},
-    name="ingress-nginx",
+    status_writes=[GatewayClass, Gateway, HTTPRoute, GRPCRoute],
+    name="kubeloop-ingress",
 ):
     """Keeps NGINX equal to the Ingresses, Gateways and routes of the cluster, and writes the statuses of the latter.
 

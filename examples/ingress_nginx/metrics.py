@@ -20,11 +20,12 @@ from prometheus_client.registry import Collector
 
 from examples.ingress_nginx.controller import SyncReport
 from examples.ingress_nginx.ingress.classes import CONTROLLER
-from examples.ingress_nginx.model.configuration import Certificate, Changes, Configuration
+from examples.ingress_nginx.model.configuration import Backend, Certificate, Changes, Configuration
 from examples.ingress_nginx.nginx.lua_server import RequestCount
 from examples.ingress_nginx.nginx.server import NginxError
 from examples.ingress_nginx.webhook import AdmissionReport
 from kubeloop.timing import Clock
+from kubeloop.version import VERSION
 
 K = TypeVar("K")
 
@@ -32,8 +33,8 @@ PREFIX: Final = "nginx_ingress_controller"
 #: Seconds between two reads of NGINX's connection counters.
 POLL_SECONDS: Final = 10.0
 _REPLICA = ("controller_namespace", "controller_class", "controller_pod")
-_CERTIFICATE = ("namespace", "class", "host", "secret_name")
-_CERTIFICATE_INFO = (*_CERTIFICATE, "identifier", "issuer_organization", "issuer_common_name", "serial_number", "public_key_algorithm")
+_CERTIFICATE = ("namespace", "class", "host", "secret_name", "identifier")
+_CERTIFICATE_INFO = (*_CERTIFICATE, "issuer_organization", "issuer_common_name", "serial_number", "public_key_algorithm")
 _STATUS = re.compile(rb"Active connections: (\d+)\s+server accepts handled requests\s+(\d+) (\d+) (\d+)\s+")
 _STATES = re.compile(rb"Reading: (\d+) Writing: (\d+) Waiting: (\d+)")
 _KEY_ALGORITHMS = ((rsa.RSAPublicKey, "RSA"), (ec.EllipticCurvePublicKey, "ECDSA"), (ed25519.Ed25519PublicKey, "Ed25519"))
@@ -221,7 +222,8 @@ class IngressMetrics(Collector):
             except NginxError:
                 self.observe_connections(None)
             with contextlib.suppress(NginxError):
-                self.observe_requests({_labels_of(count): count.count for count in await nginx.request_counts()})
+                backends = self._sources.configuration().backends
+                self.observe_requests({_labels_of(count, backends): count.count for count in await nginx.request_counts()})
             await clock.sleep(POLL_SECONDS)
 
     def describe(self) -> Iterable[Metric]:
@@ -229,6 +231,9 @@ class IngressMetrics(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
+        build = _gauge(f"{PREFIX}_build_info", "1, with the version of the controller.", (*_REPLICA, "release"))
+        build.add_metric((*self._replica.labels, VERSION), 1)
+        yield build
         yield from self._sync_metrics()
         yield from self._check_metrics()
         yield from self._certificate_metrics()
@@ -275,9 +280,11 @@ class IngressMetrics(Collector):
         for server in configuration.servers.values():
             certificate = configuration.certificates.get(server.certificate)
             if certificate is not None and certificate.chain:
-                labels = (self._replica.namespace, self._replica.controller_class, server.host, certificate.name)
-                expiry.add_metric(labels, certificate.not_after)
-                info.add_metric((*labels, *self._certificate_labels(certificate)), 1)
+                secret = certificate.name.rpartition("/")[2]
+                identity = self._certificate_labels(certificate)
+                labels = (self._replica.namespace, self._replica.controller_class, server.host, secret)
+                expiry.add_metric((*labels, identity[0]), certificate.not_after)
+                info.add_metric((*labels, *identity), 1)
         for name in self._certificates.keys() - configuration.certificates.keys():
             del self._certificates[name]
         yield expiry
@@ -311,15 +318,15 @@ class IngressMetrics(Collector):
     def _nginx_metrics(self) -> Iterator[Metric]:
         labels, counts = self._replica.labels, self._connections
         if counts is not None:
-            total = CounterMetricFamily("nginx_process_connections_total", "Connections by state.", labels=(*_REPLICA, "state"))
+            total = CounterMetricFamily(f"{PREFIX}_nginx_process_connections_total", "Connections by state.", labels=(*_REPLICA, "state"))
             for state in ("active", "accepted", "handled"):
                 total.add_metric((*labels, state), getattr(counts, state))
             yield total
-            current = _gauge("nginx_process_connections", "Open connections by state.", (*_REPLICA, "state"))
+            current = _gauge(f"{PREFIX}_nginx_process_connections", "Open connections by state.", (*_REPLICA, "state"))
             for state in ("reading", "writing", "waiting"):
                 current.add_metric((*labels, state), getattr(counts, state))
             yield current
-            requests = CounterMetricFamily("nginx_process_requests_total", "Requests of clients.", labels=_REPLICA)
+            requests = CounterMetricFamily(f"{PREFIX}_nginx_process_requests_total", "Requests of clients.", labels=_REPLICA)
             requests.add_metric(labels, counts.requests)
             yield requests
         names = (*_REPLICA, *RequestLabels._fields)
@@ -351,7 +358,11 @@ def _identity_of(certificate: Certificate) -> tuple[str, ...]:
     return (f"{certificate.name}-{serial}", names[NameOID.ORGANIZATION_NAME], names[NameOID.COMMON_NAME], serial, algorithm)
 
 
-def _labels_of(count: RequestCount) -> RequestLabels:
-    """Return the labels of a route's requests. Requests are counted for all methods together."""
+def _labels_of(count: RequestCount, backends: Mapping[str, Backend]) -> RequestLabels:
+    """Return the labels of a route's requests."""
     namespace, _, ingress = count.origin.removeprefix("Ingress ").partition("/")
-    return RequestLabels(count.host, count.path, namespace, ingress, count.backend, "", "", str(count.status))
+    path = count.path or ("/" if count.origin else "")
+    backend = backends.get(count.backend)
+    # The origin is NAMESPACE/SERVICE:PORT. A backend that is gone has its name only.
+    service = count.backend if backend is None else backend.origin.rpartition(":")[0].partition("/")[2]
+    return RequestLabels(count.host, path, namespace, ingress, service, "", count.method, str(count.status))

@@ -32,6 +32,7 @@ class Boxes(
     reads=[ConfigMap],
     gets=[Lease],
     writes=[Secret],
+    status_writes=[Pod],
     name="boxes",
 ):
     async def reconcile(self, box: Box) -> None: ...
@@ -49,6 +50,7 @@ def test_each_declaration_brings_its_verbs() -> None:
     assert text(permissions_of([Boxes()], events=False)) == [
         "get, list, watch on configmaps",
         "get, list, watch on nodes",
+        "get, patch, update on pods/status",
         "create, delete, get, patch, update on secrets",
         "create, delete, get, list, patch, update, watch on deployments.apps",
         "get on leases.coordination.k8s.io",

@@ -22,7 +22,7 @@ from tests.realserver.building import CannotBuild
 
 RESULTS = Path(__file__).parent / "results"
 _PROFILES = ("GATEWAY-HTTP", "GATEWAY-GRPC")
-#: Set in the process that runs in a network of its own.
+#: Set in the process that runs in a separate network.
 _INSIDE = "KUBELOOP_GATEWAY_CONFORMANCE_INSIDE"
 _START = re.compile(r"^=== RUN   TestConformance/(\w+)$")
 _RESULT = re.compile(r"^    --- (PASS|FAIL|SKIP): TestConformance/(\w+) \((\d+\.\d+)s\)$")

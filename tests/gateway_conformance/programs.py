@@ -89,7 +89,7 @@ def _build_echo(go: str, target: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a folder of Go's module cache, whose files and folders are read-only, as one that can be written."""
+    """Copy a folder of Go's module cache, whose files and folders are read-only, as a folder that can be written."""
     for file in source.rglob("*"):
         copied = target / file.relative_to(source)
         if file.is_file():

@@ -185,12 +185,15 @@ _CHANGING = tuple(
 )
 #: What kubectl's own watch logs when its time is over, or not, as the moment decides.
 _REFLECTOR = re.compile(r"(?m)^[IWE]\d{4} \S+ +\d+ reflector\.go:.*\n?")
+#: A real server's repair loop, which runs every three minutes, reports a Service that it met between the write and the allocation.
+_REPAIR = re.compile(r"(?m)^Events:\n  Type .*\n  ----.*\n(?:.* ipallocator-repair-controller .*\n)+(?!  )")
 _DESCRIPTION = re.compile(r"(?m)^DESCRIPTION:\n(?:    .*\n|\n)+")
 
 
 def plain(printed: str, namespace: str) -> str:
     """Without what differs from run to run, and without upstream's descriptions; columns are two spaces apart, however wide they were."""
     text = _REFLECTOR.sub("", _DESCRIPTION.sub("", printed)).replace(namespace, "<ns>")
+    text = _REPAIR.sub("Events:  <none>\n", text)
     lines = []
     for line in text.splitlines():
         changed = line.rstrip()

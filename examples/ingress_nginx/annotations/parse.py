@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -10,28 +11,61 @@ from examples.ingress_nginx.annotations.parsed import Annotations, Objects
 from examples.ingress_nginx.annotations.reader import AnnotationReader
 from examples.ingress_nginx.model.policy import DEFAULT_POLICY, Policy
 
+_NO_TEXT = "text of an Ingress never becomes NGINX's configuration"
+_NO_FIREWALL = "NGINX has no firewall for requests here; put one in front of the controller"
+_NO_TRACES = "requests are not traced; trace them in the backends, which get X-Request-ID"
+_NO_CACHE = "each request asks the authentication server, on a connection that NGINX keeps"
+_NO_HEADERS = "headers of responses are not changed; let the backend send them"
+_NO_COOKIES = "cookies and redirects of backends are not rewritten; let the backend send them as clients need them"
+_NO_CIPHERS = "NGINX's default ciphers are used; ssl-protocols in the ConfigMap chooses the versions of TLS"
 #: Annotations of ingress-nginx that this controller does not follow, by the beginning of their names, and what helps instead.
 UNSUPPORTED: Mapping[str, str] = {
-    "configuration-snippet": "text of an Ingress never becomes NGINX's configuration; use the annotation for what the snippet does",
-    "server-snippet": "text of an Ingress never becomes NGINX's configuration; use the annotation for what the snippet does",
-    "stream-snippet": "text of an Ingress never becomes NGINX's configuration",
-    "auth-snippet": "text of an Ingress never becomes NGINX's configuration; use auth-response-headers",
-    "enable-modsecurity": "NGINX has no firewall for requests here; put one in front of the controller",
-    "enable-owasp": "NGINX has no firewall for requests here; put one in front of the controller",
-    "modsecurity": "NGINX has no firewall for requests here; put one in front of the controller",
+    "configuration-snippet": f"{_NO_TEXT}; use the annotation for what the snippet does",
+    "server-snippet": f"{_NO_TEXT}; use the annotation for what the snippet does",
+    "stream-snippet": _NO_TEXT,
+    "auth-snippet": f"{_NO_TEXT}; use auth-response-headers",
+    "enable-modsecurity": _NO_FIREWALL,
+    "enable-owasp": _NO_FIREWALL,
+    "modsecurity": _NO_FIREWALL,
     "mirror": "requests are not mirrored; use a service mesh",
-    "enable-opentelemetry": "requests are not traced; trace them in the backends, which get X-Request-ID",
-    "opentelemetry": "requests are not traced; trace them in the backends, which get X-Request-ID",
-    "enable-opentracing": "requests are not traced; trace them in the backends, which get X-Request-ID",
-    "ssl-passthrough": "TLS ends in NGINX; use backend-protocol: HTTPS, or a TCP load balancer in front of NGINX",
+    "enable-opentelemetry": _NO_TRACES,
+    "opentelemetry": _NO_TRACES,
+    "enable-opentracing": _NO_TRACES,
+    "ssl-passthrough": "TLS ends in NGINX; put a TCP load balancer in front of NGINX, which passes this host on",
     "auth-tls-match-cn": "names of client certificates are not compared; the backend can (auth-tls-pass-certificate-to-upstream)",
     "global-rate-limit": "limits are counted in each replica; use limit-rps",
+    "affinity-canary-behavior": "main backend and canary have separate cookies",
+    "session-cookie-conditional-samesite-none": "set session-cookie-samesite",
+    "auth-cache-": _NO_CACHE,
+    "auth-keepalive": _NO_CACHE,
+    "auth-proxy-set-headers": "the authentication server gets the headers of the request, and no others",
+    "enable-global-auth": "no authentication holds for all Ingresses; use auth-url",
+    "satisfy": "each of authentication and source ranges must let a request in",
+    "custom-headers": _NO_HEADERS,
+    "limit-rate": "the speed of responses is not limited",
+    "preserve-trailing-slash": "redirects to https:// keep the path as it is",
+    "relative-redirects": "redirects of backends are passed on as they are",
+    "ssl-ciphers": _NO_CIPHERS,
+    "ssl-prefer-server-ciphers": _NO_CIPHERS,
+    "proxy-ssl-ciphers": _NO_CIPHERS,
+    "proxy-ssl-protocols": _NO_CIPHERS,
+    "enable-access-log": "the ConfigMap's disable-access-log decides for all Ingresses",
+    "enable-rewrite-log": "`explain` shows what becomes of a request",
+    "proxy-cookie-": _NO_COOKIES,
+    "proxy-redirect-": _NO_COOKIES,
+    "proxy-http-version": "backends get HTTP/1.1",
+    "proxy-busy-buffers-size": "it equals proxy-buffer-size",
+    "upstream-hash-by-subset": "requests are hashed over all endpoints",
+    "http2-push-preload": "browsers do not support HTTP/2 push any more",
+    "disable-proxy-intercept-errors": "errors are intercepted only where custom-http-errors names them",
 }
-#: Annotations whose effect is a protection: without it, requests get 503.
+#: What annotations of protections begin with, also names with a mistake. Without them, requests get 503.
 _PROTECTIONS = (
-    *("configuration-snippet", "server-snippet", "auth-", "enable-modsecurity", "enable-owasp"),
-    *("modsecurity", "global-rate-limit"),
+    *("configuration-snippet", "server-snippet", "stream-snippet", "auth-", "enable-modsecurity", "enable-owasp", "modsecurity"),
+    *("global-rate-limit", "limit-", "allowlist", "whitelist", "denylist", "enable-global-auth"),
 )
+#: Annotations with such a name that protect nothing.
+_HARMLESS = ("auth-cache-", "auth-keepalive", "auth-proxy-set-headers", "limit-rate")
 #: Older names, and the names that replace them.
 DEPRECATED: Mapping[str, str] = {"whitelist-source-range": "allowlist-source-range", "limit-whitelist": "limit-allowlist"}
 
@@ -127,5 +161,10 @@ def _policy(reader: AnnotationReader, zone: str) -> Policy:
 
 def _refuse(reader: AnnotationReader, name: str) -> None:
     advice = next((text for start, text in UNSUPPORTED.items() if name.startswith(start)), "")
-    message = f"not supported: {advice}" if advice else "not known to this controller; remove it, or look for its name in the documentation"
-    reader.refuse(name, message, denies=bool(advice) and name.startswith(_PROTECTIONS))
+    known = difflib.get_close_matches(name, reader.names, n=1, cutoff=0.8)
+    hint = f"did you mean {known[0]}?" if known else "remove it, or see docs/coming-from-ingress-nginx.md for the names"
+    message = f"not supported: {advice}" if advice else f"not known to this controller; {hint}"
+    # enable-modsecurity: "false" asks for nothing.
+    asks = not (name.startswith("enable-") and reader.value(name).strip().lower() in ("false", "0", "f", ""))
+    protects = name.startswith(_PROTECTIONS) and not name.startswith(_HARMLESS)
+    reader.refuse(name, message, denies=protects and asks)

@@ -93,6 +93,10 @@ class AnnotationReader:
             self.refuse(name, text, denies=denies, missing=True)
         return reference, secret
 
+    def value(self, name: str) -> str:
+        """Return the text of an annotation; empty: the Ingress lacks it."""
+        return self._values.get(name, "")
+
     def has(self, name: str) -> bool:
         """Whether the Ingress has the annotation, with any value."""
         return name in self._values

@@ -24,7 +24,19 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "use-http2": ("http2", values.boolean),
     "worker-shutdown-timeout": ("shutdown_seconds", values.seconds(1, 3600)),
     "use-forwarded-headers": ("use_forwarded_headers", values.boolean),
+    "ssl-redirect": ("ssl_redirect", values.boolean),
+    "hsts": ("hsts", values.boolean),
+    "hsts-max-age": ("hsts_max_age", values.integer(0, 1 << 31)),
+    "hsts-include-subdomains": ("hsts_subdomains", values.boolean),
+    "hsts-preload": ("hsts_preload", values.boolean),
 }
+#: What keys begin with that protect all hosts in ingress-nginx. Without the protection, nothing may be served.
+_PROTECTIONS = (
+    *("whitelist-source-range", "allowlist-source-range", "denylist-source-range", "block-", "global-auth-"),
+    *("enable-modsecurity", "enable-owasp", "modsecurity", "global-rate-limit"),
+)
+#: Settings that are parts of locations, not of nginx.conf.
+LOCATION_FIELDS = ("ssl_redirect", "hsts", "hsts_max_age", "hsts_subdomains", "hsts_preload")
 
 
 def supported_keys() -> frozenset[str]:
@@ -33,12 +45,19 @@ def supported_keys() -> frozenset[str]:
 
 
 def parse_settings(data: Mapping[str, str]) -> tuple[Settings, tuple[Problem, ...]]:
-    """Return the settings of a ConfigMap, and a problem for each key that is not followed, whose ``annotation`` is the key."""
+    """Return the settings of a ConfigMap, and a problem for each key that is not followed, whose ``annotation`` is the key.
+
+    A problem ``denies`` if the key asks for a protection of all hosts that this controller does not have.
+    """
     settings = Settings()
     problems = []
     for key, value in sorted(data.items()):
         if key not in _KEYS:
-            problems.append(Problem(key, "not known to this controller; remove it"))
+            if key.startswith(_PROTECTIONS) and value.strip().lower() not in ("", "false"):
+                advice = "the protection is not supported for all hosts; use annotations of Ingresses, and remove the key"
+                problems.append(Problem(key, advice, denies=True))
+            else:
+                problems.append(Problem(key, "not known to this controller; remove it"))
             continue
         field, parse = _KEYS[key]
         try:

@@ -27,7 +27,6 @@ class BuilderOptions:
         default_service: Namespace and name of the service that answers where no path matches; None: NGINX answers 404.
         default_certificate: Namespace and name of the Secret with the default certificate; None: a certificate that NGINX's side makes.
         external_names: Allow services of type ExternalName.
-        hsts: Value of Strict-Transport-Security for hosts with a certificate; empty: no such header.
     """
 
     classes: ClassRules = DEFAULT_CLASSES
@@ -35,8 +34,6 @@ class BuilderOptions:
     default_service: Key | None = None
     default_certificate: Key | None = None
     external_names: bool = True
-    ssl_redirect: bool = True
-    hsts: str = "max-age=31536000; includeSubDomains"
 
 
 @dataclass(slots=True)
@@ -91,7 +88,7 @@ class IngressBuilder:
         self._parts: dict[str, ServerParts] = {}
         self._certificates: dict[Key, Certificate | CertificateError | None] = {}
         self._backends = BackendTable(self._objects, external_names=options.external_names, default_service=options.default_service)
-        self._servers = ServerBuilder(self._backends, self.certificate, self._certificate_for, options.ssl_redirect, options.hsts)
+        self._servers = ServerBuilder(self._backends, self.certificate, self._certificate_for, self.configuration.settings)
         self.problems.clear()
         self.ignored.clear()
 

@@ -93,6 +93,11 @@ class IngressRecord:
     problems: tuple[tuple[str, str], ...]
 
     @property
+    def has_tls(self) -> bool:
+        """Whether clients of its hosts use TLS; a canary has no server, whose TLS it could change."""
+        return bool(self.tls) and self.annotations.canary is None
+
+    @property
     def origin(self) -> str:
         return f"Ingress {self.key[0]}/{self.key[1]}"
 

@@ -21,6 +21,7 @@ from examples.ingress_nginx.model.configuration import (
     Rewrite,
     Route,
     Server,
+    Settings,
     Source,
     Target,
     order_locations,
@@ -58,8 +59,7 @@ class ServerBuilder:
         backends: Table of backends; each use is counted there.
         certificate: Returns the certificate of a Secret.
         certificate_for: Chooses the certificate of a host, and returns the problems of the Secrets that it passes over.
-        ssl_redirect: Redirect to https:// where a host has a certificate and its Ingress says nothing.
-        hsts: Value of Strict-Transport-Security; empty: no such header.
+        settings: Defaults of redirects to https:// and of Strict-Transport-Security.
     """
 
     def __init__(
@@ -67,14 +67,13 @@ class ServerBuilder:
         backends: BackendTable,
         certificate: Callable[[Key], Certificate | CertificateError | None],
         certificate_for: Callable[[str], tuple[Certificate | None, list[HostProblem]]],
-        ssl_redirect: bool,
-        hsts: str,
+        settings: Settings,
     ) -> None:
         self._backends = backends
         self._certificate = certificate
         self._certificate_for = certificate_for
-        self._ssl_redirect = ssl_redirect
-        self._hsts = hsts
+        self._ssl_redirect = settings.ssl_redirect
+        self._hsts = settings.strict_transport_security
 
     def build(self, host: str, records: list[IngressRecord], exists: Callable[[str], bool]) -> ServerParts:
         """Return the server of a host. ``records``: its Ingresses, the oldest first. ``exists``: reports whether a name has a server."""
@@ -83,9 +82,11 @@ class ServerBuilder:
         parts.problems += found
         if certificate is not None:
             parts.certificates[certificate.name] = certificate
+        # As in ingress-nginx, a host of an Ingress with spec.tls whose Secret is missing is secure with the default certificate.
+        secure = certificate is not None or (host != CATCH_ALL and any(record.has_tls for record in records))
         rules = self._rules(records, host, parts)
-        locations = self._locations(rules, records, certificate is not None, parts)
-        self._default_location(locations, records, certificate is not None, parts)
+        locations = self._locations(rules, records, secure, parts)
+        self._default_location(locations, records, secure, parts)
         # Expressions are in their order already, with all other paths of the host among them.
         expressions_first = any(location.match is PathMatch.REGEX for location in locations)
         ordered = tuple(locations) if expressions_first else order_locations(locations)
@@ -174,7 +175,7 @@ class ServerBuilder:
         return backend.name
 
     def _policy(self, record: IngressRecord, host: str, secure: bool, parts: ServerParts) -> Policy:
-        """Return the policy of an Ingress's locations. ``secure``: the host has a certificate."""
+        """Return the policy of an Ingress's locations. ``secure``: clients of the host use TLS."""
         annotations = record.annotations
         policy = bind_host(annotations.policy, host)
         redirects = annotations.ssl_redirect if annotations.ssl_redirect is not None else self._ssl_redirect

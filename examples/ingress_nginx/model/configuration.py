@@ -137,7 +137,7 @@ class Server:
     """A host.
 
     Attributes:
-        host: A name in lower case, ``*.example.com`` (``labels`` says how many labels the star stands for), or ``CATCH_ALL``.
+        host: A name in lower case, ``*.example.com``, or ``CATCH_ALL``.
         locations: In the order in which they are compared: exact ones, then the longest path first, ties by path descending.
         listeners: Where it is served; empty: the default listeners of the settings.
         certificate: Name of a certificate in the model; empty: the default certificate.
@@ -224,7 +224,19 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of all servers, from the controller's ConfigMap (``nginx.conf`` names in its documentation)."""
+    """Settings of all servers. Most have a key of the controller's ConfigMap (annotations/settings.py).
+
+    Attributes:
+        http, https: Where servers listen that name no listeners.
+        worker_processes: 0: one for each processor.
+        keepalive: Seconds for which a client's connection stays open.
+        upstream_keepalive: Largest number of open connections to backends in each worker.
+        default_certificate: Name of the certificate for hosts without one.
+        shutdown_seconds: Longest time for requests in progress when NGINX stops.
+        use_forwarded_headers: A proxy in front of NGINX sets X-Forwarded-*, so that they are believed.
+        ssl_redirect: Redirect http:// of hosts with TLS, unless an annotation decides.
+        hsts, hsts_max_age, hsts_subdomains, hsts_preload: Whether hosts with TLS send Strict-Transport-Security, and its parts.
+    """
 
     http: Listener = Listener("", 80)
     https: Listener = Listener("", 443, tls=True)
@@ -238,6 +250,17 @@ class Settings:
     http2: bool = True
     shutdown_seconds: int = 240
     use_forwarded_headers: bool = False
+    ssl_redirect: bool = True
+    hsts: bool = True
+    hsts_max_age: int = 31_536_000
+    hsts_subdomains: bool = True
+    hsts_preload: bool = False
+
+    @property
+    def strict_transport_security(self) -> str:
+        """The value of the header Strict-Transport-Security; empty: no such header."""
+        parts = (f"max-age={self.hsts_max_age}", *(["includeSubDomains"] * self.hsts_subdomains), *(["preload"] * self.hsts_preload))
+        return "; ".join(parts) if self.hsts else ""
 
 
 @dataclass(slots=True)

@@ -43,15 +43,12 @@ map $http_x_forwarded_proto $kubeloop_scheme { default $scheme; "~^https?$" $htt
 map $http_x_forwarded_port $kubeloop_port { default $server_port; "~^[0-9]{1,5}$" $http_x_forwarded_port; }
 map $http_x_forwarded_for $kubeloop_forwarded_for { default $proxy_add_x_forwarded_for; }
 """
-_DIRECT = """
-map "" $kubeloop_scheme { default $scheme; }
-map "" $kubeloop_port { default $server_port; }
-map "" $kubeloop_forwarded_for { default $remote_addr; }
-"""
+_DIRECT_VARIABLES = {"$kubeloop_scheme": "$scheme", "$kubeloop_port": "$server_port", "$kubeloop_forwarded_for": "$remote_addr"}
+_DIRECT = "\n" + "".join(f'map "" {name} {{ default {value}; }}\n' for name, value in _DIRECT_VARIABLES.items())
 _MAPS = r"""
 geo $kubeloop_dollar { default "$"; }
 map $http_upgrade $kubeloop_connection { default upgrade; "" ""; }
-map $http_x_request_id $kubeloop_request_id { default $request_id; "~^[!-~]{1,128}$" $http_x_request_id; }
+map $http_x_request_id $kubeloop_request_id { default $request_id; "" $request_id; "~^[!-~]{1,128}$" $http_x_request_id; }
 map $http_host $kubeloop_host_port { default ""; "~(:[0-9]{1,5})$" $1; }
 map "$kubeloop_scheme:$uri" $kubeloop_redirect_https { default 0; "~^http:/\.well-known/acme-challenge/" 0; "~^http:" 1; }
 map $kubeloop_scheme $kubeloop_is_https { default ""; https 1; }
@@ -148,7 +145,11 @@ def _main(binary: NginxBinary, settings: Settings) -> list[str]:
 
 def _http(binary: NginxBinary, settings: Settings, resolvers: Sequence[str]) -> list[str]:
     default = DEFAULT_POLICY
-    headers = [f"{kind}_set_header {name} {value};" for kind in ("proxy", "grpc") for name, value in sent_headers(kind).values()]
+    # NGINX would look the variables of _DIRECT up in their maps for each request.
+    direct = {} if settings.use_forwarded_headers else _DIRECT_VARIABLES
+    headers = [
+        f"{kind}_set_header {name} {direct.get(value, value)};" for kind in ("proxy", "grpc") for name, value in sent_headers(kind).values()
+    ]
     temporary = [f"{kind}_temp_path temp/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")]
     return [
         *temporary,

@@ -39,6 +39,7 @@ class RequestCount(msgspec.Struct, frozen=True):
         host: Host of the server; empty: no server.
         path: Path of the location, without a slash at its end if it is a prefix.
         backend: Name of the backend; empty: NGINX answered by itself.
+        method: Method of the requests; OTHER: none of RFC 9110 and PATCH.
     """
 
     count: int
@@ -47,6 +48,7 @@ class RequestCount(msgspec.Struct, frozen=True):
     host: str
     path: str
     backend: str
+    method: str
 
 
 class _StoredDocuments(msgspec.Struct):

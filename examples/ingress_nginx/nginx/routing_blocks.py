@@ -188,9 +188,10 @@ class RoutingText:
             "uninitialized_variable_warn off;",
             "init_by_lua_block {",
             '    local documents, router = require "documents", require "router"',
-            '    require "certificates"',
             '    require "configuration"',
-            '    require "requests"',
+            # `require` at each request would cost as much as the whole search for a route.
+            '    kubeloop_route, kubeloop_balance = router.route, require("balancer").balance',
+            '    kubeloop_count, kubeloop_certificate = require("requests").count, require("certificates").choose',
             *(f"    {setup}" for setup in setups),
             "}",
             "init_worker_by_lua_block { math.randomseed(ngx.now() * 1000 + ngx.worker.pid()) }",
@@ -207,13 +208,13 @@ class RoutingText:
             lines += [
                 f"ssl_certificate {certificate_file(self._fallback.chain, parts)};",
                 f"ssl_certificate_key {certificate_file(self._fallback.key, parts)};",
-                f'ssl_certificate_by_lua_block {{ require("certificates").choose({number}) }}',
+                f"ssl_certificate_by_lua_block {{ kubeloop_certificate({number}) }}",
             ]
         if auth is not None:
             lines += self._client_auth(auth, parts)
         lines += [
-            f'set_by_lua_block $kubeloop_location {{ return require("router").route({number}) }}',
-            'log_by_lua_block { require("requests").count() }',
+            f"set_by_lua_block $kubeloop_location {{ return kubeloop_route({number}) }}",
+            "log_by_lua_block { kubeloop_count() }",
             f"location @kubeloop_missing {{ {NOT_FOUND} }}",
             f"location @kubeloop_unavailable {{ {UNAVAILABLE} }}",
             "location @kubeloop_too_large { return 413; }",
@@ -309,7 +310,7 @@ class RoutingText:
         name = f"kubeloop_{protocol.value}" if tls == BackendTls() else f"kubeloop_{protocol.value}_{digest(tls)}"
         keepalive = self._shape.settings.upstream_keepalive
         kept = f"keepalive {int(keepalive)}; " if keepalive else ""
-        balance = 'balancer_by_lua_block { require("balancer").balance() }'
+        balance = "balancer_by_lua_block { kubeloop_balance() }"
         self._upstreams[name] = f"upstream {name} {{ server 0.0.0.1; {balance} {kept}}}"
         return name
 

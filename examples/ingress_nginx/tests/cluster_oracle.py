@@ -61,7 +61,8 @@ class ClusterOracle:
         chosen = self._host_of(host, served)
         if chosen is None:
             return NOT_FOUND
-        if not https and self.certificate(host) is not None and self._decides(chosen, path, served) is not None:
+        secure = chosen != "*" and any(found.spec.tls for found in served if any(rule.host == chosen for rule in found.spec.rules))
+        if not https and secure and self._decides(chosen, path, served) is not None:
             return Expected(308)
         decided = self._decides(chosen, path, served)
         return NOT_FOUND if decided is None else self._service(decided)

@@ -153,6 +153,13 @@ def test_an_annotation_sets_a_field(values: dict[str, str], path: str, expected:
         pytest.param({"configuration-snippet": "return 200;"}, "not supported", True, id="a snippet"),
         pytest.param({"server-snippet": "return 200;"}, "not supported", True, id="a snippet of a server"),
         pytest.param({"enable-modsecurity": "true"}, "not supported", True, id="a firewall"),
+        pytest.param({"enable-modsecurity": "false"}, "not supported", False, id="no firewall"),
+        pytest.param({"stream-snippet": "x"}, "not supported", True, id="a snippet of a stream"),
+        pytest.param({"auth-ulr": "http://a.b/"}, "did you mean auth-url?", True, id="a protection with a mistake in its name"),
+        pytest.param({"allowlist-source-rang": "10.0.0.0/8"}, "did you mean allowlist-source-range?", True, id="networks with a mistake"),
+        pytest.param({"limit-rate": "5"}, "not supported: the speed", False, id="a limit that protects nothing"),
+        pytest.param({"auth-cache-key": "x"}, "not supported: each request asks", False, id="a cache of a protection"),
+        pytest.param({"satisfy": "any"}, "not supported: each of", False, id="an annotation that weakens a protection"),
         pytest.param({"mirror-target": "http://x"}, "not supported", False, id="a mirror"),
         pytest.param({"ssl-passthrough": "true"}, "not supported", False, id="TLS that does not end here"),
         pytest.param({"proxy-bodysize": "8m"}, "not known to this controller", False, id="a name with a mistake"),
@@ -195,12 +202,31 @@ def test_no_annotation_is_both_supported_and_unsupported() -> None:
         ({"use-http2": "false"}, "http2", False),
         ({"worker-shutdown-timeout": "60s"}, "shutdown_seconds", 60),
         ({"use-forwarded-headers": "true"}, "use_forwarded_headers", True),
+        ({"ssl-redirect": "false"}, "ssl_redirect", False),
+        ({"hsts": "false"}, "strict_transport_security", ""),
+        ({"hsts-max-age": "60"}, "strict_transport_security", "max-age=60; includeSubDomains"),
+        ({"hsts-include-subdomains": "false"}, "strict_transport_security", "max-age=31536000"),
+        ({"hsts-preload": "true"}, "strict_transport_security", "max-age=31536000; includeSubDomains; preload"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_a_key_of_the_config_map_sets_a_setting(data: dict[str, str], name: str, expected: object) -> None:
     settings, problems = parse_settings(data)
     assert (getattr(settings, name), problems) == (expected, ())
+
+
+@pytest.mark.parametrize(
+    ("data", "denies"),
+    [
+        pytest.param({"whitelist-source-range": "10.0.0.0/8"}, True, id="networks for all hosts"),
+        pytest.param({"global-auth-url": "http://a.b/"}, True, id="authentication for all hosts"),
+        pytest.param({"enable-modsecurity": "false"}, False, id="no firewall"),
+        pytest.param({"use-gzip": "true"}, False, id="a key that protects nothing"),
+    ],
+)
+def test_a_key_that_asks_for_a_protection_of_all_hosts_denies(data: dict[str, str], denies: bool) -> None:
+    (problem,) = parse_settings(data)[1]
+    assert problem.denies == denies
 
 
 def test_keys_with_a_mistake_are_problems_and_keep_their_defaults() -> None:

@@ -201,7 +201,7 @@ def test_the_certificate_of_a_host(objects: list[Resource], certificate: str, pr
     (server,) = (server for (_, host), server in builder.configuration.servers.items() if host != CATCH_ALL)
     assert server.certificate == certificate
     assert set(builder.configuration.certificates) == ({certificate} if certificate else set())
-    assert server.locations[0].routes[0].policy.https_redirect == (308 if certificate else 0)
+    assert server.locations[0].routes[0].policy.https_redirect == 308
     assert any(problem in text for _, text in builder.problems["shop", "a"]) if problem else not builder.problems["shop", "a"]
 
 

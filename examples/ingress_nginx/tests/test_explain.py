@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import subprocess
+import sys
+
 import pytest
 
 from examples.ingress_nginx.explain import explain
@@ -9,8 +14,9 @@ from examples.ingress_nginx.explain_command import explain_from_cluster
 from examples.ingress_nginx.ingress.builder import BuilderOptions, IngressBuilder
 from examples.ingress_nginx.tests.objects import ClusterTable, ingress, ingress_class, service, slice_of, tls_secret
 from kubeloop.api.core.v1 import Namespace, Secret
+from kubeloop.api.networking.v1 import Ingress
 from kubeloop.meta import Forbidden, ObjectMeta, Resource
-from kubeloop.testing import HandlerServer, on
+from kubeloop.testing import HandlerServer, LocalCluster, on
 
 WEB = (service("web"), slice_of("web", "10.0.0.1", "10.0.0.2"))
 API = (service("api"), slice_of("api", "10.0.0.3"))
@@ -120,6 +126,12 @@ SERVED = [
         id="a host with a certificate redirects to https",
     ),
     pytest.param(
+        [*WEB, ingress("web", "a.test / web:80", auth_ulr="http://a.b/")],
+        "a.test/",
+        ["answer       503", "annotation nginx.ingress.kubernetes.io/auth-ulr: not known to this controller; did you mean auth-url?"],
+        id="an annotation that is not followed is named",
+    ),
+    pytest.param(
         [*WEB, ingress("web", "a.test ~/x[0-9]+ web:80", use_regex="true")],
         "a.test/X12",
         ["(regular expression)", "Ingress shop/web  spec.rules[0].http.paths[0]"],
@@ -150,3 +162,33 @@ async def test_the_command_reads_the_objects_of_the_cluster_and_names_objects_th
         server.faults.refuse(Forbidden, matching=on("get", Secret))
         explanation, forbidden = await explain_from_cluster(client, BuilderOptions(), "a.test", "/")
         assert (explanation.certificate, forbidden) == ("", ["Secret shop/cert"])
+
+
+CHECKED = [ingress_class("kubeloop"), service("web", clusterIP=None), slice_of("web", "10.0.0.1")]
+CHECKED += [ingress("good", "a.test / web:80"), ingress("wrong", "b.test / web:80", auth_ulr="http://a.b/")]
+
+
+@pytest.mark.embedded
+async def test_the_check_of_all_ingresses_names_each_problem_and_fails() -> None:
+    async with LocalCluster(controllers=False) as cluster:
+        client = cluster.client
+        await client.create(Namespace(metadata=ObjectMeta(name="shop")))
+        for found in CHECKED:
+            await client.create(found)
+
+        def check(*words: str) -> subprocess.CompletedProcess[str]:
+            command = [sys.executable, "-m", "examples.ingress_nginx", "--kubeconfig", str(cluster.kubeconfig), "check", *words]
+            return subprocess.run(command, capture_output=True, text=True, check=False)
+
+        text, document = await asyncio.gather(asyncio.to_thread(check), asyncio.to_thread(check, "--json"))
+        await client.delete(Ingress, "wrong", namespace="shop")
+        healthy = await asyncio.to_thread(check)
+    problem = "annotation nginx.ingress.kubernetes.io/auth-ulr: not known to this controller; did you mean auth-url?"
+    assert text.stdout.splitlines() == [
+        "Ingress shop/good: no problem",
+        "Ingress shop/wrong:",
+        f"  {problem}",
+        "2 Ingresses of the class, 1 with problems",
+    ]
+    assert json.loads(document.stdout) == {"shop/good": [], "shop/wrong": [problem]}
+    assert [found.returncode for found in (text, document, healthy)] == [1, 1, 0]

@@ -64,7 +64,7 @@ def test_hosts_of_a_listener_that_a_route_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("beside", "others", "accepted", "only"),
+    ("beside", "routes", "accepted", "only"),
     [
         pytest.param(True, [http_route()], "True/Accepted", False, id="a new NGINX serves both kinds on a port"),
         pytest.param(False, [], "True/Accepted", True, id="an old NGINX serves a port of GRPCRoutes with HTTP/2 only"),
@@ -74,9 +74,9 @@ def test_hosts_of_a_listener_that_a_route_has() -> None:
         ),
     ],
 )
-def test_grpc_routes_without_tls(beside: bool, others: list[Resource], accepted: str, only: bool) -> None:
+def test_grpc_routes_without_tls(beside: bool, routes: list[Resource], accepted: str, only: bool) -> None:
     calls = grpc_route(parents=[{"name": "front", "port": 80}])
-    result = build(gateway("front", listener(), listener("other", 81)), calls, *others, http2_beside_http1=beside)
+    result = build(gateway("front", listener(), listener("other", 81)), calls, *routes, http2_beside_http1=beside)
     assert route_conditions(result, "calls")["Accepted"] == accepted
     assert [socket.http2_only for (sockets, _) in result.servers for socket in sockets if socket.port == 80] == [only]
 

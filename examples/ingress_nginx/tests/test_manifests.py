@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shutil
@@ -99,9 +100,12 @@ def test_the_service_leads_to_the_ports_of_the_container() -> None:
 
 @pytest.fixture(scope="module")
 def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
-    """kubectl on a server of this file, on which no controller runs."""
+    """kubectl on a server of this file, on which no controller runs. It has the kinds of the Gateway API."""
     with LocalCluster(controllers=False) as cluster:
-        yield Kubectl(cluster.kubeconfig, tmp_path_factory.mktemp("home"), NAME)
+        found = Kubectl(cluster.kubeconfig, tmp_path_factory.mktemp("home"), NAME)
+        found("create", "-f", "-", stdin=gzip.decompress((ROOT / "tests" / "data" / "gateway-crds.json.gz").read_bytes()).decode())
+        found("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+        yield found
 
 
 def apply(kubectl: Kubectl, objects: list[dict[str, Any]], *words: str) -> str:
@@ -128,6 +132,11 @@ def test_a_server_accepts_the_manifests_and_the_samples(kubectl: Kubectl) -> Non
         pytest.param("watch endpointslices.discovery.k8s.io -A", True, id="it watches EndpointSlices"),
         pytest.param("list secrets -A", True, id="it lists Secrets"),
         pytest.param("patch ingresses.networking.k8s.io --subresource=status -A", True, id="it writes the status of Ingresses"),
+        *(
+            pytest.param(f"patch {kind}.gateway.networking.k8s.io --subresource=status -A", True, id=f"it writes the status of {kind}")
+            for kind in ("gatewayclasses", "gateways", "httproutes", "grpcroutes")
+        ),
+        pytest.param("patch gateways.gateway.networking.k8s.io -A", False, id="it does not change Gateways"),
         pytest.param("update ingresses.networking.k8s.io -A", False, id="it does not change Ingresses"),
         pytest.param("delete ingresses.networking.k8s.io -A", False, id="it does not delete Ingresses"),
         pytest.param("create secrets -A", False, id="it does not create Secrets"),

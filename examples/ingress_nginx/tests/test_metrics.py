@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
+from cryptography.x509 import load_pem_x509_certificate
 from prometheus_client import CollectorRegistry, generate_latest
 
 from examples.ingress_nginx.controller import SyncReport
@@ -107,7 +108,8 @@ def test_certificates_have_their_expiry_and_their_issuer() -> None:
     secret = tls_secret("cert", "a.test")
     stage = MetricsStage(service("web"), ingress("web", "a.test / web:80", "b.test / web:80", tls=["cert a.test"]), secret)
     certificate = stage.builder.configuration.certificates["shop/cert"]
-    labels = {"namespace": "ingress", "class": "kubeloop.dev/ingress-controller", "host": "a.test", "secret_name": "shop/cert"}
+    labels = {"namespace": "ingress", "class": "kubeloop.dev/ingress-controller", "host": "a.test", "secret_name": "cert"}
+    labels["identifier"] = f"shop/cert-{load_pem_x509_certificate(certificate.chain.encode()).serial_number}"
     assert stage.registry.get_sample_value("nginx_ingress_controller_ssl_expire_time_seconds", labels) == certificate.not_after
     (line,) = stage.lines("nginx_ingress_controller_ssl_certificate_info")
     assert 'issuer_common_name="tests"' in line
@@ -151,13 +153,17 @@ def test_the_leader_shows() -> None:
 
 def test_the_counters_of_nginx_show_while_they_are_known() -> None:
     stage = MetricsStage()
-    assert stage.value("nginx_process_requests_total") is None
+    assert stage.value("nginx_ingress_controller_nginx_process_requests_total") is None
     stage.metrics.observe_connections(ConnectionCounts.parse(STUB_STATUS))
-    totals = [stage.value("nginx_process_connections_total", state=state) for state in ("active", "accepted", "handled")]
-    current = [stage.value("nginx_process_connections", state=state) for state in ("reading", "writing", "waiting")]
-    assert (totals, current, stage.value("nginx_process_requests_total")) == ([7, 40, 39], [1, 2, 4], 101)
+    totals = [
+        stage.value("nginx_ingress_controller_nginx_process_connections_total", state=state) for state in ("active", "accepted", "handled")
+    ]
+    current = [
+        stage.value("nginx_ingress_controller_nginx_process_connections", state=state) for state in ("reading", "writing", "waiting")
+    ]
+    assert (totals, current, stage.value("nginx_ingress_controller_nginx_process_requests_total")) == ([7, 40, 39], [1, 2, 4], 101)
     stage.metrics.observe_connections(None)
-    assert stage.value("nginx_process_requests_total") is None
+    assert stage.value("nginx_ingress_controller_nginx_process_requests_total") is None
 
 
 def test_another_page_is_an_error() -> None:
@@ -182,20 +188,20 @@ class ScriptedCounters:
         return self.pages.pop(0)
 
     async def request_counts(self) -> list[RequestCount]:
-        return [RequestCount(7, 200, "Ingress shop/web", "a.test", "/x", "shop-web-80")]
+        return [RequestCount(7, 200, "Ingress shop/web", "a.test", "", "shop-web-80", "GET")]
 
 
 async def test_nginx_is_asked_every_ten_seconds_and_an_error_hides_its_counters() -> None:
-    stage, clock = MetricsStage(), FakeClock()
+    stage, clock = MetricsStage(ingress("web", "a.test / web:80"), service("web")), FakeClock()
     nginx = ScriptedCounters([STUB_STATUS, b"<html>", STUB_STATUS])
     shown = []
     task = asyncio.create_task(stage.metrics.poll(nginx, clock))
     for _ in range(2):
         await asyncio.sleep(0)
-        shown.append(stage.value("nginx_process_requests_total"))
+        shown.append(stage.value("nginx_ingress_controller_nginx_process_requests_total"))
         await clock.advance(POLL_SECONDS)
-    shown.append(stage.value("nginx_process_requests_total"))
+    shown.append(stage.value("nginx_ingress_controller_nginx_process_requests_total"))
     task.cancel()
     assert (shown, nginx.pages) == ([101, None, 101], [])
-    labels = {"host": "a.test", "path": "/x", "namespace": "shop", "ingress": "web", "service": "shop-web-80", "status": "200"}
-    assert stage.value("nginx_ingress_controller_requests", **labels, canary="", method="") == 7
+    labels = {"host": "a.test", "path": "/", "namespace": "shop", "ingress": "web", "service": "web", "method": "GET", "status": "200"}
+    assert stage.value("nginx_ingress_controller_requests", **labels, canary="") == 7

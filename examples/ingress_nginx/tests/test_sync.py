@@ -15,7 +15,7 @@ from examples.ingress_nginx.nginx.server import Applied, ConfigurationRefused
 from examples.ingress_nginx.options import ControllerOptions
 from examples.ingress_nginx.tests.objects import ingress, ingress_class, service, slice_of
 from kubeloop import Client, Manager
-from kubeloop.api.core.v1 import Event, Namespace
+from kubeloop.api.core.v1 import ConfigMap, Event, Namespace
 from kubeloop.api.discovery.v1 import EndpointSlice
 from kubeloop.meta import ObjectMeta
 from kubeloop.testing import HandlerServer
@@ -184,3 +184,29 @@ async def test_a_problem_of_an_ingress_becomes_an_event_once() -> None:
         await stage.until(lambda: len(stage.nginx.applied) == 2)
         (event,) = await stage.events("NoEndpoints")
         assert (event.type, event.message, event.count) == ("Warning", "service shop/none does not exist", 1)
+
+
+def config_map(**data: str) -> ConfigMap:
+    values = {key.replace("_", "-"): value for key, value in data.items()}
+    return ConfigMap(metadata=ObjectMeta(name="settings", namespace="shop"), data=values)
+
+
+async def test_a_config_map_that_asks_for_a_missing_protection_is_refused_until_it_is_corrected() -> None:
+    async with running(NotingNginx(), ControllerOptions(reload_rate=1000, config_map=("shop", "settings"))) as stage:
+        await stage.client.create(config_map(global_auth_url="http://a.b/"))
+        await stage.until(lambda: "key global-auth-url: the protection is not supported" in stage.reports[-1].error)
+        await stage.client.create(ingress("a", "x.io / web:80"))
+        assert not stage.nginx.applied
+        await stage.client.patch(ConfigMap, "settings", {"data": {"global-auth-url": None}})
+        await stage.until(lambda: bool(stage.nginx.applied))
+        assert stage.reports[-1].error == ""
+
+
+async def test_settings_of_locations_change_the_locations() -> None:
+    async with running(NotingNginx(), ControllerOptions(reload_rate=1000, config_map=("shop", "settings"))) as stage:
+        await stage.client.create(ingress("a", "x.io / web:80", tls=["cert x.io"]))
+        await stage.until(lambda: bool(stage.nginx.applied))
+        await stage.client.create(config_map(ssl_redirect="false", hsts="false"))
+        await stage.until(lambda: len(stage.nginx.applied) > 1)
+        (location,) = stage.controller.configuration.servers[(), "x.io"].locations
+        assert (location.routes[0].policy.https_redirect, location.routes[0].policy.hsts) == (0, "")

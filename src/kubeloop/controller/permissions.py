@@ -16,6 +16,7 @@ from kubeloop.controller.builder.declaration import WRITE_VERBS
 from kubeloop.meta import Resource, UnknownKind, kind_info
 
 READ = ("get", "list", "watch")
+_STATUS_VERBS = ("get", "patch", "update")
 _VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
@@ -47,8 +48,8 @@ def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBa
 
     Informers: get, list and watch of the main kind and of kinds in ``owns``, ``watches`` and ``reads``. Kinds in ``gets``: get. Writes: the
     main kind (finalizers, annotations) with its status, its finalizers subresource where it owns children (which an API server that
-    enforces blockOwnerDeletion asks for), children in ``owns``, and kinds in ``writes``; ``write_verbs`` limits their verbs. ``events``:
-    include events of both APIs.
+    enforces blockOwnerDeletion asks for), children in ``owns``, kinds in ``writes``, and the status of kinds in ``status_writes``;
+    ``write_verbs`` limits the verbs. ``events``: include events of both APIs.
 
     Not known
         Other requests of ``reconcile`` through the client: declare their kinds in ``writes``, ``reads`` and ``gets``.
@@ -64,7 +65,7 @@ def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBa
         found.name = declared.name
         found.add(declared.kind, (*READ, *declared.write_verbs.get(declared.kind, ("patch", "update"))))
         if any(field.encode_name == "status" for field in msgspec.structs.fields(declared.kind)):
-            found.add(declared.kind, ("get", "patch", "update"), "/status")
+            found.add(declared.kind, _STATUS_VERBS, "/status")
         if declared.owns:
             found.add(declared.kind, ("update",), "/finalizers")
         for owned in declared.owns:
@@ -78,6 +79,8 @@ def permissions_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBa
             found.add(kind, ("get",))
         for kind in declared.writes:
             found.add(kind, ("get", *declared.write_verbs.get(kind, WRITE_VERBS)))
+        for kind in declared.status_writes:
+            found.add(kind, _STATUS_VERBS, "/status")
     permissions = found.permissions()
     if events and permissions:
         recording = ("create", "patch", "update")
@@ -91,6 +94,7 @@ def kinds_of(controllers: Iterable[ControllerBase[Any] | type[ControllerBase[Any
     kinds = [one.kind for one in declared]
     for one in declared:
         kinds += [*(owned.kind for owned in one.owns), *(watch.kind for watch in one.watches), *one.reads, *one.gets, *one.writes]
+        kinds += one.status_writes
     return list(dict.fromkeys(kinds))
 
 

@@ -1,5 +1,6 @@
 --- Finds the route of a request: host, path, conditions, weights. Runs once per request, before NGINX looks for a location.
 
+local ffi = require "ffi"
 local documents = require "documents"
 local balancer = require "balancer"
 local conditions = require "conditions"
@@ -10,6 +11,9 @@ local set_uri, set_args = ngx.req.set_uri, ngx.req.set_uri_args
 local byte, find, sub = string.byte, string.find, string.sub
 local random, concat = math.random, table.concat
 local ERR, log = ngx.ERR, ngx.log
+
+ffi.cdef "void *memrchr(const void *text, int byte, size_t length);"
+local C, cast, char_pointer = ffi.C, ffi.cast, ffi.typeof "const char *"
 
 local SLASH = 47
 local MISSING, UNAVAILABLE = "@kubeloop_missing", "@kubeloop_unavailable"
@@ -60,6 +64,8 @@ local function prepare_locations(locations, host)
         for _, route in ipairs(location.routes) do
             prepare_route(route, location, host)
         end
+        local first = location.routes[1]
+        location.only = #location.routes == 1 and not first.conditions and first or nil
     end
     return by_path
 end
@@ -124,8 +130,13 @@ function M.server(block, host)
 end
 
 -- Paths
+--
+-- The usual ways have no loop: LuaJIT does not compile a function from its start whose calls reach a loop that it has not unrolled yet.
 
 local function choose_route(location)
+    if location.only then
+        return location.only
+    end
     local routes = location.routes
     for index = 1, #routes do
         local route = routes[index]
@@ -162,33 +173,51 @@ local function find_in_order(ordered, path)
     return nil
 end
 
---- Compare /a/b/c, /a/b, /a and the empty prefix with the table, from the longest prefix that it has.
-local function find_by_prefix(server, path)
-    local prefix_of, stop = server.prefix, server.longest
-    local prefix = path
-    if #path > stop then
-        -- The prefix ends before a slash.
-        while stop >= 0 and byte(path, stop + 1) ~= SLASH do
-            stop = stop - 1
-        end
-        prefix = sub(path, 1, stop > 0 and stop or 0)
-    else
-        stop = #path
+--- Return the length of a path up to the last slash among its first bytes, without it; 0 if there is no other slash than the first.
+local function parent_of(path, length)
+    local slash = C.memrchr(path, SLASH, length)
+    if slash == nil then
+        return 0
     end
+    return tonumber(cast(char_pointer, slash) - cast(char_pointer, path))
+end
+
+local function climb(prefixes, path, length)
     while true do
-        local location = prefix_of[prefix]
+        local location = prefixes[sub(path, 1, length)]
         local route = location and choose_route(location)
         if route then
             return route, location
         end
-        if stop <= 0 then
+        if length <= 0 then
             return nil
         end
-        repeat
-            stop = stop - 1
-        until stop <= 0 or byte(path, stop + 1) == SLASH
-        prefix = sub(path, 1, stop > 0 and stop or 0)
+        length = parent_of(path, length)
     end
+end
+
+--- Compare /a/b/c, /a/b, /a and the empty prefix with the table, from the longest prefix that it has.
+local function find_by_prefix(server, path)
+    local prefixes, length = server.prefix, #path
+    local longest = server.longest
+    if length > longest then
+        -- A prefix ends before a slash.
+        length = parent_of(path, longest + 1)
+    end
+    local location = prefixes[sub(path, 1, length)]
+    local route = location and choose_route(location)
+    if not route and length > 0 then
+        length = parent_of(path, length)
+        location = prefixes[sub(path, 1, length)]
+        route = location and choose_route(location)
+        if not route and length > 0 then
+            return climb(prefixes, path, parent_of(path, length))
+        end
+    end
+    if route then
+        return route, location
+    end
+    return nil
 end
 
 local function find_route(server, path)

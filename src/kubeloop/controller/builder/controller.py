@@ -110,6 +110,7 @@ class ControllerBase(Generic[R]):
     ``permissions_of`` derives allow get but not list.
     ``writes``: other kinds that ``reconcile`` writes through ``client``; ``permissions_of`` derives RBAC permissions from them. After a
     write whose response was lost, the next reconcile waits until the caches of these kinds are current, as for owned kinds.
+    ``status_writes``: other kinds whose status ``reconcile`` writes, and nothing else of them; the same holds for them.
     ``write_verbs``: the verbs with which ``reconcile`` writes a kind, as ``{Deployment: ["create", "patch"], Foo: []}``; ``permissions_of``
     derives only these. Default: patch and update of the main kind; create, delete, patch and update of children and of ``writes``.
     ``predicates``: the changes of the main kind that lead to a reconcile; all predicates must agree.
@@ -136,6 +137,7 @@ class ControllerBase(Generic[R]):
     reads: ClassVar[Sequence[type[Resource]]] = ()
     gets: ClassVar[Sequence[type[Resource]]] = ()
     writes: ClassVar[Sequence[type[Resource]]] = ()
+    status_writes: ClassVar[Sequence[type[Resource]]] = ()
     write_verbs: ClassVar[Mapping[type[Resource], Sequence[str]]] = {}
     predicates: ClassVar[Sequence[Predicate]] = ()
     workers: ClassVar[int] = 1
@@ -162,6 +164,7 @@ class ControllerBase(Generic[R]):
         reads: Sequence[type[Resource]] | None = None,
         gets: Sequence[type[Resource]] | None = None,
         writes: Sequence[type[Resource]] | None = None,
+        status_writes: Sequence[type[Resource]] | None = None,
         write_verbs: Mapping[type[Resource], Sequence[str]] | None = None,
         predicates: Sequence[Predicate] | None = None,
         workers: int | None = None,
@@ -182,6 +185,7 @@ class ControllerBase(Generic[R]):
             "reads": reads,
             "gets": gets,
             "writes": writes,
+            "status_writes": status_writes,
             "write_verbs": write_verbs,
             "predicates": predicates,
             "workers": workers,
@@ -212,6 +216,7 @@ class ControllerBase(Generic[R]):
         cls.reads = checked(cls, "reads", Resource)
         cls.gets = checked(cls, "gets", Resource)
         cls.writes = checked(cls, "writes", Resource)
+        cls.status_writes = checked(cls, "status_writes", Resource)
         cls.watches = checked(cls, "watches", WatchedKind)
         check_watches(cls, cls.watches)
         cls.predicates = checked(cls, "predicates", Predicate)
@@ -250,6 +255,7 @@ class ControllerBase(Generic[R]):
             reads=tuple(cls.reads),
             gets=tuple(cls.gets),
             writes=tuple(cls.writes),
+            status_writes=tuple(cls.status_writes),
             write_verbs={kind: tuple(verbs) for kind, verbs in cls.write_verbs.items()},
             predicates=tuple(cls.predicates),
             workers=cls.workers,

@@ -124,6 +124,7 @@ class Declaration:
     reads: tuple[type[Resource], ...] = ()
     gets: tuple[type[Resource], ...] = ()
     writes: tuple[type[Resource], ...] = ()
+    status_writes: tuple[type[Resource], ...] = ()
     write_verbs: dict[type[Resource], tuple[str, ...]] = field(default_factory=dict)
     predicates: tuple[Predicate, ...] = ()
     workers: int = 1

@@ -68,7 +68,7 @@ class Watches:
     @property
     def written(self) -> list[Informer[Any]]:
         """The informers of the kinds that reconciles write: the main kind, the owned ones, and those of ``writes`` that are cached."""
-        kinds = [self._declared.kind, *(owned.kind for owned in self._declared.owns), *self._declared.writes]
+        kinds = [self._declared.kind, *(owned.kind for owned in self._declared.owns), *self._declared.writes, *self._declared.status_writes]
         return [self._informers[kind] for kind in dict.fromkeys(kinds) if kind in self._informers]
 
     def handlers(self, enqueuer: Enqueuer, cluster: str) -> dict[Informer[Any], Callable[[InformerEvent[Any]], object]]:
