@@ -92,10 +92,9 @@ class IngressRecord:
     balancing: Balancing
     problems: tuple[tuple[str, str], ...]
 
-    @property
-    def has_tls(self) -> bool:
-        """Whether clients of its hosts use TLS; a canary has no server, whose TLS it could change."""
-        return bool(self.tls) and self.annotations.canary is None
+    def wants_tls(self, host: str) -> bool:
+        """Report whether spec.tls lists a host; a canary has no server, whose TLS it could change."""
+        return self.annotations.canary is None and any(not hosts or host in hosts for hosts, _ in self.tls)
 
     @property
     def origin(self) -> str:

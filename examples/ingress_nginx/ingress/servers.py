@@ -82,8 +82,8 @@ class ServerBuilder:
         parts.problems += found
         if certificate is not None:
             parts.certificates[certificate.name] = certificate
-        # As in ingress-nginx, a host of an Ingress with spec.tls whose Secret is missing is secure with the default certificate.
-        secure = certificate is not None or (host != CATCH_ALL and any(record.has_tls for record in records))
+        # As in ingress-nginx, a host in spec.tls whose Secret is missing has the default certificate, and redirects to https://.
+        secure = certificate is not None or (host != CATCH_ALL and any(record.wants_tls(host) for record in records))
         rules = self._rules(records, host, parts)
         locations = self._locations(rules, records, secure, parts)
         self._default_location(locations, records, secure, parts)

@@ -61,7 +61,8 @@ class ClusterOracle:
         chosen = self._host_of(host, served)
         if chosen is None:
             return NOT_FOUND
-        secure = chosen != "*" and any(found.spec.tls for found in served if any(rule.host == chosen for rule in found.spec.rules))
+        owners = [found for found in served if any(rule.host == chosen for rule in found.spec.rules)]
+        secure = chosen != "*" and any(not entry.hosts or chosen in entry.hosts for found in owners for entry in found.spec.tls)
         if not https and secure and self._decides(chosen, path, served) is not None:
             return Expected(308)
         decided = self._decides(chosen, path, served)
