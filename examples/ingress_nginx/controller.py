@@ -90,6 +90,8 @@ class SyncController(
         self._reload_due = 0.0
         #: Why the present ConfigMap must not be served; empty: it may be.
         self._denied = ""
+        #: Objects that the options name and the cluster lacks.
+        self._missing: list[str] = []
         #: NGINX has changes that wait for a reload.
         self._deferred = False
         self._started = False
@@ -144,7 +146,12 @@ class SyncController(
     async def reconcile(self, key: ObjectKey) -> Result | None:
         del key  # there is one
         began, cpu = time.monotonic(), time.process_time()
-        self._pending.merge(self.build())
+        try:
+            self._pending.merge(self.build())
+        except BaseException:
+            # The changes are taken, and partly built: the next sync builds everything.
+            self.log_of_changes.add_everything()
+            raise
         if not self._pending and not self._deferred and self._started and not self._denied:
             return await self.finish()
         wait = self._reload_due - self.client.clock.now()
@@ -216,7 +223,8 @@ class SyncController(
 
     def _report(self, report: SyncReport) -> None:
         if report.error:
-            self.log.warning("the configuration is refused; the last good one keeps serving: %s", report.error)
+            served = "the last good one keeps serving" if self._started else "NGINX does not run yet"
+            self.log.warning("the configuration is refused; %s: %s", served, report.error)
             self._pod_event("Warning", "RELOAD", f"Error reloading NGINX: {report.error}")
         elif report.applied.reason == "start":
             found = self.configuration
@@ -228,7 +236,15 @@ class SyncController(
             self.observe(report)
 
     def _report_problems(self) -> None:
-        """Record a Warning event for each new problem of an Ingress."""
+        """Record a Warning event for each new problem of an Ingress, and log new problems of the options."""
+        missing = self.builder.missing_objects()
+        if self.options.config_map is not None and self.objects.config_map(*self.options.config_map) is None:
+            missing.append(f"--configmap: ConfigMap {'/'.join(self.options.config_map)} does not exist; the default settings are used")
+        for text in missing:
+            if text not in self._missing:
+                self.log.warning("%s", text)
+                self._pod_event("Warning", "MissingObject", text)
+        self._missing = missing
         problems = self.builder.problems
         for key, found in problems.items():
             old = self._reported.get(key, ())

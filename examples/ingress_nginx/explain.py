@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from examples.ingress_nginx.ingress.builder import IngressBuilder
 from examples.ingress_nginx.ingress.records import ClusterObjects, IngressRecord, PathRecord, expressions
@@ -105,8 +106,22 @@ def explain(builder: IngressBuilder, objects: ClusterObjects, host: str, path: s
         path: Its path; a query does not count.
     """
     name = host.lower().partition(":")[0].rstrip(".")
-    path = "/" + path.partition("?")[0].lstrip("/")
+    path = _normalised(path)
     return _Explainer(builder, objects, name, path).explanation()
+
+
+def _normalised(path: str) -> str:
+    """Return a path as NGINX compares it: decoded once, without its query, empty elements, ``.`` and ``..``."""
+    elements: list[str] = []
+    decoded = unquote(path.partition("?")[0], errors="surrogateescape")
+    parts = decoded.split("/")
+    for part in parts:
+        if part == "..":
+            elements[-1:] = []
+        elif part not in ("", "."):
+            elements.append(part)
+    end = "/" if elements and parts[-1] in ("", ".", "..") else ""
+    return f"/{'/'.join(elements)}{end}"
 
 
 class _Explainer:
@@ -281,8 +296,8 @@ def matches(location: Location, path: str) -> bool:
             return path == prefix or path.startswith(f"{prefix}/") or not prefix
         case PathMatch.REGEX:
             # NGINX reads an option in the middle of an expression; Python does not.
-            text = location.path.removeprefix(_CASE)
-            flags = re.IGNORECASE if text == location.path else re.NOFLAG
+            text = location.path.removeprefix(_CASE).replace(r"\z", r"\Z")
+            flags = re.NOFLAG if location.path.startswith(_CASE) else re.IGNORECASE
             try:
                 return re.match(text, path, flags) is not None
             except re.error:

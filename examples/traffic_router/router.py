@@ -143,7 +143,7 @@ class TrafficRouter:
         for host, port in addresses:
             request[_POD] = f"{host}:{port}"
             # Encoded: the pod gets the path byte by byte as the client wrote it.
-            url = URL(f"http://{host}:{port}{request.raw_path}", encoded=True)
+            url = URL(f"http://{host}:{port}{_target(request.raw_path)}", encoded=True)
             body = self._body(request) if request.can_read_body else None
             try:
                 return await self._session.request(request.method, url, headers=headers, data=body, allow_redirects=False)
@@ -212,6 +212,12 @@ def _forwarded(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
 
 def _listed(values: Iterable[str]) -> list[str]:
     return [name.strip() for value in values for name in value.split(",")]
+
+
+def _target(sent: str) -> str:
+    """Return path and query of a request's target, which may be a whole URL (RFC 9112, 3.2.2), without a fragment."""
+    path = sent if sent.startswith("/") else "/" + sent.partition("://")[2].partition("/")[2]
+    return path.partition("#")[0]
 
 
 def _refusal(request: web.Request, status: int, text: str) -> web.Response:

@@ -14,17 +14,26 @@ MAX_EXPRESSION = 512
 #: Repetitions without a bound in one expression: each multiplies the time of a match by the length of the text.
 MAX_REPETITIONS = 8
 
+_COUNT = re.compile(r"\{[0-9]{1,2}(?:,[0-9]{1,2})?\}")
 _LITERAL = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 _-/:=,@%&~!<>")
 _CLASSES = {"d": "0-9", "w": "A-Za-z0-9_", "s": " "}
 _ESCAPED = frozenset(".*+?|()[]^/-_:=,@%&~! ")
 _IN_CLASS = _LITERAL - frozenset("&~<>") | frozenset(".*+?()|")
 
 
-def expression(value: str) -> str:
-    """Return an equal regular expression in the subset. Raises InvalidValue."""
+def expression(value: str, *, counts: bool = False) -> str:
+    """Return an equal regular expression in the subset.
+
+    Args:
+        value: The expression.
+        counts: Allow ``{2}`` and ``{2,5}`` behind a single element, as paths of Ingresses have them. The result then has braces.
+
+    Raises:
+        InvalidValue: It is not in the subset.
+    """
     if not value or len(value) > MAX_EXPRESSION:
         raise InvalidValue(f"is not a regular expression of 1 to {MAX_EXPRESSION} characters")
-    result = _Scanner(value).scan()
+    result = _Scanner(value, counts=counts).scan()
     try:
         re.compile(result)
     except (re.error, RecursionError, OverflowError) as error:
@@ -35,8 +44,9 @@ def expression(value: str) -> str:
 class _Scanner:
     """Copies an expression element by element, and refuses elements outside of the subset."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, counts: bool) -> None:
         self._text = text
+        self._counts = counts
         self._place = 0
         self._copy: list[str] = []
         self._repetitions = 0
@@ -63,6 +73,8 @@ class _Scanner:
                     self._copy.append(character)
                 case "^" | "." | "?" | "|":
                     self._copy.append(character)
+                case "{" if self._counts:
+                    self._count()
                 case "{" | "}":
                     raise InvalidValue("has a brace; write repetitions out, such as [0-9][0-9] for [0-9]{2}")
                 case _ if character in _LITERAL:
@@ -72,6 +84,14 @@ class _Scanner:
         if self._repetitions > MAX_REPETITIONS:
             raise InvalidValue(f"has more than {MAX_REPETITIONS} repetitions * or +")
         return "".join(self._copy)
+
+    def _count(self) -> None:
+        found = _COUNT.match(self._text, self._place - 1)
+        before = self._copy[-1] if self._copy else ""
+        if found is None or before in ("", "(", "(?:", ")", "|", "*", "+", "?", "^") or before.startswith("{"):
+            raise InvalidValue("has a brace that is no count such as {2} or {2,5}, of at most 99, behind a character or a class")
+        self._place = found.end()
+        self._copy.append(found[0])
 
     def _take(self) -> str:
         character = self._peek()

@@ -24,6 +24,7 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "use-http2": ("http2", values.boolean),
     "worker-shutdown-timeout": ("shutdown_seconds", values.seconds(1, 3600)),
     "use-forwarded-headers": ("use_forwarded_headers", values.boolean),
+    "proxy-real-ip-cidr": ("trusted_proxies", values.each(values.network)),
     "ssl-redirect": ("ssl_redirect", values.boolean),
     "hsts": ("hsts", values.boolean),
     "hsts-max-age": ("hsts_max_age", values.integer(0, 1 << 31)),

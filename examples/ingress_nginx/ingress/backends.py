@@ -60,7 +60,7 @@ class BackendTable:
         """Return the backend of a service's port, and count one use of it."""
         name = self._names.get((service, record.balancing)) or self._add(service, record.balancing)
         self._uses[name] += 1
-        if record.annotations.default_backend:
+        if record.annotations.default_backend or record.annotations.canary is not None:
             self._waiting[name].add(record.key)
         return self._entries[name].backend
 

@@ -10,8 +10,17 @@ from examples.ingress_nginx.ingress.backends import BackendTable
 from examples.ingress_nginx.ingress.certificates import CertificateError, certificate_of, is_valid_for
 from examples.ingress_nginx.ingress.classes import DEFAULT_CLASSES, ClassRules
 from examples.ingress_nginx.ingress.records import ClusterObjects, IngressRecord, Key, record_of
-from examples.ingress_nginx.ingress.servers import ServerBuilder, ServerParts
-from examples.ingress_nginx.model.configuration import CATCH_ALL, Certificate, Changes, Configuration, ServerKey, Settings, changes_between
+from examples.ingress_nginx.ingress.servers import ServerBuilder, ServerParts, claimed_names
+from examples.ingress_nginx.model.configuration import (
+    CATCH_ALL,
+    DEFAULT_BACKEND,
+    Certificate,
+    Changes,
+    Configuration,
+    ServerKey,
+    Settings,
+    changes_between,
+)
 
 #: A kind and the namespace and name of an object, such as ("Service", "shop", "web").
 ObjectRef = tuple[str, str, str]
@@ -76,6 +85,9 @@ class IngressBuilder:
         self.configuration = Configuration(settings=settings or Settings())
         #: Reason and text of each problem, by Ingress.
         self.problems: dict[Key, tuple[tuple[str, str], ...]] = {}
+        #: Why the present content of a Secret is not used, and its last good certificate is.
+        self.stale: dict[Key, str] = {}
+        self._good: dict[Key, Certificate] = {}
         #: Why an Ingress is not served.
         self.ignored: dict[Key, str] = {}
         self._reset()
@@ -85,6 +97,8 @@ class IngressBuilder:
         self.records: dict[Key, IngressRecord] = {}
         self._by_host: dict[str, set[Key]] = defaultdict(set)
         self._users = _Users()
+        #: For each name that aliases and redirects claim: age of the Ingress, and the host. The first one has the name.
+        self._claims: dict[str, set[tuple[tuple[str, str, str], str]]] = defaultdict(set)
         self._parts: dict[str, ServerParts] = {}
         self._certificates: dict[Key, Certificate | CertificateError | None] = {}
         self._backends = BackendTable(self._objects, external_names=options.external_names, default_service=options.default_service)
@@ -149,14 +163,35 @@ class IngressBuilder:
             return True
         return (namespace, name) in (self._options.default_service, self._options.default_certificate)
 
+    def missing_objects(self) -> list[str]:
+        """Return what the options name and the cluster does not have as it should."""
+        found = []
+        if (key := self._options.default_certificate) is not None:
+            certificate = self.certificate(key)
+            if not isinstance(certificate, Certificate) or not certificate.chain:
+                reason = str(certificate) if isinstance(certificate, CertificateError) else f"secret {'/'.join(key)} has no certificate"
+                found.append(f"--default-ssl-certificate: {reason}; a self-signed certificate is served")
+        if (key := self._options.default_service) is not None and self._backends.get(DEFAULT_BACKEND) is None:
+            found.append(f"--default-backend-service: service {'/'.join(key)} does not exist or has no port; NGINX answers 404")
+        return found
+
     def certificate(self, key: Key) -> Certificate | CertificateError | None:
         """Return the certificate of a Secret, the reason why it has none, or None if the Secret does not exist."""
         if key not in self._certificates:
             secret = self._objects.secret(*key)
+            self.stale.pop(key, None)
             try:
                 self._certificates[key] = None if secret is None else certificate_of(secret)
             except CertificateError as error:
-                self._certificates[key] = error
+                good = self._good.get(key)
+                self._certificates[key] = good or error
+                if good is not None:
+                    self.stale[key] = str(error)
+            found = self._certificates[key]
+            if isinstance(found, Certificate):
+                self._good[key] = found
+            else:
+                self._good.pop(key, None)
         return self._certificates[key]
 
     def records_of(self, host: str) -> list[IngressRecord]:
@@ -180,6 +215,8 @@ class IngressBuilder:
         self.problems[record.key] = record.problems
         for host in record.hosts:
             self._by_host[host].add(record.key)
+            for name in claimed_names(record, host):
+                self._claims[name].add((record.age, host))
         namespace = record.key[0]
         annotations = record.annotations
         refs: set[ObjectRef] = {("Secret", *secret) for secret in annotations.secrets}
@@ -200,20 +237,29 @@ class IngressBuilder:
         self.problems.pop(key, None)
         if record is None:
             return set()
+        affected = self._affected(record)
         for host in record.hosts:
             self._by_host[host].discard(key)
             if not self._by_host[host]:
                 del self._by_host[host]
-        return self._affected(record)
+            for name in claimed_names(record, host):
+                self._claims[name].discard((record.age, host))
+                if not self._claims[name]:
+                    del self._claims[name]
+        return affected
 
     def _affected(self, record: IngressRecord) -> set[str]:
         """Return the hosts whose servers depend on a record: those of its rules, and the hosts whose names its aliases claim."""
-        found = set(record.hosts) | set(record.annotations.server_aliases)
-        if record.annotations.from_to_www:
-            found |= {f"www.{host}" if not host.startswith("www.") else host[4:] for host in record.hosts}
-        # A host that appears or vanishes may free an alias of others.
-        claimed = {host for host, parts in self._parts.items() if parts.claimed & found}
-        return found | claimed
+        names = {name for host in record.hosts for name in claimed_names(record, host)}
+        # A host or claim that appears or vanishes takes a name from others or frees it.
+        return {*record.hosts, *names, *(host for name in names | set(record.hosts) for _, host in self._claims.get(name, ()))}
+
+    def _rival(self, name: str, host: str) -> str:
+        """Return what has a name that an alias or redirect of a host claims; empty: the host may have it."""
+        if name in self._by_host:
+            return f"an Ingress defines the host {name!r}"
+        (_, namespace, ingress), owner = min(self._claims[name])
+        return "" if owner == host else f"host {owner!r} of Ingress {namespace}/{ingress}, which is older, has the name {name!r}"
 
     def _hosts_of(self, keys: Iterable[Key]) -> set[str]:
         return {host for key in keys if key in self.records for host in self.records[key].hosts}
@@ -233,6 +279,8 @@ class IngressBuilder:
                     if found.names and host != CATCH_ALL and not is_valid_for(found, host):
                         problems.append((record.key, "InvalidCertificate", f"secret {found.name} has no certificate for {host}"))
                     else:
+                        if text := self.stale.get((record.key[0], secret), ""):
+                            problems.append((record.key, "InvalidCertificate", f"host {host}: {text}; its last good certificate is served"))
                         return found, problems
                 else:
                     text = str(found) if isinstance(found, CertificateError) else f"secret {record.key[0]}/{secret} does not exist"
@@ -252,7 +300,7 @@ class IngressBuilder:
             if old is not None:
                 self._backends.release(old.backends)
             if records or host == CATCH_ALL:
-                self._parts[host] = self._servers.build(host, records, self._by_host.__contains__)
+                self._parts[host] = self._servers.build(host, records, self._rival)
         touched = {key for host in hosts for key in self._by_host.get(host, ())}
         for key in touched:
             self._collect_problems(key)

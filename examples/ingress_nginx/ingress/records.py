@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from examples.ingress_nginx.annotations.expressions import expression
 from examples.ingress_nginx.annotations.parse import parse_annotations
 from examples.ingress_nginx.annotations.parsed import Annotations, Objects
+from examples.ingress_nginx.annotations.values import InvalidValue
 from examples.ingress_nginx.model.configuration import CATCH_ALL, Affinity, Balance, PathMatch
 from kubeloop.api.core.v1 import Service
 from kubeloop.api.discovery.v1 import EndpointSlice
@@ -18,8 +20,9 @@ from kubeloop.api.networking.v1 import Ingress, IngressBackend, IngressClass
 Key = tuple[str, str]
 
 #: Paths that NGINX, its logs and other programs read alike: no control characters, and nothing that needs another notation in a path.
-_PATH = re.compile(r"/[^\x00-\x20\x7f\"\\{};#]{0,4095}\Z")
-_EXPRESSION = re.compile(r"/[^\x00-\x20\x7f\"';#]{0,4095}\Z")
+_NOT_IN_PATH = re.compile(r"[\x00-\x20\x7f\"\\{};#]")
+#: NGINX reads parameters of up to 4,096 bytes, and a path stands beside other text.
+MAX_PATH = 1024
 _HOST = re.compile(r"(?:\*\.)?(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*\Z")
 _UID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 
@@ -118,9 +121,8 @@ def record_of(ingress: Ingress, objects: Objects, prefix: str) -> IngressRecord:
         for place, found in enumerate(rule.http.paths if rule.http is not None else ()):
             path = found.path or "/"
             regex = found.path_type == "ImplementationSpecific" and (annotations.use_regex or "$" in annotations.rewrite_target)
-            if not (_EXPRESSION if regex else _PATH).match(path) or (regex and not _compiles(path)):
-                field = f"spec.rules[{number}].http.paths[{place}].path"
-                problems.append(("InvalidPath", f"{field}: {_shortened(path)} is not a path that can be served"))
+            if (problem := _problem_of(path, regex=regex)) is not None:
+                problems.append(("InvalidPath", f"spec.rules[{number}].http.paths[{place}].path: {_shortened(path)} {problem}"))
                 continue
             match = PathMatch.REGEX if regex else PathMatch.EXACT if found.path_type == "Exact" else PathMatch.PREFIX
             if match is PathMatch.PREFIX and path != "/":
@@ -133,6 +135,8 @@ def record_of(ingress: Ingress, objects: Objects, prefix: str) -> IngressRecord:
         problems.append(("InvalidUid", "metadata.uid is no UUID; the Ingress is not served"))
         hosts = {}
     default = _service(ingress.spec.default_backend, namespace) if ingress.spec.default_backend is not None else None
+    if ingress.spec.default_backend is not None and default is None:
+        problems.append(("ResourceBackend", "spec.defaultBackend: only services are supported; it is ignored"))
     if default is not None and not hosts:
         hosts = {CATCH_ALL: []}
     return IngressRecord(
@@ -158,11 +162,11 @@ def expressions(paths: Iterable[PathRecord]) -> dict[PathRecord, PathRecord]:
 
 def _as_expression(path: PathRecord) -> str:
     if path.match is PathMatch.REGEX:
-        return path.path
+        return expression(path.path, counts=True)
     literal = re.escape(path.path)
     if path.match is PathMatch.EXACT:
-        return f"(?-i){literal}$"
-    return "(?-i)/" if path.path == "/" else f"(?-i){literal}(?:/|$)"
+        return rf"(?-i){literal}\z"
+    return "(?-i)/" if path.path == "/" else rf"(?-i){literal}(?:/|\z)"
 
 
 def _service(backend: IngressBackend, namespace: str) -> ServiceRef | None:
@@ -172,12 +176,20 @@ def _service(backend: IngressBackend, namespace: str) -> ServiceRef | None:
     return ServiceRef(namespace, backend.service.name, port.name or port.number or 0)
 
 
-def _compiles(path: str) -> bool:
-    try:
-        re.compile(path)
-    except re.error:
-        return False
-    return True
+def _problem_of(path: str, *, regex: bool) -> str | None:
+    """Return why a path cannot be served; None: it can be."""
+    if not path.startswith("/"):
+        return "does not begin with a slash"
+    if len(path) > MAX_PATH:
+        return f"has more than {MAX_PATH} characters"
+    if regex:
+        try:
+            expression(path, counts=True)
+        except InvalidValue as error:
+            return str(error)
+        return None
+    found = _NOT_IN_PATH.search(path)
+    return None if found is None else f"has the character {found[0]!r}, which paths here do not have"
 
 
 def _shortened(text: str) -> str:

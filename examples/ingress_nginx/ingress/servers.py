@@ -26,7 +26,7 @@ from examples.ingress_nginx.model.configuration import (
     Target,
     order_locations,
 )
-from examples.ingress_nginx.model.policy import Policy
+from examples.ingress_nginx.model.policy import Policy, Redirect
 
 #: The Ingress, the reason and the text of a problem.
 HostProblem = tuple[Key, str, str]
@@ -34,13 +34,12 @@ HostProblem = tuple[Key, str, str]
 
 @dataclass(slots=True)
 class ServerParts:
-    """A server with everything that it uses. ``backends``: a name for each use. ``claimed``: names of hosts that its aliases ask for."""
+    """A server with everything that it uses. ``backends``: a name for each use."""
 
     server: Server
     backends: list[str] = field(default_factory=list)
     certificates: dict[str, Certificate] = field(default_factory=dict)
     problems: list[HostProblem] = field(default_factory=list)
-    claimed: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -75,8 +74,14 @@ class ServerBuilder:
         self._ssl_redirect = settings.ssl_redirect
         self._hsts = settings.strict_transport_security
 
-    def build(self, host: str, records: list[IngressRecord], exists: Callable[[str], bool]) -> ServerParts:
-        """Return the server of a host. ``records``: its Ingresses, the oldest first. ``exists``: reports whether a name has a server."""
+    def build(self, host: str, records: list[IngressRecord], rival: Callable[[str, str], str]) -> ServerParts:
+        """Return the server of a host.
+
+        Args:
+            host: The host.
+            records: Its Ingresses, the oldest first.
+            rival: Returns what else has a name that the host claims as an alias or redirect; empty: nothing.
+        """
         parts = ServerParts(Server(host))
         certificate, found = self._certificate_for(host) if host != CATCH_ALL else (None, [])
         parts.problems += found
@@ -87,10 +92,11 @@ class ServerBuilder:
         rules = self._rules(records, host, parts)
         locations = self._locations(rules, records, secure, parts)
         self._default_location(locations, records, secure, parts)
+        self._app_root(locations, records, secure, parts)
         # Expressions are in their order already, with all other paths of the host among them.
         expressions_first = any(location.match is PathMatch.REGEX for location in locations)
         ordered = tuple(locations) if expressions_first else order_locations(locations)
-        aliases, redirects = self._names(host, records, exists, parts)
+        aliases, redirects = self._names(host, records, rival, parts)
         parts.server = Server(
             host,
             ordered,
@@ -115,7 +121,8 @@ class ServerBuilder:
                     parts.problems.append((record.key, "Conflict", text))
         for record in canaries:
             for path in record.hosts[host]:
-                main = rules.get((path.path, path.match))
+                # A canary need not repeat the annotation that makes the path of its main Ingress an expression.
+                main = rules.get((path.path, path.match)) or rules.get((path.path, PathMatch.REGEX))
                 if main is None:
                     text = f"canary: no other Ingress defines host {host!r} and path {path.path!r}"
                 elif main.canary is not None and main.canary[0] is not record:
@@ -146,9 +153,18 @@ class ServerBuilder:
         if rule.canary is None:
             return (usual,)
         other, other_path = rule.canary
-        assert other.annotations.canary is not None
-        canary = replace(usual, targets=(Target(self._target(other, other_path.service, parts)),), origin=other.origin)
-        return tuple(_canary_routes(other.annotations.canary, usual, canary))
+        share = other.annotations.canary
+        assert share is not None
+        if other.balancing.affinity is None:
+            # Clients keep their endpoint, of the main backend or of the canary.
+            other = replace(other, balancing=other.balancing._replace(affinity=record.balancing.affinity))
+        name = self._target(other, other_path.service, parts)
+        found = self._backends.get(name)
+        if found is None or not found.endpoints:
+            # As in ingress-nginx, the main backend serves all requests.
+            return (usual,)
+        canary = replace(usual, targets=(Target(name),), origin=other.origin)
+        return tuple(_canary_routes(share, usual, canary))
 
     def _target(self, record: IngressRecord, service: ServiceRef | None, parts: ServerParts) -> str:
         """Return the name of the backend for a service of an Ingress, or of the backend that replaces it."""
@@ -187,7 +203,7 @@ class ServerBuilder:
         if policy.intercept:
             name = self._first_port(record, annotations.default_backend, parts) if annotations.default_backend else ""
             changes["error_backend"] = name or DEFAULT_BACKEND
-        if annotations.denied:
+        if annotations.denied or (host == CATCH_ALL and annotations.client_auth is not None):
             changes["status"] = 503
         for name in (policy.backend_tls.client_certificate, policy.backend_tls.authority):
             if name:
@@ -209,31 +225,41 @@ class ServerBuilder:
                 locations.append(Location("(?-i)/" if regex else "/", PathMatch.REGEX if regex else PathMatch.PREFIX, (route,)))
                 return
 
+    def _app_root(self, locations: list[Location], records: list[IngressRecord], secure: bool, parts: ServerParts) -> None:
+        """Let ``/`` be redirected to the app-root of the oldest Ingress with one, also if no path of a rule serves ``/``."""
+        record = next((found for found in records if found.annotations.policy.app_root and found.annotations.canary is None), None)
+        if record is None or any(location.path in ("/", "(?-i)/", r"(?-i)/\z") for location in locations):
+            return
+        policy = self._policy(record, parts.server.host, secure, parts)
+        route = Route(policy=replace(policy, redirect=Redirect(url=policy.app_root, status=302)), origin=record.origin)
+        regex = any(location.match is PathMatch.REGEX for location in locations)
+        locations.insert(0, Location(r"(?-i)/\z" if regex else "/", PathMatch.REGEX if regex else PathMatch.EXACT, (route,)))
+
     def _names(
-        self, host: str, records: list[IngressRecord], exists: Callable[[str], bool], parts: ServerParts
+        self, host: str, records: list[IngressRecord], rival: Callable[[str, str], str], parts: ServerParts
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the aliases of a host and the names that redirect to it, without names that have a server."""
+        """Return the aliases of a host and the names that redirect to it, without names that others have."""
         aliases: dict[str, None] = {}
         redirects: dict[str, None] = {}
-        claimed: set[str] = set()
         for record in records:
-            for name in record.annotations.server_aliases if host != CATCH_ALL else ():
-                claimed.add(name)
-                if exists(name):
-                    parts.problems.append((record.key, "Conflict", f"server-alias: an Ingress defines the host {name!r}"))
-                else:
+            for name in claimed_names(record, host):
+                is_alias = name in record.annotations.server_aliases
+                if text := rival(name, host):
+                    if is_alias or not text.startswith("an Ingress defines"):
+                        parts.problems.append((record.key, "Conflict", f"{'server-alias' if is_alias else 'from-to-www-redirect'}: {text}"))
+                elif is_alias:
                     aliases[name] = None
-            if record.annotations.from_to_www and host != CATCH_ALL and not host.startswith("*."):
-                name = host[4:] if host.startswith("www.") else f"www.{host}"
-                claimed.add(name)
-                if not exists(name):
+                else:
                     redirects[name] = None
-        parts.claimed = frozenset(claimed)
         return tuple(aliases), tuple(name for name in redirects if name not in aliases)
 
     def _client_auth(self, records: Iterable[IngressRecord], parts: ServerParts) -> ClientAuth | None:
         for record in records:
             if (wanted := record.annotations.client_auth) is not None:
+                if parts.server.host == CATCH_ALL:
+                    text = "auth-tls-secret: clients of rules without a host cannot be authenticated; requests get 503"
+                    parts.problems.append((record.key, "AnnotationParsingFailed", text))
+                    continue
                 self._use_certificate(record, wanted.authority, parts)
                 return wanted
         return None
@@ -245,6 +271,16 @@ class ServerBuilder:
             parts.certificates[name] = found
         else:
             parts.problems.append((record.key, "InvalidCertificate", str(found) if found else f"secret {name} does not exist"))
+
+
+def claimed_names(record: IngressRecord, host: str) -> tuple[str, ...]:
+    """Return the names besides a host that an Ingress wants for it: aliases, and the name with or without ``www.``."""
+    if host == CATCH_ALL:
+        return ()
+    annotations = record.annotations
+    www = host[4:] if host.startswith("www.") else f"www.{host}"
+    redirect = (www,) if annotations.from_to_www and not host.startswith("*.") else ()
+    return tuple(dict.fromkeys((*annotations.server_aliases, *redirect)))
 
 
 def _canary_routes(canary: Canary, usual: Route, other: Route) -> Iterable[Route]:

@@ -234,6 +234,7 @@ class Settings:
         default_certificate: Name of the certificate for hosts without one.
         shutdown_seconds: Longest time for requests in progress when NGINX stops.
         use_forwarded_headers: A proxy in front of NGINX sets X-Forwarded-*, so that they are believed.
+        trusted_proxies: Networks whose X-Forwarded-For is believed, if ``use_forwarded_headers`` is set.
         ssl_redirect: Redirect http:// of hosts with TLS, unless an annotation decides.
         hsts, hsts_max_age, hsts_subdomains, hsts_preload: Whether hosts with TLS send Strict-Transport-Security, and its parts.
     """
@@ -250,6 +251,7 @@ class Settings:
     http2: bool = True
     shutdown_seconds: int = 240
     use_forwarded_headers: bool = False
+    trusted_proxies: tuple[str, ...] = ("0.0.0.0/0", "::/0")
     ssl_redirect: bool = True
     hsts: bool = True
     hsts_max_age: int = 31_536_000

@@ -17,19 +17,19 @@ Weighted = Sequence[tuple[str, int]]
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
-def choose_location(choices: Sequence[tuple[Sequence[str], Weighted]], otherwise: str, parts: ConfigurationParts) -> str:
+def choose_location(choices: Sequence[tuple[Sequence[str], Weighted, str]], otherwise: str, parts: ConfigurationParts) -> str:
     """Return a variable with the name of the location for a request.
 
     Args:
-        choices: For each route, in order: the variables of its conditions, and its locations with their weights.
+        choices: For each route, in order: the variables of its conditions, its locations with their weights, and the key of ``split``.
         otherwise: Name of the location where no route's conditions hold.
         parts: Gets the blocks.
     """
-    variables = list(dict.fromkeys(variable for conditions, _ in choices for variable in conditions))
+    variables = list(dict.fromkeys(variable for conditions, _, _ in choices for variable in conditions))
     lines = []
-    for conditions, weighted in choices:
+    for conditions, weighted, key in choices:
         pattern = "".join("1" if variable in conditions else "." for variable in variables)
-        lines.append(f"{map_regex('^' + pattern)} {split(weighted, parts) or otherwise};")
+        lines.append(f"{map_regex('^' + pattern)} {split(weighted, parts, key) or otherwise};")
     text = f"{{ default {otherwise}; {' '.join(lines)} }}"
     source = f'"{"".join(f"${variable}" for variable in variables)}"'
     name = f"kubeloop_route_{digest(source, text)}"
@@ -37,8 +37,14 @@ def choose_location(choices: Sequence[tuple[Sequence[str], Weighted]], otherwise
     return f"${name}"
 
 
-def split(weighted: Weighted, parts: ConfigurationParts) -> str:
-    """Return the name of a location, or a variable that has each of the names for its share of the requests; empty: no weight."""
+def split(weighted: Weighted, parts: ConfigurationParts, key: str = "") -> str:
+    """Return the name of a location, or a variable that has each of the names for its share of the requests; empty: no weight.
+
+    Args:
+        weighted: The locations.
+        parts: Gets the blocks.
+        key: Variable that is equal for the requests of a client, which then all get the same location; empty: chance decides.
+    """
     shares = [(name, weight) for name, weight in weighted if weight > 0]
     if len(shares) < 2:
         return shares[0][0] if shares else ""
@@ -52,8 +58,8 @@ def split(weighted: Weighted, parts: ConfigurationParts) -> str:
             lines.append(f"{share / 100:.2f}% {name};")
         done = upto
     text = f"{{ {' '.join(lines)} * {shares[-1][0]}; }}" if done < 10000 else f"{{ {' '.join(lines)} }}"
-    variable = f"kubeloop_split_{digest(text)}"
-    parts.http[f'split_clients "{variable}$request_id" ${variable} {text}'] = None
+    variable = f"kubeloop_split_{digest(text, key)}"
+    parts.http[f'split_clients "{variable}{key or "$request_id"}" ${variable} {text}'] = None
     return f"${variable}"
 
 

@@ -16,7 +16,7 @@ from examples.ingress_nginx.model.configuration import Listener, Settings
 from examples.ingress_nginx.model.policy import DEFAULT_POLICY
 from examples.ingress_nginx.nginx.binary import NginxBinary
 from examples.ingress_nginx.nginx.process import CONFIGURATION_ID, STATUS_SOCKET
-from examples.ingress_nginx.nginx.quoting import quote
+from examples.ingress_nginx.nginx.quoting import network, quote
 
 #: Headers for the backend: name in lower case -> name and value. A location that changes one of them repeats all.
 BACKEND_HEADERS: Mapping[str, tuple[str, str]] = {
@@ -41,7 +41,9 @@ BACKEND_HEADERS: Mapping[str, tuple[str, str]] = {
 _FORWARDED = """
 map $http_x_forwarded_proto $kubeloop_scheme { default $scheme; "~^https?$" $http_x_forwarded_proto; }
 map $http_x_forwarded_port $kubeloop_port { default $server_port; "~^[0-9]{1,5}$" $http_x_forwarded_port; }
-map $http_x_forwarded_for $kubeloop_forwarded_for { default $proxy_add_x_forwarded_for; }
+map $http_x_forwarded_for $kubeloop_forwarded_for { default "$http_x_forwarded_for, $realip_remote_addr"; "" $remote_addr; }
+real_ip_header X-Forwarded-For;
+real_ip_recursive on;
 """
 _DIRECT_VARIABLES = {"$kubeloop_scheme": "$scheme", "$kubeloop_port": "$server_port", "$kubeloop_forwarded_for": "$remote_addr"}
 _DIRECT = "\n" + "".join(f'map "" {name} {{ default {value}; }}\n' for name, value in _DIRECT_VARIABLES.items())
@@ -49,6 +51,14 @@ _MAPS = r"""
 geo $kubeloop_dollar { default "$"; }
 map $http_upgrade $kubeloop_connection { default upgrade; "" ""; }
 map $http_x_request_id $kubeloop_request_id { default $request_id; "" $request_id; "~^[!-~]{1,128}$" $http_x_request_id; }
+map $request_uri $kubeloop_escaped_uri {
+    "~^([^&]*)$" $1;
+    "~^([^&]*)&([^&]*)$" $1%26$2;
+    "~^([^&]*)&([^&]*)&([^&]*)$" $1%26$2%26$3;
+    "~^([^&]*)&([^&]*)&([^&]*)&([^&]*)$" $1%26$2%26$3%26$4;
+    "~^([^?&]*)" $1;
+    default /;
+}
 map $http_host $kubeloop_host_port { default ""; "~(:[0-9]{1,5})$" $1; }
 map "$kubeloop_scheme:$uri" $kubeloop_redirect_https { default 0; "~^http:/\.well-known/acme-challenge/" 0; "~^http:" 1; }
 map $kubeloop_scheme $kubeloop_is_https { default ""; https 1; }
@@ -162,6 +172,7 @@ def _http(binary: NginxBinary, settings: Settings, resolvers: Sequence[str]) -> 
         "proxy_headers_hash_bucket_size 128;",
         "proxy_headers_hash_max_size 2048;",
         _FORWARDED if settings.use_forwarded_headers else _DIRECT,
+        *(f"set_real_ip_from {network(found)};" for found in settings.trusted_proxies if settings.use_forwarded_headers),
         _MAPS,
         "log_format kubeloop '$remote_addr [$time_iso8601] \"$request\" $status $body_bytes_sent $request_time '",
         '    \'"$host" "$upstream_addr" $upstream_status $upstream_response_time $kubeloop_request_id\';',

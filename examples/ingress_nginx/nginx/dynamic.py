@@ -264,10 +264,7 @@ class DynamicRenderer:
         self._used = needed
         # Documents change after nginx.conf: locations to which the old ones refer stay until the next reload.
         policies = live.policies if needed <= live.policies else needed | self._live_uses
-        groups = {
-            group: (self._number(group), [entry.server for entry in members.values()] if group.client_auth is not None else ())
-            for group, members in self._members.items()
-        }
+        groups = {group: (self._number(group), self._named_servers(group)) for group in self._members}
         certificates = used_certificates(policies, find)
         error_backends = {found for _, name in policies if (found := find(name).error_backend)}
         return Shape(
@@ -281,6 +278,24 @@ class DynamicRenderer:
             self._memory(),
             frozenset(self.excluded),
         )
+
+    def _named_servers(self, group: RoutingGroup) -> list[Server]:
+        """Return the servers of a group whose names nginx.conf must have; see ``arrange``."""
+        servers = [entry.server for entry in self._members[group].values()]
+        if group.client_auth is not None:
+            return servers
+        guarded = tuple(
+            host[1:]
+            for other, members in self._members.items()
+            if other.client_auth is not None and other.listeners == group.listeners
+            for _, host in members
+            if host.startswith("*.")
+        )
+        if not guarded:
+            return []
+        return [
+            server for server in servers if any(name.endswith(guarded) for name in (server.host, *server.aliases, *server.redirect_from))
+        ]
 
     def _choose_inline(self, policies: Iterable[PolicyUse]) -> tuple[PolicyUse, ...]:
         """Choose for each authentication of clients the policy that most locations have."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -148,25 +149,40 @@ class LuaNginx:
         rendered = self.renderer.render(configuration, None if self._failed else changes)
         failed, self._failed = self._failed, True
         self._owed.merge(rendered.put, rendered.delete)
-        deferred = "" if may_reload else rendered.reason
-        if rendered.reason and not deferred:
-            rendered = await self._install(rendered, configuration, self.process.apply)
-        put, delete = self._owed.take_independent() if deferred else self._owed.take()
-        complete = self.renderer.documents if not deferred else self._delivered | put
+        if rendered.reason and not may_reload:
+            await self._send_independent(resend_all=failed)
+            self._failed = False
+            return Applied(reloaded=False, deferred=rendered.reason)
+        if rendered.reason:
+            try:
+                rendered = await self._install(rendered, configuration, self.process.apply)
+            except NginxError:
+                # Endpoints must not wait for a reload that fails. What follows is rendered again with the next configuration.
+                with contextlib.suppress(NginxError):
+                    await self._send_independent(resend_all=failed)
+                raise
+        await self._send(*self._owed.take(), self.renderer.documents, resend_all=failed)
+        self._failed = False
+        self._note(configuration)
+        return Applied(reloaded=bool(rendered.reason), reason=rendered.reason)
+
+    async def _send_independent(self, *, resend_all: bool) -> None:
+        """Send the documents that NGINX can use with the nginx.conf that it has."""
+        put, delete = self._owed.take_independent()
+        complete = self._delivered | put
+        await self._send(put, delete, complete, resend_all=resend_all)
+        self._delivered = complete
+
+    async def _send(self, put: Mapping[str, str], delete: AbstractSet[str], complete: Mapping[str, str], *, resend_all: bool) -> None:
+        """Send changed documents, or all of them. ``complete``: all documents after the change."""
         async with self._sending:
             try:
-                if failed:
+                if resend_all:
                     await self._channel.send_all(complete)
                 elif put or delete:
                     await self._channel.send(put, delete)
             except DocumentsLost:
                 await self._channel.send_all(complete)
-        self._failed = False
-        if deferred:
-            self._delivered = complete
-            return Applied(reloaded=False, deferred=deferred)
-        self._note(configuration)
-        return Applied(reloaded=bool(rendered.reason), reason=rendered.reason)
 
     async def healthy(self) -> None:
         """Raise NginxError if the process does not answer."""

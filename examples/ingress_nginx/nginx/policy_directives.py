@@ -214,7 +214,7 @@ def certificate_file(content: str, parts: ConfigurationParts) -> str:
 
 
 def _url_variable(name: str) -> str:
-    return "request_uri" if name == "escaped_request_uri" else name
+    return "kubeloop_escaped_uri" if name == "escaped_request_uri" else name
 
 
 def _named(kind: str, *values: object) -> str:
@@ -336,7 +336,7 @@ def _external_auth(auth: ExternalAuth, parts: ConfigurationParts, changed: dict[
         target = quote_url(auth.signin, URL_VARIABLES)[1:-1]
         if f"{auth.redirect_param}=" not in urlsplit(auth.signin).query:
             parameter = quote_url(auth.redirect_param)[1:-1]
-            target += f"{'&' if '?' in auth.signin else '?'}{parameter}=$kubeloop_scheme://$http_host$request_uri"
+            target += f"{'&' if '?' in auth.signin else '?'}{parameter}=$kubeloop_scheme://$http_host$kubeloop_escaped_uri"
         parts.server[f'location @{name} {{ internal; add_header Set-Cookie $kubeloop_auth_cookie always; return 302 "{target}"; }}'] = None
         lines.append(f"error_page 401 = @{name};")
     return lines

@@ -26,6 +26,9 @@ CONFIGURATION_ID = "kubeloop-configuration-id"
 #: The socket of the status server, relative to the folder, which is NGINX's working directory.
 STATUS_SOCKET = "status.sock"
 
+#: Bytes of a log of NGINX, of which one older file is kept.
+LOG_LIMIT = 16 << 20
+
 _logger = logging.getLogger(__name__)
 
 
@@ -58,6 +61,8 @@ class NginxProcess:
         self._supervisor: asyncio.Task[None] | None = None
         self._files: set[str] = set()
         self._identifier = ""
+        self._installed = b""
+        self._rotation: asyncio.Task[None] | None = None
         self._stopping = False
         #: Held while nginx.conf and the master change together.
         self._lock = asyncio.Lock()
@@ -73,7 +78,7 @@ class NginxProcess:
         with self._disk():
             for name in ("", "temp", "tls", "auth"):
                 (self.folder / name).mkdir(mode=0o700, parents=not name, exist_ok=True)
-        self._files = {str(found.relative_to(self.folder)) for part in ("tls", "auth") for found in (self.folder / part).iterdir()}
+        self._files = self._present_files()
         await self._end_orphans()
         await self._install(text, files)
         try:
@@ -83,6 +88,7 @@ class NginxProcess:
             raise
         self._collect(files)
         self._supervisor = asyncio.create_task(self._supervise(), name="nginx-supervisor")
+        self._rotation = asyncio.create_task(self._rotate_logs(), name="nginx-logs")
 
     async def apply(self, text: str, files: Mapping[str, bytes]) -> None:
         """Test the configuration, install it, and reload NGINX with it.
@@ -97,7 +103,9 @@ class NginxProcess:
             NginxError: The disk is full, or NGINX does not load it.
         """
         async with self._lock:
-            old = (self.folder / "nginx.conf").read_bytes()
+            # Programs that clean temporary folders delete files that were not read for long.
+            self._files &= self._present_files()
+            old = self._installed
             identifier = self._identifier
             await self._install(text, files)
             try:
@@ -105,6 +113,7 @@ class NginxProcess:
             except BaseException:
                 with contextlib.suppress(NginxError):
                     self._write("nginx.conf", old)
+                self._installed = old
                 self._identifier = identifier
                 raise
             self._collect(files)
@@ -126,10 +135,11 @@ class NginxProcess:
                 await asyncio.wait_for(process.wait(), timeout)
             except TimeoutError:
                 _logger.warning("NGINX has requests after %g seconds; they are cut off", timeout)
-        if self._supervisor is not None:
-            self._supervisor.cancel()
-            await asyncio.gather(self._supervisor, return_exceptions=True)
-            self._supervisor = None
+        tasks = [task for task in (self._supervisor, self._rotation) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._supervisor = self._rotation = None
         await self._kill()
 
     # -- files
@@ -156,19 +166,48 @@ class NginxProcess:
 
     async def _install(self, text: str, files: Mapping[str, bytes]) -> None:
         """Write the files, test the configuration, and make it nginx.conf."""
+        for name in ("tls", "auth", "temp"):
+            with self._disk():
+                (self.folder / name).mkdir(mode=0o700, exist_ok=True)
         for name, content in files.items():
             if name not in self._files:
                 self._write(name, content)
                 self._files.add(name)
         identifier = secrets.token_hex(8)
-        self._write("candidate.conf", text.replace(CONFIGURATION_ID, identifier).encode())
+        content = text.replace(CONFIGURATION_ID, identifier).encode()
+        self._write("candidate.conf", content)
         arguments = ("-t", "-q", "-p", f"{self.folder}/", "-c", str(self.folder / "candidate.conf"), "-e", "stderr")
         status, output = await run(self.binary.path, *arguments, folder=self.folder, timeout=self._test_timeout)
         if status:
             raise ConfigurationRefused(f"nginx -t refuses the configuration; the last one keeps serving: {output.strip()[:2000]}")
         with self._disk():
             (self.folder / "candidate.conf").replace(self.folder / "nginx.conf")
-        self._identifier = identifier
+        self._identifier, self._installed = identifier, content
+
+    async def _rotate_logs(self) -> None:
+        while True:
+            await asyncio.sleep(30)
+            self.rotate_logs()
+
+    def rotate_logs(self, limit: int = LOG_LIMIT) -> None:
+        """Rename logs of more than ``limit`` bytes to ``*.log.1``, and let NGINX open new ones. The folder may be in memory."""
+        renamed = False
+        for name in ("error.log", "access.log"):
+            path = self.folder / name
+            try:
+                if path.stat().st_size > limit:
+                    path.replace(path.with_name(f"{name}.1"))
+                    renamed = True
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                _logger.warning("%s cannot be rotated: %s", path, error.strerror)
+        if renamed and (pid := self.pid) is not None:
+            os.kill(pid, signal.SIGUSR1)
+
+    def _present_files(self) -> set[str]:
+        folders = [self.folder / part for part in ("tls", "auth")]
+        return {str(file.relative_to(self.folder)) for folder in folders if folder.is_dir() for file in folder.iterdir()}
 
     def _collect(self, files: Mapping[str, bytes]) -> None:
         """Delete the files that the configuration does not use."""
@@ -180,7 +219,10 @@ class NginxProcess:
 
     async def _spawn(self) -> None:
         # A socket that a killed master has left stands in the way of the next one.
-        (self.folder / STATUS_SOCKET).unlink(missing_ok=True)
+        with self._disk():
+            (self.folder / STATUS_SOCKET).unlink(missing_ok=True)
+            if not (self.folder / "nginx.conf").exists():
+                self._write("nginx.conf", self._installed)
         log = ErrorLog(self.folder / "error.log")
         try:
             self._process = await asyncio.create_subprocess_exec(
@@ -215,19 +257,20 @@ class NginxProcess:
     async def _wait_served(self, log: ErrorLog, action: str) -> None:
         """Wait until a worker serves the configuration with the current identifier."""
         began = asyncio.get_running_loop().time()
+        master = self._process.pid if self._process is not None else 0
         try:
             async with asyncio.timeout(self._reload_timeout):
                 while True:
                     with contextlib.suppress(NginxError):
                         if await self.status.get("/configuration-id") == self._identifier.encode():
                             return
-                    errors = log.emergencies()
+                    errors = log.emergencies(master)
                     if self.pid is None or (errors and action == "reload"):
                         raise NginxError(f"NGINX does not {action}: {errors or 'it ended without a message'}")
                     # A large configuration takes a second: the wait ends at most a tenth later, and costs 30 questions, not 100.
                     await asyncio.sleep(max(0.01, 0.1 * (asyncio.get_running_loop().time() - began)))
         except TimeoutError:
-            reason = log.emergencies() or "no message"
+            reason = log.emergencies(master) or "no message"
             raise NginxError(f"NGINX does not {action} within {self._reload_timeout:g} seconds: {reason}") from None
 
     async def _supervise(self) -> None:
@@ -247,7 +290,7 @@ class NginxProcess:
                     # Workers outlive a killed master and would keep its ports.
                     _signal_group(self._process.pid, signal.SIGQUIT)
                     await self._spawn()
-            except NginxError as error:
+            except (NginxError, OSError) as error:
                 _logger.error("%s", error)  # noqa: TRY400
                 _signal_group(self._process.pid, signal.SIGKILL)
                 continue
@@ -282,15 +325,19 @@ class ErrorLog:
         self._path = path
         self._offset = path.stat().st_size if path.exists() else 0
 
-    def emergencies(self) -> str:
-        """Return the messages of level emerg and alert since this object was made, once NGINX has given up."""
+    def emergencies(self, master: int) -> str:
+        """Return the master's messages of level emerg and alert since this object was made, once NGINX has given up.
+
+        ``master``: its process id.
+        """
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
                 text = file.read(65536).decode(errors="replace")
         except OSError:
             return ""
-        found = re.findall(r"\[(?:emerg|alert)\] \d+#\d+: (.*)", text)
+        # The line of the master only: those of workers, behind "*" and the number of a connection, quote what clients send.
+        found = re.findall(rf"^\d{{4}}/\d\d/\d\d [\d:]+ \[(?:emerg|alert)\] {master}#\d+: (?!\*|worker process)(.*)", text, re.MULTILINE)
         # NGINX tries five times to bind a port. It may succeed after the first message, and then serves the new configuration.
         if found and all(message.startswith("bind()") for message in found):
             return ""

@@ -53,7 +53,7 @@ class RoutingBlock:
         listeners: Its listeners.
         groups: Numbers of the groups whose hosts it serves.
         client_auth: How it authenticates clients.
-        names: With ``client_auth``: parameters of ``server_name``. Otherwise it serves all names that other blocks do not.
+        names: Parameters of ``server_name``. Without ``client_auth`` it also serves all names that other blocks do not have.
     """
 
     listeners: tuple[Listener, ...]
@@ -90,9 +90,16 @@ class Shape:
 
 
 def arrange(groups: Mapping[RoutingGroup, tuple[str, Iterable[Server]]], settings: Settings) -> tuple[RoutingBlock, ...]:
-    """Return the server blocks for groups. ``groups``: the number of each, and its servers."""
+    """Return the server blocks for groups.
+
+    Args:
+        groups: The number of each group, and its servers; of groups without authentication of clients only the servers below a wildcard
+            host that authenticates clients: NGINX must know their names, or it takes their requests for that host's.
+        settings: Settings of all servers.
+    """
     defaults = (settings.http, settings.https)
     by_listener: dict[Listener, list[str]] = {}
+    below: dict[Listener, list[Server]] = defaultdict(list)
     blocks: list[RoutingBlock] = []
     for group, (number, servers) in groups.items():
         listeners = group.listeners or defaults
@@ -100,12 +107,15 @@ def arrange(groups: Mapping[RoutingGroup, tuple[str, Iterable[Server]]], setting
             by_listener.setdefault(listener, [])
             if group.client_auth is None:
                 by_listener[listener].append(number)
+                below[listener] += servers
         if group.client_auth is not None and (names := tuple(_server_names(servers))):
             blocks.append(RoutingBlock(listeners, (number,), group.client_auth, names))
-    alike: dict[tuple[str, ...], list[Listener]] = defaultdict(list)
+    alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Listener]] = defaultdict(list)
     for listener, numbers in by_listener.items():
-        alike[tuple(sorted(numbers, key=int))].append(listener)
-    shared = [RoutingBlock(tuple(sorted(found, key=_listener_order)), numbers) for numbers, found in sorted(alike.items())]
+        alike[tuple(sorted(numbers, key=int)), tuple(_server_names(below[listener]))].append(listener)
+    shared = [
+        RoutingBlock(tuple(sorted(found, key=_listener_order)), numbers, names=names) for (numbers, names), found in sorted(alike.items())
+    ]
     return (*shared, *sorted(blocks, key=lambda block: block.groups))
 
 
@@ -203,7 +213,7 @@ class RoutingText:
         parts = ConfigurationParts()
         lines = ["server {"]
         lines += (line for listener in block.listeners for line in listen(listener, self._binary, settings, default=default))
-        lines.append(f"server_name {' '.join(block.names) or CATCH_ALL};")
+        lines.append(f"server_name {' '.join(block.names if auth is not None else (CATCH_ALL, *block.names))};")
         if any(listener.tls for listener in block.listeners):
             lines += [
                 f"ssl_certificate {certificate_file(self._fallback.chain, parts)};",
@@ -218,6 +228,7 @@ class RoutingText:
             f"location @kubeloop_missing {{ {NOT_FOUND} }}",
             f"location @kubeloop_unavailable {{ {UNAVAILABLE} }}",
             "location @kubeloop_too_large { return 413; }",
+            "location @kubeloop_failed { return 500; }",
             'location @kubeloop_redirect { return 308 "$kubeloop_scheme://$kubeloop_target$request_uri"; }',
         ]
         lines += self._locations(auth, parts)

@@ -186,15 +186,17 @@ class ServerBlock:
         slash = location.match is PathMatch.EXACT and len(location.path) > 1 and location.path.endswith("/")
         if len(routes) == 1 and len(routes[0].targets) < 2 and not routes[0].conditions and not slash:
             return self._target_body(routes[0], routes[0].targets[0] if routes[0].targets else None, location)
-        choices: list[tuple[Sequence[str], Sequence[tuple[str, int]]]] = []
+        choices: list[tuple[Sequence[str], Sequence[tuple[str, int]], str]] = []
         parts = self._text.parts
         for candidate in self._candidates(index):
             conditions = [condition_variable(condition, parts) for condition in candidate.route.conditions]
             if candidate.path:
                 conditions.append(candidate.path)
-            choices.append((conditions, self._named_targets(candidate)))
+            upstreams = [self._upstream(target.backend) for target in candidate.route.targets]
+            key = next((found.key for found in upstreams if found is not None and found.key), "")
+            choices.append((conditions, self._named_targets(candidate), key))
         if len(choices) == 1 and not choices[0][0]:
-            chosen = split(choices[0][1], parts) or self._named_location(UNAVAILABLE)
+            chosen = split(choices[0][1], parts, choices[0][2]) or self._named_location(UNAVAILABLE)
         else:
             chosen = choose_location(choices, self._named_location(self._default_body()), parts)
         return f"error_page 418 = {chosen}; return 418;"
@@ -347,7 +349,8 @@ def _rewrite(replacement: str, location: Location, *, prefix: bool) -> str:
         pieces = re.split(r"\$([1-9])", replacement)
         text = "".join(quote(piece)[1:-1] if index % 2 == 0 else f"${piece}" for index, piece in enumerate(pieces))
         # Without a slash at its start a replacement may be a whole URL, which NGINX takes for a redirect.
-        text = text if replacement.startswith(("/", "$")) else "/" + text
+        if not replacement.startswith("/") and not _begins_with_slash(replacement, location.path):
+            text = "/" + text
         return f'rewrite {quote(f"(?i)^{location.path}", variables=False)} "{text}" break;'
     literal = "/" + replacement.lstrip("/")
     if not prefix or location.match is PathMatch.EXACT:
@@ -356,6 +359,17 @@ def _rewrite(replacement: str, location: Location, *, prefix: bool) -> str:
     # Without a new prefix the rest must begin with the only slash.
     pattern, target = (f"{old}(/.*)?", f"{quote(new)[1:-1]}$1") if new else (f"{old}/?(.*)", "/$1")
     return f'rewrite {_whole(pattern)} "{target}" break;'
+
+
+def _begins_with_slash(replacement: str, expression: str) -> bool:
+    """Report whether a replacement begins with a group of an expression whose text begins with a slash."""
+    groups = [found.end() for found in re.finditer(r"(?<!\\)\((?!\?)", expression)]
+    number = int(replacement[1]) if re.match(r"\$[1-9]", replacement) else 0
+    return (
+        0 < number <= len(groups)
+        and expression[groups[number - 1] :].startswith("/")
+        and not re.match(r"/[?*|]", expression[groups[number - 1] :])
+    )
 
 
 def _whole(pattern: str) -> str:

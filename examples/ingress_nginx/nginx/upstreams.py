@@ -34,16 +34,18 @@ class Upstream:
         target: What a pass directive names: the upstream, or a variable with the DNS name of the endpoint; empty: no endpoints.
         before: Directives of a location before the pass directive.
         text: Blocks inside ``http``.
+        key: Variable that is equal for the requests of a client, if the backend has affinity.
     """
 
     target: str
     before: tuple[str, ...] = ()
     text: str = ""
+    key: str = ""
 
     @property
-    def interface(self) -> tuple[str, tuple[str, ...]]:
+    def interface(self) -> tuple[str, tuple[str, ...], str]:
         """The parts that locations hold: while they are equal, a change of endpoints changes no location."""
-        return self.target, self.before
+        return self.target, self.before, self.key
 
 
 def upstream(backend: Backend, settings: Settings) -> Upstream:
@@ -58,10 +60,11 @@ def upstream(backend: Backend, settings: Settings) -> Upstream:
     name = f"backend-{backend.name}" if re.fullmatch(r"[a-z0-9.-]{1,300}", backend.name) else f"backend_{digest(backend.name)}"
     blocks: list[str] = []
     before: tuple[str, ...] = ()
+    sticky = ""
     lines = []
     if backend.affinity is not None:
-        key, before = _sticky(backend.affinity, blocks)
-        lines.append(f"hash {key} consistent;")
+        sticky, before = _sticky(backend.affinity, blocks)
+        lines.append(f"hash {sticky} consistent;")
     elif backend.hash_by:
         lines.append(f"hash {_hash_key(backend.hash_by)} consistent;")
     elif backend.balance is Balance.LEAST_CONNECTIONS:
@@ -71,7 +74,7 @@ def upstream(backend: Backend, settings: Settings) -> Upstream:
     if settings.upstream_keepalive:
         lines.append(f"keepalive {int(settings.upstream_keepalive)};")
     blocks.append(f"upstream {name} {{ {' '.join(lines)} }}")
-    return Upstream(name, before, "\n".join(blocks))
+    return Upstream(name, before, "\n".join(blocks), sticky)
 
 
 def cookie_map(name: str, variable: str) -> str:

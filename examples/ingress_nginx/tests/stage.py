@@ -113,6 +113,7 @@ class ControllerStage:
 
     async def start(self) -> None:
         """Start the controller and NGINX, and return when NGINX answers."""
+        self.registry = CollectorRegistry()
         self._nginx = TrackedNginx(str(self.options.nginx or ""), lua=self.options.lua, folder=self.options.folder)
         self._controller = controller = SyncController(self._nginx, self.options, self._observe)
         sources = MetricSources(lambda: controller.configuration)

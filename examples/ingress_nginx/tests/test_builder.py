@@ -78,7 +78,7 @@ def paths_of(server: Server) -> list[str]:
         pytest.param(
             [ingress("a", "x.io ~/a/(.*) web:80", "x.io /b api:80", "x.io =/c api:80", use_regex="true")],
             "x.io",
-            ["~(?-i)/c$ shop-api-80", "~/a/(.*) shop-web-80", "~(?-i)/b(?:/|$) shop-api-80"],
+            [r"~(?-i)/c\z shop-api-80", "~/a/(.*) shop-web-80", r"~(?-i)/b(?:/|\z) shop-api-80"],
             id="beside an expression, the other paths of a host become expressions of the same meaning",
         ),
         pytest.param(
@@ -249,10 +249,11 @@ def test_a_canary_gets_its_share(annotations: dict[str, Any], expected: list[tup
             [ingress("b", "x.io /b api:80", canary="true")], "no other Ingress defines host 'x.io' and path '/b'", id="a canary of nothing"
         ),
         pytest.param([ingress("b", f"{'h' * 300}.io / api:80")], "is not the name of a host", id="a host that is too long"),
-        pytest.param([ingress("b", "y.io /a;b api:80")], "is not a path that can be served", id="a path that NGINX could read as syntax"),
+        pytest.param([ingress("b", "y.io /a;b api:80")], "has the character ';'", id="a path that NGINX could read as syntax"),
+        pytest.param([ingress("b", f"y.io /{'a' * 1024} api:80")], "has more than 1024 characters", id="a path that is too long"),
         pytest.param(
             [ingress("b", "y.io ~/( api:80", use_regex="true")],
-            "is not a path that can be served",
+            "is not a regular expression; check its parentheses",
             id="an expression that does not compile",
         ),
         pytest.param([ingress("b", "y.io / none:80")], "service shop/none does not exist", id="a missing service"),

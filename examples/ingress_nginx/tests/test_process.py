@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import os
+import shutil
 import signal
 import ssl
 from collections.abc import AsyncIterator
@@ -18,7 +19,7 @@ from examples.ingress_nginx.model.configuration import CATCH_ALL, Certificate, C
 from examples.ingress_nginx.model.policy import Policy, Protocol
 from examples.ingress_nginx.nginx.binary import find_nginx
 from examples.ingress_nginx.nginx.default_certificate import self_signed_certificate
-from examples.ingress_nginx.nginx.process import NginxProcess
+from examples.ingress_nginx.nginx.process import ErrorLog, NginxProcess
 from examples.ingress_nginx.nginx.server import ConfigurationRefused, NginxError
 from examples.ingress_nginx.nginx.static_server import StaticNginx
 from examples.ingress_nginx.tests.nginx_stage import BUILDS, EchoBackend, Stage, echo_backends, prefix, request, server, stage
@@ -219,3 +220,52 @@ async def test_grpc_backends_and_http2(running: Stage) -> None:
         writer.close()
         del reader
     assert found == "h2"
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        pytest.param("2026/11/29 15:00:00 [emerg] 7#7: unknown directive", "unknown directive", id="the master's refusal"),
+        pytest.param("2026/11/29 15:00:00 [emerg] 8#8: unknown directive", "", id="the line of another process"),
+        pytest.param("2026/11/29 15:00:00 [alert] 7#7: worker process 9 exited on signal 9", "", id="the end of a worker"),
+        pytest.param("2026/11/29 15:00:00 [emerg] 7#7: bind() to 0.0.0.0:80 failed", "", id="a port that may become free"),
+        pytest.param(
+            '2026/11/29 15:00:00 [error] 9#9: *3 access forbidden, client: 1.2.3.4, referrer: "x [emerg] 7#7: pwned"',
+            "",
+            id="a client's text",
+        ),
+    ],
+)
+def test_only_messages_of_the_master_stop_a_reload(line: str, problem: str, tmp_path: Path) -> None:
+    file = tmp_path / "error.log"
+    log = ErrorLog(file)
+    file.write_text(f"{line}\n")
+    assert log.emergencies(7) == problem
+
+
+async def test_files_that_vanish_are_written_again(tmp_path: Path) -> None:
+    nginx = StaticNginx(await find_nginx(lua=False), tmp_path / "nginx", resolvers=())
+    async with echo_backends(EchoBackend("web")) as backends, stage(nginx) as running:
+        await running.start(server("shop.test", prefix("/", "web")), backends=backends)
+        for path in (tmp_path / "nginx").iterdir():
+            if path.name in ("tls", "auth", "temp"):
+                shutil.rmtree(path)
+            elif path.name == "nginx.conf":
+                path.unlink()
+        await running.change(server("other.test", prefix("/", "web")))
+        assert [(await running.get(host)).status for host in ("shop.test", "other.test")] == [200, 200]
+
+
+async def test_large_logs_are_renamed_and_nginx_writes_new_ones(running: Stage, nginx: StaticNginx) -> None:
+    async with echo_backends(EchoBackend("web")) as backends:
+        await running.start(server("shop.test", prefix("/", "web")), backends=backends)
+        folder = nginx.process.folder
+        (folder / "access.log").write_bytes(b"x" * 100)
+        nginx.process.rotate_logs(99)
+        async with asyncio.timeout(10):
+            while not (folder / "access.log").exists():  # noqa: ASYNC110 - NGINX is another process
+                await asyncio.sleep(0.01)
+        assert (folder / "access.log.1").stat().st_size >= 100
+        assert (await running.get("shop.test")).status == 200
+        nginx.process.rotate_logs()
+        assert (folder / "access.log").exists()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
 
 from examples.ingress_nginx.controller import SyncController, SyncReport
+from examples.ingress_nginx.ingress.builder import ObjectRef
 from examples.ingress_nginx.model.configuration import Changes, Configuration
 from examples.ingress_nginx.nginx.server import Applied, ConfigurationRefused
 from examples.ingress_nginx.options import ControllerOptions
@@ -210,3 +211,19 @@ async def test_settings_of_locations_change_the_locations() -> None:
         await stage.until(lambda: len(stage.nginx.applied) > 1)
         (location,) = stage.controller.configuration.servers[(), "x.io"].locations
         assert (location.routes[0].policy.https_redirect, location.routes[0].policy.hsts) == (0, "")
+
+
+async def test_a_failure_while_building_loses_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(NotingNginx()) as stage:
+        update = stage.controller.builder.update
+        failures = [RecursionError("a defect")]
+
+        def fail_once(changed: Iterable[ObjectRef]) -> Changes:
+            if failures:
+                raise failures.pop()
+            return update(changed)
+
+        monkeypatch.setattr(stage.controller.builder, "update", fail_once)
+        await stage.client.create(ingress("a", "x.io / web:80"))
+        await stage.until(lambda: bool(stage.nginx.applied))
+        assert (stage.nginx.applied[0].servers, failures) == ({((), "x.io")}, [])

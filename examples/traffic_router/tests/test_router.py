@@ -90,6 +90,25 @@ async def test_a_request_reaches_the_pod_as_the_client_wrote_it(at: RouterSetup)
     assert (headers["Host"], headers["X-Two"], headers["Via"], headers["Content-Length"]) == ("web.example", "2", "1.1 router", "5")
 
 
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        pytest.param("http://web.example/a?q=1", "/a?q=1", id="a whole URL"),
+        pytest.param("/a#part", "/a", id="a fragment"),
+    ],
+)
+async def test_other_forms_of_a_target_reach_the_pod_as_paths(at: RouterSetup, target: str, path: str) -> None:
+    await at.add_pod(_hello)
+    client = await at.start()
+    base = client._base_url
+    assert base is not None
+    reader, writer = await asyncio.open_connection(base.host, base.port)
+    writer.write(f"GET {target} HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    assert f"GET {path} 0".encode() in answer
+
+
 async def test_headers_of_the_connection_do_not_reach_the_pod(at: RouterSetup) -> None:
     await at.add_pod(_hello)
     client = await at.start()

@@ -17,7 +17,7 @@ local C, cast, char_pointer = ffi.C, ffi.cast, ffi.typeof "const char *"
 
 local SLASH = 47
 local MISSING, UNAVAILABLE = "@kubeloop_missing", "@kubeloop_unavailable"
-local REDIRECT, TOO_LARGE = "@kubeloop_redirect", "@kubeloop_too_large"
+local REDIRECT, TOO_LARGE, FAILED = "@kubeloop_redirect", "@kubeloop_too_large", "@kubeloop_failed"
 --- The request stays in the location that NGINX finds by itself. NGINX's `if` takes this text for false.
 local STAY = "0"
 local MOST_HOSTS = 10000
@@ -160,7 +160,9 @@ local function find_in_order(ordered, path)
         if location.pattern then
             captures, problem = re_match(path, location.pattern, "ijo")
             if problem then
+                -- It may match: another location may lack its protection.
                 log(ERR, "path ", location.pattern, ": ", problem)
+                return FAILED
             end
         else
             captures = matches_prefix(location.path, path)
@@ -234,17 +236,21 @@ end
 
 -- Answers
 
-local function fill(template, captures)
+local function unchanged(text)
+    return text
+end
+
+local function fill(template, captures, encode)
     local pieces = {}
     for index = 1, #template do
         local piece = template[index]
-        pieces[index] = type(piece) == "number" and (captures and captures[piece] or "") or piece
+        pieces[index] = type(piece) == "number" and encode(captures and captures[piece] or "") or piece
     end
     return concat(pieces)
 end
 
 local function rewrite(change, location, captures, path)
-    local new = fill(change.path, captures)
+    local new = fill(change.path, captures, unchanged)
     if change.prefix then
         new = new .. sub(path, #location.path + 1)
     end
@@ -255,7 +261,7 @@ local function rewrite(change, location, captures, path)
     set_uri(new, false, true)
     if change.args then
         local args = var.args
-        set_args(fill(change.args, captures) .. (args and args ~= "" and "&" .. args or ""))
+        set_args(fill(change.args, captures, ngx.escape_uri) .. (args and args ~= "" and "&" .. args or ""))
     end
 end
 
@@ -269,6 +275,17 @@ local function rest_of_path(prefix)
     return ""
 end
 
+--- Return the target with the endpoint of the client's cookie, as ingress-nginx does before it compares weights.
+local function stuck_target(targets)
+    for index = 1, #targets do
+        local backend = documents.get(targets[index].key)
+        local token = backend and backend.affinity and conditions.cookie(backend.affinity.pattern)
+        if token and backend.by_token[token] then
+            return targets[index]
+        end
+    end
+end
+
 local function choose_target(route)
     if route.only then
         return route.only
@@ -277,6 +294,10 @@ local function choose_target(route)
         return nil
     end
     local targets, point = route.targets, random(route.total)
+    local stuck = stuck_target(targets)
+    if stuck then
+        return stuck
+    end
     for index = 1, #targets do
         point = point - targets[index].weight
         if point <= 0 then
@@ -290,6 +311,10 @@ local function answer_default(host)
     local backend = documents.get(default_backend)
     if not (backend and backend.serves) then
         return MISSING
+    end
+    local length, limit = var.http_content_length, limits[default_policy]
+    if length and limit and tonumber(length) > limit then
+        return TOO_LARGE
     end
     var.kubeloop_backend = default_backend
     if backend.name then
@@ -365,6 +390,9 @@ function M.route(name)
     local route, location, captures = find_route(server, path)
     if not route then
         return answer_default(server.host)
+    end
+    if route == FAILED then
+        return FAILED
     end
     return follow(block, route, location, captures, path)
 end
