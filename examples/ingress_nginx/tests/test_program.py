@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -36,12 +35,12 @@ async def program(kubectl: Kubectl, folder: Path, *words: str) -> AsyncIterator[
     command = [sys.executable, "-m", "examples.ingress_nginx", "--kubeconfig", str(kubeconfig), "--bind-address", "127.0.0.1", *words]
     with (folder / "log").open("w") as log:
         environment = {**os.environ, "POD_NAMESPACE": NAME, "POD_NAME": "pod-1"}
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log, env=environment)
     try:
         yield (folder / "log").read_text
     finally:
         process.terminate()
-        await asyncio.to_thread(process.wait, 20)
+        await asyncio.wait_for(process.wait(), 20)
 
 
 @pytest.mark.embedded
@@ -78,11 +77,11 @@ async def test_the_program_serves_and_its_webhook_decides_with_the_rights_of_the
                     return str(error)
                 return "created"
 
-            async def until(probe: Callable[[], object], expected: str) -> None:
+            async def until(probe: Callable[[], Awaitable[object]], expected: str) -> None:
                 try:
                     async with asyncio.timeout(60):
-                        while expected not in (seen := str(await probe())):  # type: ignore[misc]
-                            await asyncio.sleep(0.1)  # the program is another process
+                        while expected not in (seen := str(await probe())):  # noqa: ASYNC110 - the program is another process
+                            await asyncio.sleep(0.1)
                 except TimeoutError:
                     pytest.fail(f"wanted {expected!r}, got {seen!r}; the program's log: {log()}")
 
