@@ -281,9 +281,8 @@ class DynamicRenderer:
 
     def _named_servers(self, group: RoutingGroup) -> list[Server]:
         """Return the servers of a group whose names nginx.conf must have; see ``arrange``."""
-        servers = [entry.server for entry in self._members[group].values()]
         if group.client_auth is not None:
-            return servers
+            return [entry.server for entry in self._members[group].values()]
         guarded = tuple(
             host[1:]
             for other, members in self._members.items()
@@ -293,6 +292,7 @@ class DynamicRenderer:
         )
         if not guarded:
             return []
+        servers = [entry.server for entry in self._members[group].values()]
         return [
             server for server in servers if any(name.endswith(guarded) for name in (server.host, *server.aliases, *server.redirect_from))
         ]

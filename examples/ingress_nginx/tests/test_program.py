@@ -87,8 +87,6 @@ async def test_the_program_serves_and_its_webhook_decides_with_the_rights_of_the
 
             # Until the webhook has its certificate, failurePolicy: Fail refuses each Ingress.
             await until(lambda: decision("web", "shop.test / web:80"), "created")
-            assert 'host "shop.test" and path "/" is already defined in ingress shop/web' in await decision("rival", "shop.test / web:80")
-            assert "denied the request" in await decision("wrong", "other.test /a;b web:80")
 
             async def answer() -> str:
                 try:
@@ -97,6 +95,8 @@ async def test_the_program_serves_and_its_webhook_decides_with_the_rights_of_the
                     return str(error)
 
             await until(answer, "200")
+            assert 'host "shop.test" and path "/" is already defined in ingress shop/web' in await decision("rival", "shop.test / web:80")
+            assert "denied the request" in await decision("wrong", "other.test /a;b web:80")
             status = "{.status.loadBalancer.ingress[0].ip}"
             await until(lambda: asyncio.to_thread(kubectl, "get", "ingress", "web", "-n", "shop", "-o", f"jsonpath={status}"), "192.0.2.1")
             assert (await request(ports["health"], "127.0.0.1", "/readyz")).status == 200
