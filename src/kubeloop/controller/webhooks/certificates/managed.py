@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from ipaddress import ip_address
 from typing import Final
@@ -124,15 +125,27 @@ class ManagedCertificates:
             def hear(_: object) -> None:
                 heard.set()
 
-            informer.on_event(added=hear, updated=hear, deleted=hear, name="webhook certificates")
-            while True:
-                seconds = await self._round(client, changed)
-                timer = self._clock.call_later(seconds, heard.set)
-                try:
-                    await heard.wait()
-                finally:
-                    timer.cancel()
-                heard.clear()
+            registration = informer.on_event(added=hear, updated=hear, deleted=hear, name="webhook certificates")
+
+            async def hear_first_list() -> None:
+                # A Secret that is deleted before the first list causes no event.
+                with suppress(TimeoutError, KubeloopError):
+                    await registration.wait_synced()
+                heard.set()
+
+            first = asyncio.create_task(hear_first_list(), name="first list of webhook certificates")
+            try:
+                while True:
+                    seconds = await self._round(client, changed)
+                    timer = self._clock.call_later(seconds, heard.set)
+                    try:
+                        await heard.wait()
+                    finally:
+                        timer.cancel()
+                    heard.clear()
+            finally:
+                first.cancel()
+                await asyncio.gather(first, return_exceptions=True)
 
     async def _round(self, client: Client, changed: Callable[[ServingCertificate], None]) -> float:
         """Read the Secret, renew due certificates, report changes; return the seconds until the next renewal."""
