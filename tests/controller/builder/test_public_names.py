@@ -18,6 +18,7 @@ DECLARED = {
     "predicates",
     "reads",
     "sources",
+    "status_writes",
     "timeout",
     "warm_up",
     "watches",

@@ -19,6 +19,7 @@ from kubeloop.controller.webhooks.certificates.rotation import Lifetimes, Stored
 from kubeloop.controller.webhooks.tls import ServingCertificate, check_pair
 from kubeloop.meta import AlreadyExists, ConfigError, Conflict, KubeloopError, NotFound, ObjectMeta
 from kubeloop.meta.names import dns1123_subdomain, wildcard_dns1123_subdomain
+from kubeloop.tasks import end_tasks
 from kubeloop.timing import Clock, SystemClock
 from kubeloop.transport import logger_with_context
 
@@ -144,8 +145,7 @@ class ManagedCertificates:
                         timer.cancel()
                     heard.clear()
             finally:
-                first.cancel()
-                await asyncio.gather(first, return_exceptions=True)
+                await end_tasks(first)
 
     async def _round(self, client: Client, changed: Callable[[ServingCertificate], None]) -> float:
         """Read the Secret, renew due certificates, report changes; return the seconds until the next renewal."""
