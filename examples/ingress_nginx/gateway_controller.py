@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from examples.ingress_nginx.controller import SYNC, SyncController, SyncReport
 from examples.ingress_nginx.gateway.addresses import AddressPool
@@ -12,14 +13,17 @@ from examples.ingress_nginx.gateway.status import GatewayStatuses
 from examples.ingress_nginx.gateway.types import Gateway, GatewayClass, GRPCRoute, HTTPRoute, ReferenceGrant
 from examples.ingress_nginx.ingress.builder import ObjectRef
 from examples.ingress_nginx.model.configuration import Changes, Configuration, changes_between
-from examples.ingress_nginx.nginx.server import NginxServer
+from examples.ingress_nginx.nginx.server import NginxError, NginxServer
 from examples.ingress_nginx.options import ControllerOptions
 from kubeloop import Client, Result
+from kubeloop.api.apiextensions.v1 import CustomResourceDefinition
 from kubeloop.api.core.v1 import Namespace
 from kubeloop.cache import Head
 from kubeloop.controller import WatchedKind, generation_changed, labels_changed
-from kubeloop.meta import NotFound, ObjectKey
+from kubeloop.meta import Forbidden, NotFound, ObjectKey, kind_info
 
+#: Where a CRD of the Gateway API has the version of its bundle.
+BUNDLE_ANNOTATION = "gateway.networking.k8s.io/bundle-version"
 #: Seconds until statuses that could not be written are tried again.
 STATUS_RETRY = 1.0
 _KINDS = (GatewayClass, Gateway, HTTPRoute, GRPCRoute, ReferenceGrant)
@@ -41,6 +45,7 @@ class GatewaySyncController(
         *(WatchedKind(kind, to="gateway_changed", predicates=(generation_changed,)) for kind in _KINDS),
         WatchedKind(Namespace, to="gateway_changed", predicates=(labels_changed,)),
     ],
+    gets=[CustomResourceDefinition],
     status_writes=[GatewayClass, Gateway, HTTPRoute, GRPCRoute],
     name="kubeloop-ingress",
 ):
@@ -94,8 +99,24 @@ class GatewaySyncController(
 
     async def reconcile(self, key: ObjectKey) -> Result | None:
         if not self._started:
-            self.gateways.http2_beside_http1 = await self.nginx.serves_http2_beside_http1()
+            with suppress(NginxError):  # the sync reports it
+                self.gateways.http2_beside_http1 = await self.nginx.serves_http2_beside_http1()
+            self.gateways.crd_versions = await self._read_crd_versions()
         return await super().reconcile(key)
+
+    async def _read_crd_versions(self) -> dict[str, str]:
+        """Return the bundle version of each CRD, once at the start: empty if the controller may not read them."""
+        versions = {}
+        for name in (f"{kind_info(kind).plural}.{GROUP}" for kind in _KINDS):
+            try:
+                found = await self.client.get_metadata(CustomResourceDefinition, name)
+            except NotFound:
+                continue
+            except Forbidden as error:
+                self.log.warning("the version of the Gateway API is not known: %s", error)
+                return {}
+            versions[name] = found.metadata.annotations.get(BUNDLE_ANNOTATION, "")
+        return versions
 
     def build(self) -> Changes:
         super().build()

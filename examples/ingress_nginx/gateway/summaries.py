@@ -52,7 +52,7 @@ def class_report(gateway_class: GatewayClass, crd_versions: Mapping[str, str], *
 
     Args:
         gateway_class: The class.
-        crd_versions: Bundle version of each CRD in the cluster; empty: not known.
+        crd_versions: Bundle version of each CRD in the cluster; empty: not known, so that the status has no SupportedVersion.
         http2_beside_http1: Whether NGINX serves HTTP/1.1 and HTTP/2 without TLS on one port.
     """
     parameters = gateway_class.spec.parameters_ref
@@ -61,14 +61,16 @@ def class_report(gateway_class: GatewayClass, crd_versions: Mapping[str, str], *
     else:
         text = f"spec.parametersRef: {parameters.kind}.{parameters.group} is not supported; remove the reference"
         accepted = ConditionState("Accepted", False, "InvalidParameters", text)
+    features = tuple(name for name in FEATURES if http2_beside_http1 or name not in HTTP2_FEATURES) if accepted.holds else ()
+    if not crd_versions:
+        return GatewayClassReport(gateway_class, (accepted,), features)
     unsupported = sorted({version or "without annotation" for version in crd_versions.values() if not _is_supported(version)})
     if unsupported:
         text = f"the CRDs have the version {', '.join(unsupported)}; the controller knows v1.0 to {BUNDLE_VERSION}"
         version = ConditionState("SupportedVersion", False, "UnsupportedVersion", text)
     else:
         version = ConditionState("SupportedVersion", True, "SupportedVersion", "the version of the CRDs is supported")
-    features = tuple(name for name in FEATURES if http2_beside_http1 or name not in HTTP2_FEATURES)
-    return GatewayClassReport(gateway_class, (accepted, version), features if accepted.holds else ())
+    return GatewayClassReport(gateway_class, (accepted, version), features)
 
 
 def gateway_report(gateway: Gateway, listeners: Sequence[ListenerState], address: str, options: GatewayOptions) -> GatewayReport:

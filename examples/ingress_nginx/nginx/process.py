@@ -203,7 +203,8 @@ class NginxProcess:
             except OSError as error:
                 _logger.warning("%s cannot be rotated: %s", path, error.strerror)
         if renamed and (pid := self.pid) is not None:
-            os.kill(pid, signal.SIGUSR1)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGUSR1)
 
     def _present_files(self) -> set[str]:
         folders = [self.folder / part for part in ("tls", "auth")]

@@ -118,18 +118,18 @@ def test_conditions_of_other_types_and_their_order_are_preserved() -> None:
 @pytest.mark.parametrize(
     ("versions", "status"),
     [
-        pytest.param({}, "True/SupportedVersion", id="not known"),
+        pytest.param({}, None, id="not known"),
         pytest.param({"gateways": "v1.7.0"}, "True/SupportedVersion", id="the known version"),
         pytest.param({"gateways": "v1.5.1"}, "True/SupportedVersion", id="an earlier version"),
         pytest.param({"gateways": "v1.8.0"}, "False/UnsupportedVersion", id="a later version"),
         pytest.param({"gateways": "v1.7.0", "httproutes": ""}, "False/UnsupportedVersion", id="a definition without the annotation"),
     ],
 )
-def test_the_version_of_the_definitions(versions: dict[str, str], status: str) -> None:
+def test_the_version_of_the_definitions(versions: dict[str, str], status: str | None) -> None:
     report = GatewayBuilder(crd_versions=versions).build(GatewayTable()).reports[0]
     assert isinstance(report, GatewayClassReport)
     conditions = {state.type: f"{state.holds}/{state.reason}" for state in report.conditions}
-    assert conditions == {"Accepted": "True/Accepted", "SupportedVersion": status}
+    assert conditions == {"Accepted": "True/Accepted", **({"SupportedVersion": status} if status else {})}
     assert "HTTPRoute" in report.features
 
 
