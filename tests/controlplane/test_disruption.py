@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeloop.api.apps.v1 import Deployment
-from kubeloop.api.core.v1 import Event, Pod, PodCondition, PodStatus
+from kubeloop.api.core.v1 import ConfigMap, Event, Pod, PodCondition, PodStatus
 from kubeloop.api.policy.v1 import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from kubeloop.client import Client
 from kubeloop.controlplane.policy.disruption import (
@@ -49,6 +49,10 @@ def _reads(expected: tuple[int, int, int, int]) -> Callable[[PodDisruptionBudget
 def state(disruption_budget: PodDisruptionBudget) -> tuple[str, str, str]:
     [condition] = disruption_budget.status.conditions
     return condition.type, condition.status, condition.reason
+
+
+def _has_reason(reason: str) -> Callable[[PodDisruptionBudget], bool]:
+    return lambda disruption_budget: any(condition.reason == reason for condition in disruption_budget.status.conditions)
 
 
 @pytest.mark.server
@@ -92,14 +96,15 @@ class TestOnAServer:
             await client.pods.evict("lonely")
 
     async def test_an_owner_without_a_scale_is_named_in_the_condition(self, client: Client) -> None:
-        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "kube-root-ca.crt", "uid": "u", "controller": True}
+        # The uid is real: the garbage collector deletes a pod whose owner does not exist, and the budget has no pods then.
+        made = await client.create(ConfigMap(metadata=ObjectMeta(name="owner")))
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": made.metadata.uid, "controller": True}
         lonely = pod("owned", {"app": "owned"})
         await client.create(lonely)
         await client.patch(Pod, "owned", {"metadata": {"ownerReferences": [owner]}})
         await client.create(budget("owned", max_unavailable=1))
-        found = await client.wait_for(
-            PodDisruptionBudget, "b", lambda disruption_budget: bool(disruption_budget.status.conditions), timeout=60
-        )
+        # A controller whose cache has not seen the patch yet sets InsufficientPods first.
+        found = await client.wait_for(PodDisruptionBudget, "b", _has_reason("SyncFailed"), timeout=60)
         assert state(found) == ("DisruptionAllowed", "False", "SyncFailed")
         assert found.status.conditions[0].message == "configmaps does not implement the scale subresource"
         assert found.status.disruptions_allowed == 0
