@@ -47,10 +47,10 @@ real_ip_recursive on;
 """
 _DIRECT_VARIABLES = {"$kubeloop_scheme": "$scheme", "$kubeloop_port": "$server_port", "$kubeloop_forwarded_for": "$remote_addr"}
 _DIRECT = "\n" + "".join(f'map "" {name} {{ default {value}; }}\n' for name, value in _DIRECT_VARIABLES.items())
+_PRINTABLE = '"~^[!-~]{1,128}$"'
 _MAPS = r"""
 geo $kubeloop_dollar { default "$"; }
 map $http_upgrade $kubeloop_connection { default upgrade; "" ""; }
-map $http_x_request_id $kubeloop_request_id { default $request_id; "" $request_id; "~^[!-~]{1,128}$" $http_x_request_id; }
 map $request_uri $kubeloop_escaped_uri {
     "~^([^&]*)$" $1;
     "~^([^&]*)&([^&]*)$" $1%26$2;
@@ -73,6 +73,7 @@ def conf_file(
     main: Sequence[str] = (),
     status_locations: Sequence[str] = (),
     resolvers: Sequence[str] = (),
+    request_id: str = "",
 ) -> str:
     """Return nginx.conf.
 
@@ -83,6 +84,7 @@ def conf_file(
         main: Directives outside ``http``.
         status_locations: Further locations of the status server, for example for Lua's data.
         resolvers: Addresses of DNS servers; empty: names of backends are not resolved while NGINX runs.
+        request_id: Variable with the identifier that Lua has made for a request; empty: NGINX makes all identifiers.
     """
     status = f"""
 server {{
@@ -92,7 +94,20 @@ server {{
     {_block((*_counters(binary), *status_locations), 4)}
     location / {{ return 404; }}
 }}"""
-    return "\n".join((*_main(binary, settings), *main, "http {", *_http(binary, settings, resolvers), status, *http, "}", ""))
+    defaults = (*_http(binary, settings, resolvers), *_identifiers(request_id))
+    return "\n".join((*_main(binary, settings), *main, "http {", *defaults, status, *http, "}", ""))
+
+
+def _identifiers(made: str) -> list[str]:
+    # A client's identifier gets into headers and the log: only a printable one is passed on.
+    chosen = "map $http_x_request_id $kubeloop_request_id"
+    if not made:
+        return [f'{chosen} {{ default $request_id; "" $request_id; {_PRINTABLE} $http_x_request_id; }}']
+    return [
+        # Lua makes none for malformed requests.
+        f'map {made} $kubeloop_own_id {{ default {made}; "" $request_id; }}',
+        f'{chosen} {{ default $kubeloop_own_id; "" $kubeloop_own_id; {_PRINTABLE} $http_x_request_id; }}',
+    ]
 
 
 def listen(listener: Listener, binary: NginxBinary, settings: Settings, *, default: bool = False) -> list[str]:

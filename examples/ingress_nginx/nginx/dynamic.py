@@ -255,7 +255,14 @@ class DynamicRenderer:
         policies, default = self._names.policies, self._default_policy
         routing = RoutingText(shape, self._binary, policies, default_policy=default, fallback=self._fallback)
         lines = routing.lines()
-        text = conf_file(self._binary, shape.settings, lines, status_locations=_STATUS_LOCATIONS, resolvers=self._resolvers)
+        text = conf_file(
+            self._binary,
+            shape.settings,
+            lines,
+            status_locations=_STATUS_LOCATIONS,
+            resolvers=self._resolvers,
+            request_id="$kubeloop_id",
+        )
         self._shape, self._rendered = shape, (text, routing.parts.files)
 
     def _make_shape(self, configuration: Configuration) -> Shape:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ PolicyUse = tuple[ClientAuth | None, str]
 
 #: Declares the variables that the router sets, in a location without requests: in a server block ``set`` would empty them for subrequests.
 VARIABLES = "location = /variables {{ internal; {} }}".format(
-    " ".join(f'set $kubeloop_{name} "";' for name in ("location", "backend", "series", "target", "rest", "endpoint", "cookie"))
+    " ".join(f'set $kubeloop_{name} "";' for name in ("location", "unserved", "target", "rest", "endpoint", "cookie", "id"))
 )
 _LUA_FOLDER = Path(__file__).with_name("lua")
 
@@ -182,7 +183,8 @@ class RoutingText:
             f'router.defaults("{self._default_policy}", "{DEFAULT_BACKEND}")',
             f"router.limits({{ {limits} }})",
             *(
-                f"router.block({number}, {{ {', '.join(f'{group!r}' for group in block.groups)} }}, {inline[block.client_auth]!r})"
+                f"router.block({number}, {{ {', '.join(f'{group!r}' for group in block.groups)} }}, {inline[block.client_auth]!r}, "
+                f"{self._largest_body(block.client_auth) or 'nil'})"
                 for number, block in enumerate(self._shape.blocks)
             ),
         ]
@@ -204,7 +206,7 @@ class RoutingText:
             '    kubeloop_count, kubeloop_certificate = require("requests").count, require("certificates").choose',
             *(f"    {setup}" for setup in setups),
             "}",
-            "init_worker_by_lua_block { math.randomseed(ngx.now() * 1000 + ngx.worker.pid()) }",
+            'init_worker_by_lua_block { require("identifiers").seed() }',
         ]
 
     def _server(self, number: int, block: RoutingBlock) -> list[str]:
@@ -264,10 +266,18 @@ class RoutingText:
             lines.append(f"location {name} {{ {self._body(name, auth, headers, parts)} }}")
             if self._shape.named_backends:
                 lines.append(f"location {name}_dns {{ {self._body(name, auth, headers, parts, named=True)} }}")
-        # NGINX takes "0" for false: the request stays here. It compares lengths of bodies here, so Lua has done it for the policy.
-        leave = "client_max_body_size 0; error_page 418 = $kubeloop_location; if ($kubeloop_location) { return 418; }"
+        # NGINX compares lengths of bodies here; Lua does it for policies with a smaller limit.
+        limit = f"client_max_body_size {self._largest_body(auth)};"
+        # NGINX takes "0" for false: the request stays here.
+        leave = f"{limit} error_page 418 = $kubeloop_location; if ($kubeloop_location) {{ return 418; }}"
         lines.append(f"location / {{ {leave} {self._body(inline, auth, headers, parts, limit=False)} }}")
         return lines
+
+    def _largest_body(self, auth: ClientAuth | None) -> int:
+        """Return the largest limit in bytes among the policies of a block; 0: one has no limit."""
+        names = {name for found, name in self._shape.policies if found == auth} - self._shape.excluded
+        sizes = [int(self._policies[name].body_size) for name in names]
+        return 0 if 0 in sizes else max(sizes, default=0)
 
     def _body(
         self,
@@ -307,28 +317,37 @@ class RoutingText:
             # Clients of a listener without TLS have no certificate.
             lines.append("if ($ssl_client_verify != SUCCESS) { return 403; }")
         lines += [
-            'if ($kubeloop_backend = "") { return 503; }',
+            "if ($kubeloop_unserved) { return 503; }",
             "add_header Set-Cookie $kubeloop_cookie always;",
             pass_directive(policy.protocol, "$kubeloop_target" if named else self._upstream(policy.protocol, policy.backend_tls)),
         ]
         return " ".join(lines)
 
-    def _upstream(self, protocol: Protocol, tls: BackendTls) -> str:
+    def _upstream(self, protocol: Protocol, tls: BackendTls, backend: str = "") -> str:
         """Return the name of the upstream for a protocol.
 
         Connections are kept by address: those of another protocol, or that another policy has verified, must not be used.
+        ``backend``: name of the only backend; empty: Lua knows it for each request.
         """
         name = f"kubeloop_{protocol.value}" if tls == BackendTls() else f"kubeloop_{protocol.value}_{digest(tls)}"
+        name += f"_{digest(backend)}" if backend else ""
         keepalive = self._shape.settings.upstream_keepalive
         kept = f"keepalive {int(keepalive)}; " if keepalive else ""
-        balance = "balancer_by_lua_block { kubeloop_balance() }"
+        balance = f"balancer_by_lua_block {{ kubeloop_balance({_lua_text(f'b:{backend}') if backend else ''}) }}"
         self._upstreams[name] = f"upstream {name} {{ server 0.0.0.1; {balance} {kept}}}"
         return name
 
     def _pass_to(self, name: str) -> Sequence[str]:
         if name not in self._shape.error_backends:
             return ()
-        return (f"set $kubeloop_backend {quote(f'b:{name}')};", pass_directive(Protocol.HTTP, self._upstream(Protocol.HTTP, BackendTls())))
+        return (pass_directive(Protocol.HTTP, self._upstream(Protocol.HTTP, BackendTls(), name)),)
+
+
+def _lua_text(text: str) -> str:
+    """Return a text as a string of Lua inside a block of nginx.conf; raises UnsafeText."""
+    if not re.fullmatch(r"[A-Za-z0-9./:_-]*", text):
+        raise UnsafeText(f"{text[:40]!r} has a character that Lua could read as syntax")
+    return f'"{text}"'
 
 
 def _dictionary(size: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import ssl
 import stat
@@ -253,14 +254,28 @@ async def test_a_body_without_a_length_is_limited_by_the_policy(running: LuaStag
     policies = {"/": Policy(body_size=10), "/large": Policy(body_size=100, buffering=Buffering(response=True))}
     async with echo_backends(EchoBackend("web")) as backends:
         await running.start(server("shop.test", *(prefix(path, "web", policy) for path, policy in policies.items())), backends=backends)
-        body = b"14\r\n" + b"x" * 20 + b"\r\n0\r\n\r\n"
         found = []
-        for path in policies:
+        for path, size in (("/", 10), ("/", 11), ("/large", 100), ("/large", 101)):
+            body = f"{size:x}\r\n{'x' * size}\r\n0\r\n\r\n".encode()
             reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
             writer.write(f"POST {path} HTTP/1.1\r\nHost: shop.test\r\nTransfer-Encoding: chunked\r\n\r\n".encode() + body)
             found.append(int((await reader.readline()).split()[1]))
             writer.close()
-    assert found == [413, 200]
+    assert found == [200, 413, 200, 413]
+
+
+async def test_each_request_gets_an_identifier_unless_the_client_has_sent_one(running: LuaStage) -> None:
+    found: list[str] = []
+    async with echo_backends(EchoBackend("web")) as backends:
+        await running.start(server("shop.test", prefix("/", "web")), backends=backends)
+        for number in range(2):
+            # A new policy is a reload, and new workers begin with other numbers.
+            assert (await running.change(server(f"{number}.test", prefix("/", "web", Policy(body_size=number + 1))))).reloaded
+            found += [(await running.get("shop.test")).seen["headers"]["x-request-id"] for _ in range(200)]
+        sent = [(await running.get("shop.test", headers={"X-Request-ID": text})).seen["headers"]["x-request-id"] for text in ("a", "a b")]
+    assert len(set(found)) == 400
+    assert all(re.fullmatch("[0-9a-f]{32}", identifier) for identifier in (*found, sent[1]))
+    assert sent[0] == "a"
 
 
 async def test_endpoints_hosts_and_paths_change_without_a_reload(running: LuaStage) -> None:

@@ -4,6 +4,7 @@ local peers = require "ngx.balancer"
 local bit = require "bit"
 local documents = require "documents"
 local conditions = require "conditions"
+local in_progress = require "in_progress"
 
 local var, exit = ngx.var, ngx.exit
 local set_current_peer, set_more_tries, last_failure = peers.set_current_peer, peers.set_more_tries, peers.get_last_failure
@@ -13,8 +14,8 @@ local find, gmatch, sub, concat = string.find, string.gmatch, string.sub, table.
 local random = math.random
 
 local M = {}
---- Requests in progress by endpoint, of backends that choose by them.
-local in_progress = {}
+--- Numbers of requests in progress by endpoint, of backends that choose by them.
+local busy = {}
 
 local function prepare_backend(backend)
     local endpoints = backend.endpoints or {}
@@ -49,7 +50,7 @@ local function least_busy(backend)
     local best, fewest
     for _ = 1, backend.count do
         local endpoint = next_in_turn(backend)
-        local count = in_progress[endpoint.name] or 0
+        local count = busy[endpoint.name] or 0
         if not best or count < fewest then
             best, fewest = endpoint, count
         end
@@ -140,9 +141,13 @@ function M.stick(backend)
     set_cookie(affinity, endpoint)
 end
 
---- Give NGINX the endpoint of a request, or the next one after a failure.
-function M.balance()
-    local backend = documents.get(var.kubeloop_backend)
+--- Give NGINX the endpoint of a request, or the next one after a failure. `key`: of the backend; nil: that of the request's target.
+function M.balance(key)
+    if not key then
+        local target = in_progress.get()
+        key = target and target.key
+    end
+    local backend = key and documents.get(key)
     if not backend or backend.count == 0 then
         return exit(503)
     end
@@ -160,7 +165,7 @@ function M.balance()
         set_more_tries(backend.count - 1)
     end
     if backend.least_busy then
-        in_progress[endpoint.name] = (in_progress[endpoint.name] or 0) + 1
+        busy[endpoint.name] = (busy[endpoint.name] or 0) + 1
     end
     local done, problem = set_current_peer(endpoint.address, endpoint.port)
     if not done then
@@ -171,13 +176,13 @@ end
 
 --- Count the end of a request.
 function M.finish()
-    if not next(in_progress) then
+    if not next(busy) then
         return
     end
     for name in gmatch(var.upstream_addr or "", "[^, ]+") do
-        local count = in_progress[name]
+        local count = busy[name]
         if count then
-            in_progress[name] = count > 1 and count - 1 or nil
+            busy[name] = count > 1 and count - 1 or nil
         end
     end
 end

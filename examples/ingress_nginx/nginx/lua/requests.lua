@@ -1,59 +1,67 @@
 --- Counts requests by route (its object, host, path and backend), method and status.
+--
+-- The dictionary has a number for each series, and the count under that number: keys are hashed for each request, and names are long.
 
 local cjson = require "cjson.safe"
 local balancer = require "balancer"
+local in_progress = require "in_progress"
 
 local store = ngx.shared.kubeloop_requests
-local var = ngx.var
+local get_method = ngx.req.get_method
 
 --- More series than this are counted as one, so that they cannot fill the dictionary.
 local MOST_SERIES = 20000
---- Route of requests without one: NGINX answers malformed requests before they are routed.
-local NONE = "\t\t\t"
+local LAST = "last"
 
 local M = {}
---- Series by route, method and status.
-local known, known_count = {}, 0
+--- Requests without a route: NGINX answers malformed requests before they are routed.
+local NONE = { series = "\t\t\t" }
 --- Clients can send any method.
 local METHODS = { GET = 1, HEAD = 1, POST = 1, PUT = 1, PATCH = 1, DELETE = 1, OPTIONS = 1, CONNECT = 1, TRACE = 1 }
 
-local function series_of(route, method, status)
-    local rest = "\t" .. method .. "\t" .. status
-    local series = (route ~= "" and route or NONE) .. rest
-    if not store:get(series) then
-        if #store:get_keys(MOST_SERIES) >= MOST_SERIES then
-            return NONE .. rest
+--- Return the key of the count of a series; nil if it is new and there are too many.
+local function find_count(series, most)
+    local number = store:get(series)
+    if not number then
+        if (store:get(LAST) or 0) >= most then
+            return nil
         end
-        store:add(series, 0)
+        number = store:incr(LAST, 1, 0)
+        if not store:add(series, number) then
+            -- Another worker was faster.
+            number = store:get(series) or number
+        end
     end
-    return series
+    return "n" .. number
+end
+
+local function count_of(target, method, status)
+    local rest = "\t" .. method .. "\t" .. status
+    return find_count(target.series .. rest, MOST_SERIES) or find_count(NONE.series .. rest, math.huge)
 end
 
 --- Count a request at its end.
 function M.count()
-    local route, status, method = var.kubeloop_series, ngx.status, var.request_method
-    local by_method = known[route]
-    if not by_method then
-        if known_count >= MOST_SERIES then
-            known, known_count = {}, 0
-        end
-        by_method = {}
-        known[route], known_count = by_method, known_count + 1
-    end
+    local target, status, method = in_progress.remove() or NONE, ngx.status, get_method()
     if not METHODS[method] then
         method = "OTHER"
     end
-    local by_status = by_method[method]
+    local counts = target.counts
+    if not counts then
+        counts = {}
+        target.counts = counts
+    end
+    local by_status = counts[method]
     if not by_status then
         by_status = {}
-        by_method[method] = by_status
+        counts[method] = by_status
     end
-    local series = by_status[status]
-    if not series then
-        series = series_of(route, method, status)
-        by_status[status] = series
+    local key = by_status[status]
+    if not key then
+        key = count_of(target, method, status)
+        by_status[status] = key
     end
-    store:incr(series, 1, 0)
+    store:incr(key, 1, 0)
     balancer.finish()
 end
 
@@ -62,10 +70,12 @@ function M.show()
     local found = {}
     for _, series in ipairs(store:get_keys(0)) do
         local origin, host, path, backend, method, status = series:match("^(.-)\t(.-)\t(.-)\t(.-)\t(%u+)\t(%d+)$")
-        found[#found + 1] = {
-            origin = origin, host = host, path = path, backend = backend, method = method, status = tonumber(status),
-            count = store:get(series),
-        }
+        if origin then
+            found[#found + 1] = {
+                origin = origin, host = host, path = path, backend = backend, method = method, status = tonumber(status),
+                count = store:get("n" .. store:get(series)) or 0,
+            }
+        end
     end
     ngx.header["Content-Type"] = "application/json"
     ngx.print(#found > 0 and cjson.encode(found) or "[]")

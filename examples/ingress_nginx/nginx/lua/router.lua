@@ -4,6 +4,8 @@ local ffi = require "ffi"
 local documents = require "documents"
 local balancer = require "balancer"
 local conditions = require "conditions"
+local identifiers = require "identifiers"
+local in_progress = require "in_progress"
 
 local var = ngx.var
 local re_match = ngx.re.match
@@ -26,10 +28,18 @@ local M = {}
 local blocks = {}
 local limits = {}
 local default_policy, default_name, default_backend
+--- For requests of hosts that no server has.
+local no_server
+
+--- Return what the answer of the default backend is counted as.
+local function default_target(host)
+    return { key = default_backend, series = "\t" .. host .. "\t\t" .. default_name }
+end
 
 --- Set the names of the policy and of the backend that answer where no route does.
 function M.defaults(policy, backend)
     default_policy, default_name, default_backend = policy, backend, "b:" .. backend
+    no_server = default_target("")
 end
 
 --- Set the largest body in bytes for each policy that has a limit.
@@ -37,9 +47,13 @@ function M.limits(sizes)
     limits = sizes
 end
 
---- Add a server block: its name, its groups of hosts, and the policy of its location.
-function M.block(name, groups, policy)
-    blocks[name] = { groups = groups, policy = policy, hosts = {}, count = 0, epoch = 0 }
+--- Add a server block.
+-- @param name Its name.
+-- @param groups Its groups of hosts.
+-- @param policy The policy of its location.
+-- @param limit The largest body in bytes that this location takes; nil: it has no limit.
+function M.block(name, groups, policy, limit)
+    blocks[name] = { groups = groups, policy = policy, limit = limit, hosts = {}, count = 0, epoch = 0 }
 end
 
 -- Documents
@@ -80,6 +94,7 @@ local function prepare_server(server)
     server.exact = prepare_locations(server.exact, server.host)
     server.prefix = prepare_locations(server.prefix, server.host)
     prepare_locations(server.ordered, server.host)
+    server.unmatched = default_target(server.host or "")
     return server
 end
 
@@ -306,17 +321,20 @@ local function choose_target(route)
     end
 end
 
-local function answer_default(host)
-    var.kubeloop_series = "\t" .. host .. "\t\t" .. default_name
+local function exceeds(length, limit)
+    return length and limit and tonumber(length) > limit
+end
+
+local function answer_default(block, target)
+    in_progress.add(target)
     local backend = documents.get(default_backend)
     if not (backend and backend.serves) then
         return MISSING
     end
-    local length, limit = var.http_content_length, limits[default_policy]
-    if length and limit and tonumber(length) > limit then
+    local limit = limits[default_policy]
+    if limit ~= block.limit and exceeds(var.content_length, limit) then
         return TOO_LARGE
     end
-    var.kubeloop_backend = default_backend
     if backend.name then
         var.kubeloop_target = backend.name
         return default_policy .. "_dns"
@@ -332,19 +350,28 @@ end
 local function follow(block, route, location, captures, path)
     local target = choose_target(route)
     local policy = target and target.policy or route.policy
-    -- NGINX compares the length with the limit of the location that it finds by itself, which has none.
-    local length, limit = var.http_content_length, limits[policy]
-    if length and limit and tonumber(length) > limit then
-        return TOO_LARGE
+    local limit, stays = limits[policy], policy == block.policy
+    -- NGINX compares the length with the limit of the location that it finds by itself, which may be larger than that of the policy.
+    if limit ~= block.limit then
+        local length = var.content_length
+        if exceeds(length, limit) then
+            in_progress.add(target or route)
+            return TOO_LARGE
+        end
+        stays = stays and (length or not has_unknown_length())
     end
-    local stays = policy == block.policy and (length or not has_unknown_length())
     if not target then
-        var.kubeloop_series = route.series
+        in_progress.add(route)
+        var.kubeloop_unserved = "1"
     else
-        var.kubeloop_series = target.series
+        in_progress.add(target)
         local backend = documents.get(target.key)
-        if backend and backend.serves then
-            var.kubeloop_backend = target.key
+        if not (backend and backend.serves) then
+            if target.key == default_backend then
+                return MISSING
+            end
+            var.kubeloop_unserved = "1"
+        elseif backend.affinity or backend.name then
             if backend.affinity then
                 balancer.stick(backend)
             end
@@ -352,8 +379,6 @@ local function follow(block, route, location, captures, path)
                 var.kubeloop_target = backend.name
                 policy, stays = policy .. "_dns", false
             end
-        elseif target.key == default_backend then
-            return MISSING
         end
     end
     if route.rewrite then
@@ -374,13 +399,14 @@ function M.route(name)
     if known ~= "" then
         return known
     end
+    identifiers.set()
     if not documents.refresh() then
         return UNAVAILABLE
     end
     local block = blocks[name]
     local server = find_server(block, var.host)
     if not server then
-        return answer_default("")
+        return answer_default(block, no_server)
     end
     if server.redirect then
         var.kubeloop_target = server.redirect
@@ -389,7 +415,7 @@ function M.route(name)
     local path = var.uri
     local route, location, captures = find_route(server, path)
     if not route then
-        return answer_default(server.host)
+        return answer_default(block, server.unmatched)
     end
     if route == FAILED then
         return FAILED
