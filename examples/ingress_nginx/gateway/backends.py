@@ -54,6 +54,16 @@ class BackendResolver:
         #: Namespace and name of all services that routes refer to.
         self.services: set[Key] = set()
 
+    def resolve_copies(self, record: RouteRecord, reference: BackendReference) -> str:
+        """Return the name of a backend that gets copies of requests; raises UnresolvedBackend."""
+        name, protocol = self.resolve(record, reference)
+        full = f"Service {reference.namespace}/{reference.name}"
+        if protocol is not Protocol.HTTP:
+            raise UnresolvedBackend("UnsupportedProtocol", f"{full}: NGINX sends copies of requests over HTTP only, without TLS")
+        if not all(endpoint.has_address for endpoint in self.backends[name].endpoints):
+            raise UnresolvedBackend("UnsupportedValue", f"{full} has a DNS name; copies of requests need a Service with endpoints")
+        return name
+
     def resolve(self, record: RouteRecord, reference: BackendReference) -> tuple[str, Protocol]:
         """Return the name of a backend, and how NGINX talks to it.
 

@@ -37,10 +37,11 @@ class FilterSet:
     rewrite: Rewrite | None = None
     hostname: str = ""
     cors: Cors | None = None
+    mirrors: tuple[MirrorReference, ...] = ()
     problem: str = ""
 
     def apply(self, policy: Policy, port: int, *, tls: bool) -> Policy:
-        """Return a policy with these filters, for requests to a listener with this port."""
+        """Return a policy with these filters but without copies, for requests to a listener with this port."""
         if self == NO_FILTERS:
             return policy
         return replace(
@@ -55,6 +56,14 @@ class FilterSet:
 
 #: Most rules and backends have no filters.
 NO_FILTERS = FilterSet()
+
+
+class MirrorReference(NamedTuple):
+    """A reference of a filter to a backend that gets copies of requests: ``numerator`` of ``denominator``."""
+
+    reference: BackendReference
+    numerator: int = 1
+    denominator: int = 1
 
 
 class BackendReference(NamedTuple):

@@ -71,14 +71,14 @@ def _http_rules(route: HTTPRoute) -> tuple[RouteRule, ...]:
 
 def _http_rule(rule: HTTPRouteSpecRule, namespace: str) -> RouteRule:
     matches, problem = _read_matches(_http_match, rule.matches or [HTTPRouteSpecRuleMatch()])
-    filters = read_filters(rule.filters)
+    filters = read_filters(rule.filters, namespace)
     return RouteRule(
         matches=matches,
         backends=_backends(rule.backend_refs, namespace),
         filters=filters,
         timeouts=_timeouts(rule.timeouts),
         retries=_retries(rule.retry),
-        problem=problem or filters.problem or _backend_problem(rule.backend_refs) or _retry_problem(rule.retry),
+        problem=problem or filters.problem or _backend_problem(rule.backend_refs, namespace) or _retry_problem(rule.retry),
     )
 
 
@@ -136,12 +136,12 @@ def _grpc_rules(route: GRPCRoute) -> tuple[RouteRule, ...]:
 
 def _grpc_rule(rule: GRPCRouteSpecRule, namespace: str) -> RouteRule:
     matches, problem = _read_matches(_grpc_match, rule.matches or [GRPCRouteSpecRuleMatch()])
-    filters = read_filters(rule.filters)
+    filters = read_filters(rule.filters, namespace)
     return RouteRule(
         matches=matches,
         backends=_backends(rule.backend_refs, namespace),
         filters=filters,
-        problem=problem or filters.problem or _backend_problem(rule.backend_refs),
+        problem=problem or filters.problem or _backend_problem(rule.backend_refs, namespace),
     )
 
 
@@ -202,18 +202,24 @@ def _path_expression(pattern: str) -> str:
 def _backends(references: Sequence[_AnyBackend], namespace: str) -> tuple[BackendReference, ...]:
     return tuple(
         BackendReference(
-            entry.namespace or namespace, entry.name, entry.port or 0, entry.weight, entry.group, entry.kind, read_filters(entry.filters)
+            entry.namespace or namespace,
+            entry.name,
+            entry.port or 0,
+            entry.weight,
+            entry.group,
+            entry.kind,
+            read_filters(entry.filters, namespace),
         )
         for entry in references
     )
 
 
-def _backend_problem(references: Sequence[_AnyBackend]) -> str:
+def _backend_problem(references: Sequence[_AnyBackend], namespace: str) -> str:
     """Return why the filters of a rule's backends cannot be followed; empty: they can."""
     for entry in references:
-        filters = read_filters(entry.filters)
+        filters = read_filters(entry.filters, namespace)
         if filters.problem:
             return f"backendRef {entry.name}: {filters.problem}"
         if filters.rewrite is not None or filters.cors is not None or filters.redirect is not None:
-            return f"backendRef {entry.name}: a filter of a backend changes headers and the host name only"
+            return f"backendRef {entry.name}: a filter of a backend changes headers and the host name, or copies requests"
     return ""

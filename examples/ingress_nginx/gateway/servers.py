@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,9 +11,9 @@ from examples.ingress_nginx.gateway.attach import Attachment, intersection
 from examples.ingress_nginx.gateway.backends import BackendResolver, UnresolvedBackend
 from examples.ingress_nginx.gateway.listeners import ListenerState
 from examples.ingress_nginx.gateway.precedence import Places, locations_of, merge_layers, names_of
-from examples.ingress_nginx.gateway.records import RouteMatch, RouteRecord, RouteRule
+from examples.ingress_nginx.gateway.records import FilterSet, RouteMatch, RouteRecord, RouteRule
 from examples.ingress_nginx.model.configuration import CATCH_ALL, Listener, PathMatch, Route, Server, ServerKey, Target
-from examples.ingress_nginx.model.policy import DEFAULT_POLICY, Policy, Protocol
+from examples.ingress_nginx.model.policy import DEFAULT_POLICY, Mirror, Policy, Protocol
 
 _FAILURE, _UNAVAILABLE = Policy(status=500), Policy(status=503)
 #: Records by host name, and by kind, namespace and name.
@@ -52,12 +53,18 @@ class GatewayServers:
     def problem(self, record: RouteRecord) -> UnresolvedBackend | None:
         """Return the first problem of a route's references to backends; None: all are resolved."""
         for rule in record.rules:
-            for reference in rule.backends:
-                try:
+            try:
+                for reference in rule.backends:
                     self._backends.resolve(record, reference)
-                except UnresolvedBackend as error:
-                    return error
+                    self._resolve_mirrors(record, reference.filters)
+                self._resolve_mirrors(record, rule.filters)
+            except UnresolvedBackend as error:
+                return error
         return None
+
+    def _resolve_mirrors(self, record: RouteRecord, filters: FilterSet) -> None:
+        for mirror in filters.mirrors:
+            self._backends.resolve_copies(record, mirror.reference)
 
     def _server(self, listener: ListenerState, host: str, names: _Records) -> Server:
         layers = [self._places(listener, names[name].values()) for name in names_of(host) if name in names]
@@ -92,6 +99,7 @@ class GatewayServers:
         policy = rule.filters.apply(policy, listener.socket.port, tls=listener.socket.tls)
         if policy.redirect is not None:
             return Route(policy=policy, origin=origin)
+        policy = self._with_mirrors(policy, record, rule.filters)
         targets = self._targets(record, rule, policy, listener, failure)
         if not targets:
             return Route(policy=failure, origin=origin)
@@ -111,8 +119,18 @@ class GatewayServers:
                 targets.append(Target("", reference.weight, failure))
                 continue
             own = reference.filters.apply(policy, listener.socket.port, tls=listener.socket.tls)
+            own = self._with_mirrors(own, record, reference.filters)
             targets.append(Target(name, reference.weight, _with_protocol(own, protocol)))
         return tuple(targets)
+
+    def _with_mirrors(self, policy: Policy, record: RouteRecord, filters: FilterSet) -> Policy:
+        """Add the backends that get copies of requests. One that cannot be resolved gets none; the condition ResolvedRefs says why."""
+        mirrors = []
+        for mirror in filters.mirrors:
+            with contextlib.suppress(UnresolvedBackend):
+                name = self._backends.resolve_copies(record, mirror.reference)
+                mirrors.append(Mirror(name, mirror.numerator, mirror.denominator))
+        return replace(policy, mirrors=(*policy.mirrors, *mirrors)) if mirrors else policy
 
 
 def _with_protocol(policy: Policy, protocol: Protocol) -> Policy:

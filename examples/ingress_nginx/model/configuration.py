@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -184,12 +186,26 @@ class Balance(StrEnum):
     LEAST_CONNECTIONS = "least_conn"
 
 
+@functools.lru_cache(4096)
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Endpoint:
     """An address that answers requests: an IP address or, for an ExternalName service, a DNS name."""
 
     address: str
     port: int
+
+    @property
+    def has_address(self) -> bool:
+        """Whether it has an IP address; else it has a DNS name."""
+        return _is_address(self.address)
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,15 @@ class HeaderChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class Mirror:
+    """A backend that gets copies of requests, and how many of them: ``numerator`` of ``denominator``. Its answers are dropped."""
+
+    backend: str
+    numerator: int = 1
+    denominator: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class BackendTls:
     """TLS to the endpoints: names of certificates in the model, and whether the endpoint's certificate is verified."""
 
@@ -192,6 +201,12 @@ class Policy:
     request_headers: HeaderChanges = HeaderChanges()
     response_headers: HeaderChanges = HeaderChanges()
     backend_tls: BackendTls = BackendTls()
+    mirrors: tuple[Mirror, ...] = ()
+
+    @property
+    def further_backends(self) -> set[str]:
+        """Names of the backends that its directives name: for errors and copies of requests."""
+        return {name for name in (self.error_backend, *(mirror.backend for mirror in self.mirrors)) if name}
 
 
 DEFAULT_POLICY = Policy()

@@ -5,7 +5,6 @@ Text from outside is data here and never becomes a part of nginx.conf; what reac
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable
 from typing import Any
@@ -80,8 +79,8 @@ def redirect_document(host: str) -> Document:
 
 def backend_document(backend: Backend) -> Document:
     """Return the document of a backend; raises UnsafeText."""
-    document: Document = {"endpoints": [_endpoint_document(endpoint) for endpoint in backend.endpoints if is_address(endpoint)]}
-    if (named := next((endpoint for endpoint in backend.endpoints if not is_address(endpoint)), None)) is not None:
+    document: Document = {"endpoints": [_endpoint_document(endpoint) for endpoint in backend.endpoints if endpoint.has_address]}
+    if (named := next((endpoint for endpoint in backend.endpoints if not endpoint.has_address), None)) is not None:
         # NGINX resolves the name for each request; Lua's balancer takes addresses only.
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,253}", named.address):
             raise UnsafeText(f"{named.address[:40]!r} is no DNS name")
@@ -98,15 +97,6 @@ def backend_document(backend: Backend) -> Document:
 def certificate_document(certificate: Certificate) -> Document:
     """Return the document of a certificate that servers present."""
     return {"chain": certificate.chain, "key": certificate.key}
-
-
-def is_address(endpoint: Endpoint) -> bool:
-    """Report whether an endpoint has an IP address; otherwise it has a DNS name."""
-    try:
-        ipaddress.ip_address(endpoint.address)
-    except ValueError:
-        return False
-    return True
 
 
 def _location_document(location: Location, policy_name: Callable[[Policy], str]) -> Document:

@@ -20,7 +20,6 @@ from examples.ingress_nginx.nginx.documents import (
     backend_document,
     certificate_document,
     encode,
-    is_address,
     redirect_document,
     server_document,
 )
@@ -222,7 +221,7 @@ class DynamicRenderer:
             except UnsafeText as error:
                 _logger.warning("backend %.80s answers 503: %s", name, error)
                 new[f"b:{name}"] = "{}"
-            if not self._named_backends and not all(is_address(endpoint) for endpoint in backend.endpoints):
+            if not self._named_backends and not all(endpoint.has_address for endpoint in backend.endpoints):
                 self._named_backends = True
 
     def _render_certificates(self, configuration: Configuration, changes: Changes | None, new: dict[str, str], old: set[str]) -> None:
@@ -273,14 +272,14 @@ class DynamicRenderer:
         policies = live.policies if needed <= live.policies else needed | self._live_uses
         groups = {group: (self._number(group), self._named_servers(group)) for group in self._members}
         certificates = used_certificates(policies, find)
-        error_backends = {found for _, name in policies if (found := find(name).error_backend)}
+        further_backends = {found for _, name in policies for found in find(name).further_backends}
         return Shape(
             configuration.settings,
             arrange(groups, configuration.settings),
             policies,
             live.inline if policies == live.policies else self._choose_inline(policies),
             self._named_backends,
-            frozenset(error_backends & configuration.backends.keys()),
+            frozenset(further_backends & configuration.backends.keys()),
             tuple((name, configuration.certificates.get(name)) for name in sorted(certificates)),
             self._memory(),
             frozenset(self.excluded),
@@ -338,7 +337,7 @@ class DynamicRenderer:
             "listeners or the authentication of clients changed": shape.blocks != live.blocks,
             f"{new_policies} new polic{'ies' if new_policies > 1 else 'y'}": bool(new_policies),
             "the first backend with a DNS name": shape.named_backends != live.named_backends,
-            "a backend for errors appeared or vanished": shape.error_backends != live.error_backends,
+            "a backend for errors or copies appeared or vanished": shape.further_backends != live.further_backends,
             "a certificate of a policy changed": shape.certificates != live.certificates,
             f"documents need {shape.memory[0]} MiB": shape.memory != live.memory,
             "NGINX refuses a policy": shape.excluded != live.excluded,

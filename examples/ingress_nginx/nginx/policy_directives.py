@@ -73,10 +73,12 @@ class PolicyContext:
     Attributes:
         certificate: Returns a certificate of the model, or None.
         pass_to: Returns the directives that send a request to a backend (for error pages); empty: it has no endpoints.
+        upstream: Returns the name of the upstream of a backend, for copies of requests; empty: it has no endpoints, or a DNS name.
     """
 
     certificate: Callable[[str], Certificate | None]
     pass_to: Callable[[str], Sequence[str]]
+    upstream: Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ def policy_directives(policy: Policy, context: PolicyContext, headers: Mapping[s
     if policy.intercept and policy.error_backend:
         lines += _intercept(policy, kind, context, parts)
     lines += _backend_tls(policy, kind, context, parts)
+    lines += _mirrors(policy, context, parts, dict(changed))
     lines += _request_headers(policy, kind, parts, changed)
     return PolicyDirectives(tuple(lines), False, parts)
 
@@ -407,6 +410,28 @@ def _intercept(policy: Policy, kind: str, context: PolicyContext, parts: Configu
         ]
         parts.server[f"location @{name} {{ {' '.join(inner)} }}"] = None
         lines.append(f"error_page {int(status)} = @{name};")
+    return lines
+
+
+def _mirrors(policy: Policy, context: PolicyContext, parts: ConfigurationParts, changed: dict[str, tuple[str, str]]) -> list[str]:
+    lines = []
+    headers = _request_headers(policy, "proxy", parts, changed) if policy.mirrors else []
+    for mirror in policy.mirrors:
+        upstream = context.upstream(mirror.backend)
+        if not upstream or mirror.numerator <= 0:
+            continue
+        name = _named("mirror", mirror, upstream, headers)
+        # NGINX has compared the length of the body with the limit of the request's location.
+        inner = ["internal;", "client_max_body_size 0;"]
+        if mirror.numerator < mirror.denominator:
+            # The precision of split_clients is a hundredth of a percent, and it refuses 0 and more than 100 %.
+            share = f"{min(max(100 * mirror.numerator / mirror.denominator, 0.01), 99.99):.2f}"
+            parts.http[f'split_clients "$request_id{name}" ${name} {{ {share}% 1; * ""; }}'] = None
+            inner.append(f'if (${name} = "") {{ return 204; }}')
+        parts.server[
+            f"location = /kubeloop-internal/{name} {{ {' '.join((*inner, *headers))} proxy_pass http://{upstream}$request_uri; }}"
+        ] = None
+        lines.append(f"mirror /kubeloop-internal/{name};")
     return lines
 
 

@@ -73,7 +73,7 @@ class Shape:
         policies: Policies that have locations.
         inline: For each authentication of clients the policy in ``location /``.
         named_backends: There are backends with DNS names, which NGINX resolves.
-        error_backends: Names of existing backends that answer for errors.
+        further_backends: Names of existing backends that directives of policies name: for errors, and for copies of requests.
         certificates: Certificates that directives refer to, by name.
         memory: MiB of the dictionary of documents, and of its predecessor; 0: none.
         excluded: Names of policies whose directives NGINX refuses; their locations answer 503.
@@ -84,7 +84,7 @@ class Shape:
     policies: frozenset[PolicyUse] = frozenset()
     inline: tuple[PolicyUse, ...] = ()
     named_backends: bool = False
-    error_backends: frozenset[str] = frozenset()
+    further_backends: frozenset[str] = frozenset()
     certificates: tuple[tuple[str, Certificate | None], ...] = ()
     memory: tuple[int, int] = (0, 0)
     excluded: frozenset[str] = frozenset()
@@ -162,7 +162,7 @@ class RoutingText:
         self._default_policy = default_policy
         self._fallback = fallback
         self._certificates = dict(shape.certificates)
-        self._context = PolicyContext(self._certificates.get, self._pass_to)
+        self._context = PolicyContext(self._certificates.get, self._pass_to, self._upstream_of)
         self._upstreams: dict[str, str] = {}
         #: Files, and maps inside ``http``.
         self.parts = ConfigurationParts()
@@ -338,9 +338,11 @@ class RoutingText:
         return name
 
     def _pass_to(self, name: str) -> Sequence[str]:
-        if name not in self._shape.error_backends:
-            return ()
-        return (pass_directive(Protocol.HTTP, self._upstream(Protocol.HTTP, BackendTls(), name)),)
+        upstream = self._upstream_of(name)
+        return (pass_directive(Protocol.HTTP, upstream),) if upstream else ()
+
+    def _upstream_of(self, name: str) -> str:
+        return self._upstream(Protocol.HTTP, BackendTls(), name) if name in self._shape.further_backends else ""
 
 
 def _lua_text(text: str) -> str:

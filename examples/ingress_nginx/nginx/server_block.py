@@ -91,7 +91,7 @@ class ServerBlock:
         self._find_upstream = upstreams
         self._find_certificate = certificate
         self._listen = listen
-        self._context = PolicyContext(self._certificate, self._pass_to)
+        self._context = PolicyContext(self._certificate, self._pass_to, self._copy_to)
         self._headers = client_headers(server)
         self._memo = DirectiveMemo() if self._headers else memo
         self._text = ServerText([], ConfigurationParts())
@@ -295,8 +295,7 @@ class ServerBlock:
     def _directives(self, policy: Policy) -> PolicyDirectives:
         found = self._memo.find(policy, lambda: policy_directives(policy, self._context, self._headers))
         self._text.parts.merge(found.parts)
-        if policy.error_backend:
-            self._text.backends.add(policy.error_backend)
+        self._text.backends |= policy.further_backends
         self._text.certificates.update(name for name in (policy.backend_tls.client_certificate, policy.backend_tls.authority) if name)
         return found
 
@@ -307,6 +306,11 @@ class ServerBlock:
     def _upstream(self, name: str) -> Upstream | None:
         self._text.backends.add(name)
         return self._find_upstream(name)
+
+    def _copy_to(self, name: str) -> str:
+        found = self._upstream(name)
+        # A copy shares its variables with the request: it must not set the DNS name that the request goes to.
+        return found.target if found is not None and not found.before else ""
 
     def _pass_to(self, name: str) -> list[str]:
         found = self._upstream(name)

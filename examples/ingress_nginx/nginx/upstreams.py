@@ -7,8 +7,6 @@ endpoint. So most clients, not all, keep their endpoint when others come and go;
 
 from __future__ import annotations
 
-import functools
-import ipaddress
 import re
 from dataclasses import dataclass
 
@@ -52,7 +50,7 @@ def upstream(backend: Backend, settings: Settings) -> Upstream:
     """Return a backend as NGINX knows it; raises UnsafeText."""
     if not backend.endpoints:
         return Upstream("")
-    named = [endpoint for endpoint in backend.endpoints if not _is_address(endpoint.address)]
+    named = [endpoint for endpoint in backend.endpoints if not endpoint.has_address]
     if named:
         # NGINX resolves a variable for each request, and an upstream's names only when it starts, where an unknown name is an error.
         target = _dns_target(named[0])
@@ -119,15 +117,6 @@ def _hash_key(parts: tuple[str, ...]) -> str:
         else:
             raise UnsafeText(f"{part[:40]!r} is no variable to choose an endpoint by")
     return f'"{"".join(texts)}"'
-
-
-@functools.lru_cache(4096)
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _address(endpoint: Endpoint) -> str:

@@ -62,7 +62,7 @@ class Answer:
 
 @dataclass
 class EchoBackend:
-    """Answers each request with a description of it. ``release``: answers wait for it."""
+    """Answers each request with a description of it, and keeps the descriptions. ``release``: answers wait for it."""
 
     name: str
     status: int = 200
@@ -70,6 +70,7 @@ class EchoBackend:
     port: int = 0
     release: asyncio.Event | None = None
     reached: asyncio.Event = field(default_factory=asyncio.Event)
+    descriptions: asyncio.Queue[dict[str, Any]] = field(default_factory=asyncio.Queue)
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -82,6 +83,7 @@ class EchoBackend:
                 if self.release is not None:
                     await self.release.wait()
                 found = {"backend": self.name, "method": method, "target": target, "headers": headers, "body": body.decode()}
+                self.descriptions.put_nowait(found)
                 text = json.dumps(found).encode()
                 sent = "".join(f"{name}: {value}\r\n" for name, value in self.headers)
                 writer.write(f"HTTP/1.1 {self.status} Answer\r\nContent-Length: {len(text)}\r\n{sent}\r\n".encode() + text)

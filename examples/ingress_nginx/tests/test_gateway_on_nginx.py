@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -28,9 +29,12 @@ OPTIONS = GatewayOptions(pool=AddressPool("127.0.0.0/24"))
 class GatewayStage:
     """An NGINX that serves a Gateway on 127.0.0.1, with the services first and second."""
 
-    def __init__(self, running: Stage, services: tuple[Resource, ...]) -> None:
+    def __init__(self, running: Stage, backends: tuple[EchoBackend, ...]) -> None:
         self.running = running
-        self.services = services
+        self.backends = {backend.name: backend for backend in backends}
+        self.services = tuple(
+            found for backend in backends for found in (service(backend.name), slice_of(backend.name, "127.0.0.1", port=backend.port))
+        )
         self.port = free_port()
         self.tls_port = free_port()
 
@@ -59,10 +63,7 @@ async def at(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ga
     nginx = LuaNginx(binary, tmp_path / "nginx") if request.param else StaticNginx(binary, tmp_path / "nginx", resolvers=())
     first, second = EchoBackend("first"), EchoBackend("second")
     async with echo_backends(first, second), stage(nginx) as running:
-        services: list[Resource] = []
-        for backend in (first, second):
-            services += [service(backend.name), slice_of(backend.name, "127.0.0.1", port=backend.port)]
-        yield GatewayStage(running, tuple(services))
+        yield GatewayStage(running, (first, second))
 
 
 async def test_paths_hosts_and_conditions(at: GatewayStage) -> None:
@@ -120,6 +121,39 @@ async def test_filters(at: GatewayStage) -> None:
     changed = await at.get("a.test", "/headers", headers={"X-Set": "old", "X-Gone": "1"})
     assert (changed.seen["headers"]["x-set"], "x-gone" in changed.seen["headers"]) == ("$1", False)
     assert changed.header("x-answer") == "yes"
+
+
+async def test_copies_of_requests_go_to_other_backends(at: GatewayStage) -> None:
+    def copies(name: str, **fields: Any) -> dict[str, Any]:
+        return {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": name, "port": 80}, **fields}}
+
+    header = {"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": [{"name": "X-Set", "value": "1"}]}}
+    rewrite = {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/new"}}}
+    await at.serve(
+        http_route(
+            "web",
+            rule(path("/copied"), to=["first"], filters=[copies("second"), header]),
+            rule(path("/never"), to=["first"], filters=[copies("second", percent=0)]),
+            rule(path("/rewritten"), to=["first"], filters=[rewrite, copies("second", fraction={"numerator": 3, "denominator": 3})]),
+            rule(path("/missing"), to=["first"], filters=[copies("none")]),
+            rule(path("/twice"), to=["first"], filters=[copies("first"), copies("second")]),
+        )
+    )
+    copied = at.backends["second"].descriptions
+    targets = ("/never", "/missing", "/copied/%41?b=1", "/rewritten/x", "/twice")
+    answers = [await at.get("a.test", target, method="POST", body=b"text") for target in targets]
+    assert [answer.seen["backend"] for answer in answers] == ["first"] * 5
+    assert answers[3].seen["target"] == "/new/x"
+    found = [await asyncio.wait_for(copied.get(), 30) for _ in range(3)]
+    assert sorted((one["method"], one["target"], one["body"]) for one in found) == [
+        ("POST", target, "text") for target in ("/copied/%41?b=1", "/rewritten/x", "/twice")
+    ]
+    assert {one["target"]: one["headers"].get("x-set") for one in found} == {"/copied/%41?b=1": "1", "/rewritten/x": None, "/twice": None}
+    assert {one["headers"]["host"] for one in found} == {"a.test"}
+    received = at.backends["first"].descriptions
+    for target in ("/never", "/missing", "/copied/%41?b=1", "/new/x", "/twice", "/twice"):
+        assert (await asyncio.wait_for(received.get(), 30))["target"] == target
+    assert copied.empty()
 
 
 async def test_https_listeners(at: GatewayStage) -> None:

@@ -9,7 +9,7 @@ import pytest
 from examples.ingress_nginx.gateway.precedence import names_of
 from examples.ingress_nginx.gateway.routes import seconds_of
 from examples.ingress_nginx.model.configuration import CATCH_ALL, Condition, Endpoint, Rewrite, Route, Source, Target
-from examples.ingress_nginx.model.policy import DEFAULT_POLICY, Cors, HeaderChanges, Policy, Protocol, Redirect, Timeouts
+from examples.ingress_nginx.model.policy import DEFAULT_POLICY, Cors, HeaderChanges, Mirror, Policy, Protocol, Redirect, Timeouts
 from examples.ingress_nginx.tests.gateway_objects import (
     build,
     gateway,
@@ -352,15 +352,63 @@ def test_filters_of_a_backend_belong_to_its_target() -> None:
     assert route.targets[1].policy == Policy(request_headers=HeaderChanges(add=(("rule", "1"),)))
 
 
-MIRROR = {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "web", "port": 80}}}
+def copies(name: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": name, "port": 80}, **fields}}
+
+
+WEB = "gateway.shop.web.80"
+
+
+@pytest.mark.parametrize(
+    ("filters", "mirrors"),
+    [
+        pytest.param([copies("web")], (Mirror(WEB, 100, 100),), id="all requests"),
+        pytest.param([copies("web", percent=5)], (Mirror(WEB, 5, 100),), id="a percentage"),
+        pytest.param([copies("web", fraction={"numerator": 1, "denominator": 3})], (Mirror(WEB, 1, 3),), id="a fraction"),
+        pytest.param([copies("web"), copies("other")], (Mirror(WEB, 100, 100), Mirror("gateway.shop.other.80", 100, 100)), id="two"),
+        pytest.param([copies("none"), copies("web")], (Mirror(WEB, 100, 100),), id="a backend that does not exist gets none"),
+    ],
+)
+def test_filters_name_backends_that_get_copies_of_requests(filters: list[dict[str, Any]], mirrors: tuple[Mirror, ...]) -> None:
+    other = (service("other"), slice_of("other", "10.0.0.9"))
+    assert only_route(rule(filters=filters), objects=other).policy.mirrors == mirrors
+    one, own = only_route(rule(to=["web", {"name": "web", "port": 80, "filters": filters}]), objects=other).targets
+    assert (one.policy, own.policy and own.policy.mirrors) == (None, mirrors)
+
+
+@pytest.mark.parametrize(
+    ("target", "reason", "message"),
+    [
+        pytest.param(None, "BackendNotFound", "Service shop/other does not exist", id="no service"),
+        pytest.param(
+            service("other", ports=[{"port": 80, "appProtocol": "https"}]),
+            "UnsupportedProtocol",
+            "NGINX sends copies of requests over HTTP only",
+            id="a protocol",
+        ),
+        pytest.param(
+            service("other", type="ExternalName", externalName="x.test"), "UnsupportedValue", "shop/other has a DNS name", id="a DNS name"
+        ),
+    ],
+)
+def test_a_backend_that_cannot_get_copies_is_a_problem_of_its_route(target: Resource | None, reason: str, message: str) -> None:
+    result = build(gateway(), http_route("web", rule(filters=[copies("other")])), *([target] if target else []))
+    assert route_conditions(result, "web")["ResolvedRefs"] == f"False/{reason}"
+    assert message in str(result.reports)
+    (location,) = server_at(result, CATCH_ALL).locations
+    assert location.routes[0].targets
+    assert location.routes[0].policy.mirrors == ()
+
+
+EXTENSION = {"type": "ExtensionRef", "extensionRef": {"group": "", "kind": "ConfigMap", "name": "x"}}
 
 
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        pytest.param(rule(path("/a"), filters=[MIRROR]), "filter RequestMirror is not supported", id="a filter"),
+        pytest.param(rule(path("/a"), filters=[EXTENSION]), "filter ExtensionRef is not supported", id="a filter"),
         pytest.param(
-            rule(path("/a"), to=[{"name": "web", "port": 80, "filters": [MIRROR]}]), "filter RequestMirror", id="a filter of a backend"
+            rule(path("/a"), to=[{"name": "web", "port": 80, "filters": [EXTENSION]}]), "filter ExtensionRef", id="a filter of a backend"
         ),
         pytest.param(rule(path("/a"), path("/(", "RegularExpression")), "an expression", id="an expression"),
         pytest.param(rule(path("/a"), retry={"codes": [418]}), "status 418", id="a status of a retry"),
