@@ -426,7 +426,7 @@ def _mirrors(policy: Policy, context: PolicyContext, parts: ConfigurationParts, 
         if mirror.numerator < mirror.denominator:
             # The precision of split_clients is a hundredth of a percent, and it refuses 0 and more than 100 %.
             share = f"{min(max(100 * mirror.numerator / mirror.denominator, 0.01), 99.99):.2f}"
-            parts.http[f'split_clients "$request_id{name}" ${name} {{ {share}% 1; * ""; }}'] = None
+            parts.http[f'split_clients "${{request_id}}{name}" ${name} {{ {share}% 1; * ""; }}'] = None
             inner.append(f'if (${name} = "") {{ return 204; }}')
         parts.server[
             f"location = /kubeloop-internal/{name} {{ {' '.join((*inner, *headers))} proxy_pass http://{upstream}$request_uri; }}"

@@ -137,6 +137,7 @@ async def test_copies_of_requests_go_to_other_backends(at: GatewayStage) -> None
             rule(path("/rewritten"), to=["first"], filters=[rewrite, copies("second", fraction={"numerator": 3, "denominator": 3})]),
             rule(path("/missing"), to=["first"], filters=[copies("none")]),
             rule(path("/twice"), to=["first"], filters=[copies("first"), copies("second")]),
+            rule(path("/half"), to=["first"], filters=[copies("second", percent=50)]),
         )
     )
     copied = at.backends["second"].descriptions
@@ -154,6 +155,10 @@ async def test_copies_of_requests_go_to_other_backends(at: GatewayStage) -> None
     for target in ("/never", "/missing", "/copied/%41?b=1", "/new/x", "/twice", "/twice"):
         assert (await asyncio.wait_for(received.get(), 30))["target"] == target
     assert copied.empty()
+    for _ in range(100):
+        await at.get("a.test", "/half")
+    await asyncio.wait_for(copied.get(), 30)
+    assert copied.qsize() < 99
 
 
 async def test_https_listeners(at: GatewayStage) -> None:
