@@ -34,10 +34,10 @@ ACTIONS = "drop, set, remove, jsonPatch, mergePatch, mapAddresses, python"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("", "1: the file is empty; expected YAML or JSON documents", id="an empty file has no rule"),
-        pytest.param("---\n# nothing\n---\n", "1: the file is empty; expected YAML or JSON documents", id="empty documents are no rules"),
         pytest.param(
-            "apiVersion: v1\nkind: List\nitems: []", "3: the list has no items; expected rules", id="a list without items has no rule"
+            "apiVersion: v1\nkind: List",
+            '1: document 1: apiVersion: expected "proxy.kubeloop.dev/v1alpha1", got "v1"',
+            id="a list without the field items is no list",
         ),
         pytest.param("a: [\n", "2: did not find expected node content", id="a text that is not YAML is refused with its line"),
         pytest.param("- 1", "1: document 1: expected a mapping, got a list", id="a document is a mapping"),
@@ -408,10 +408,10 @@ def test_a_text_cannot_add_lines_to_the_error() -> None:
         pytest.param({"a.yaml": b"\xff"}, ["FOLDER/a.yaml:1: the file is not UTF-8 text"], id="a file that is not text"),
         pytest.param({"a.yaml": b"# \n\n\xff"}, ["FOLDER/a.yaml:3: the file is not UTF-8 text"], id="the line of a byte that is not text"),
         pytest.param(
-            {"b.json": b"", "a.yaml": b"{"},
+            {"b.json": b"[1]", "a.yaml": b"{"},
             [
                 "FOLDER/a.yaml:2: did not find expected node content",
-                "FOLDER/b.json:1: the file is empty; expected YAML or JSON documents",
+                "FOLDER/b.json:1: document 1: expected a mapping, got a list",
             ],
             id="a mistake in each of two files",
         ),

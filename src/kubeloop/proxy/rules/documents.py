@@ -70,9 +70,15 @@ class YamlDocument:
         return line + 1
 
     def items(self) -> Iterator[YamlDocument]:
-        """Yield the items of a ``List`` of v1 as documents, or the document itself if it is none."""
+        """Yield the items of a ``List`` of v1 as documents, or the document itself if it is none.
+
+        ``items:`` without a value is an empty list, as for API servers: an editor leaves it where the last item was.
+        """
         value = self.value
-        items = value.get("items") if isinstance(value, dict) and (value.get("apiVersion"), value.get("kind")) == ("v1", "List") else None
+        if isinstance(value, dict) and (value.get("apiVersion"), value.get("kind")) == ("v1", "List") and "items" in value:
+            items = [] if value["items"] is None else value["items"]
+        else:
+            items = None
         if isinstance(items, list):
             for index, item in enumerate(items):
                 yield YamlDocument(self.file, item, self._node, ("items", index))
@@ -100,7 +106,7 @@ def read_files(path: Path, mistakes: Mistakes) -> list[YamlDocument]:
 
 
 def read_documents(text: str, file: str, mistakes: Mistakes) -> list[YamlDocument]:
-    """Return the documents of a text that are not empty. A text that is not YAML has none, and is a mistake.
+    """Return the documents of a text that are not empty: none for an empty text. A text that is not YAML has none, and is a mistake.
 
     Args:
         text: A YAML stream or a JSON document.
@@ -118,8 +124,6 @@ def read_documents(text: str, file: str, mistakes: Mistakes) -> list[YamlDocumen
     except (RecursionError, ValueError) as error:
         mistakes.add(file, 1, str(error))
     else:
-        if not documents:
-            mistakes.add(file, 1, "the file is empty; expected YAML or JSON documents")
         return documents
     return []
 

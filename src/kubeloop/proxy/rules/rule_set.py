@@ -26,6 +26,7 @@ class RuleSet:
 
     Guarantees:
         A set is complete: one mistake in a file refuses all of it, with all mistakes in one error.
+        A file without documents and a List without items are sets without rules; a folder without files is a mistake.
         Rules apply in the order of the files' names and documents, and each rule sees the object as the server has it.
 
     Cost:
@@ -105,8 +106,6 @@ class RuleSet:
             rule = parse_rule(item, number, mistakes, clock)
             if rule is not None:
                 rules.append(rule)
-        if documents and not items:
-            mistakes.add(documents[0].file, documents[0].line(("items",)), "the list has no items; expected rules")
         mistakes.check()
         content = json.dumps([item.value for item in items], separators=(",", ":"))
         return cls(rules, hashlib.sha256(content.encode()).hexdigest())
