@@ -7,6 +7,7 @@ import gc
 import itertools
 import os
 import shutil
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -62,6 +63,14 @@ def pytest_configure(config: pytest.Config) -> None:
     choose_storage(config)
     # Collected items stay: searching them for cycles again and again takes a tenth of the collection.
     gc.set_threshold(100_000, 20, 20)
+
+
+def pytest_sessionstart() -> None:
+    """Let SIGINT end the programs that tests start, also where a shell has started pytest in the background."""
+    # A shell without job control starts its background jobs with SIGINT ignored (POSIX, "Asynchronous Lists"), and children inherit that
+    # through exec: programs that tests end by Ctrl-C would never end. A signal that has a handler is at its default again after exec.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
