@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from examples.ingress_nginx.annotations.settings import LOCATION_FIELDS, parse_settings
+from examples.ingress_nginx.annotations.settings import LOCATION_FIELDS, missing_text, read_settings
 from examples.ingress_nginx.change_log import ChangeLog
 from examples.ingress_nginx.cluster import BY_SERVICE, CachedObjects
 from examples.ingress_nginx.ingress.builder import IngressBuilder, ObjectRef
@@ -201,17 +201,14 @@ class SyncController(
 
     def _read_settings(self) -> bool:
         """Read the settings of the ConfigMap, and return whether they changed. The addresses are those of the command line."""
-        fixed = self.options.settings
-        data = {}
-        if self.options.config_map is not None and (found := self.objects.config_map(*self.options.config_map)) is not None:
-            data = found.data
-        settings, problems = parse_settings(data)
-        texts = [f"ConfigMap {'/'.join(self.options.config_map or ())}: key {found.annotation}: {found.message}" for found in problems]
-        for text in texts:
-            self.log.warning("%s", text)
-        self._denied = "; ".join(text for text, found in zip(texts, problems, strict=True) if found.denies)
+        key = self.options.config_map
+        found = read_settings(self.objects.config_map(*key) if key is not None else None, self.options.settings)
+        prefix = f"ConfigMap {'/'.join(key or ())}"
+        for text in found.problems:
+            self.log.warning("%s: %s", prefix, text)
+        self._denied = "; ".join(f"{prefix}: {text}" for text in found.denials)
         before = self.builder.configuration.settings
-        self.builder.configuration.settings = replace(settings, http=fixed.http, https=fixed.https) if data else fixed
+        self.builder.configuration.settings = found.settings
         return self.builder.configuration.settings != before
 
     async def _apply(self, *, may_reload: bool) -> Applied:
@@ -239,7 +236,7 @@ class SyncController(
         """Record a Warning event for each new problem of an Ingress, and log new problems of the options."""
         missing = self.builder.missing_objects()
         if self.options.config_map is not None and self.objects.config_map(*self.options.config_map) is None:
-            missing.append(f"--configmap: ConfigMap {'/'.join(self.options.config_map)} does not exist; the default settings are used")
+            missing.append(missing_text(self.options.config_map))
         for text in missing:
             if text not in self._missing:
                 self.log.warning("%s", text)

@@ -75,6 +75,7 @@ class RequestExplanation:
         match: How it is compared.
         routes: In the order in which they are tried.
         others: Ingresses that do not serve the request, and why.
+        config_map_problems: Problems of the controller's ConfigMap, which concern all requests.
     """
 
     host: str
@@ -86,6 +87,7 @@ class RequestExplanation:
     match: str = ""
     routes: tuple[ExplainedRoute, ...] = ()
     others: tuple[OtherIngress, ...] = field(default=())
+    config_map_problems: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return all parts as JSON values."""
@@ -339,6 +341,8 @@ def _behaviour(route: Route) -> Iterator[str]:
     policy = route.policy
     if policy.https_redirect:
         yield f"http:// is redirected to https:// ({policy.https_redirect})"
+    if policy.hsts:
+        yield f"https:// answers have Strict-Transport-Security: {policy.hsts}"
     if policy.status:
         yield f"all requests get {policy.status}: an annotation asks for a protection that is not possible"
     if policy.redirect is not None:
@@ -373,6 +377,7 @@ def _answer(route: Route, explained: ExplainedRoute) -> str:
 def _lines(explanation: RequestExplanation) -> Iterator[str]:
     yield f"{explanation.host}{explanation.path}"
     yield f"├─ answer       {explanation.answer}"
+    yield from (f"├─ ConfigMap    {text}" for text in explanation.config_map_problems)
     yield f"├─ host         {'no Ingress has it' if explanation.server == CATCH_ALL else explanation.server}"
     yield f"├─ certificate  {explanation.certificate or 'the default certificate'}"
     if explanation.location:

@@ -1,18 +1,22 @@
-"""``kubeloop-ingress explain HOST/PATH``: the explanation of a request on the command line."""
+"""``kubeloop-ingress explain HOST/PATH`` and ``kubeloop-ingress check``: the answers of the controller's parts without the controller."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
 
 import kubeloop
+from examples.ingress_nginx.annotations.settings import missing_text, read_settings
 from examples.ingress_nginx.explain import RequestExplanation, explain
 from examples.ingress_nginx.ingress.builder import BuilderOptions, IngressBuilder
 from examples.ingress_nginx.ingress.classes import ClassRules
 from examples.ingress_nginx.ingress.endpoints import SERVICE_LABEL
+from examples.ingress_nginx.ingress.records import Key
+from examples.ingress_nginx.model.configuration import Settings
 from kubeloop import ALL_NAMESPACES, Client
 from kubeloop.api.core.v1 import ConfigMap, Secret, Service
 from kubeloop.api.discovery.v1 import EndpointSlice
@@ -21,11 +25,14 @@ from kubeloop.meta import Forbidden, NotFound, Resource
 
 R = TypeVar("R", bound=Resource)
 
+_CONFIG_MAP = "ConfigMap "
+_DENIED = "the controller refuses this ConfigMap: NGINX keeps its last good configuration, or does not start"
+
 
 class ObjectSnapshot:
     """The objects of a cluster at one time; implements ``ClusterObjects``.
 
-    Secrets and ConfigMaps are read by the names that Ingresses have for them: the reader needs no right to list all Secrets.
+    Secrets and ConfigMaps are read by the names that Ingresses and options have for them: the reader needs no right to list all Secrets.
     """
 
     def __init__(self) -> None:
@@ -35,9 +42,16 @@ class ObjectSnapshot:
         self.forbidden: list[str] = []
 
     @classmethod
-    async def read(cls, client: Client, options: BuilderOptions) -> ObjectSnapshot:
-        """Read Ingresses, their classes, Services, EndpointSlices and the objects that the served Ingresses name."""
+    async def read(cls, client: Client, options: BuilderOptions, config_map: Key | None = None) -> ObjectSnapshot:
+        """Read the controller's ConfigMap, Ingresses, their classes, Services, EndpointSlices and the objects that served Ingresses name.
+
+        Args:
+            client: Reads the objects.
+            options: Which Ingresses are served.
+            config_map: Namespace and name of the controller's ConfigMap; None: it has none.
+        """
         found = cls()
+        await found._read_named(client, ConfigMap, [config_map] if config_map is not None else [])
         for kind in (Ingress, IngressClass, Service):
             async for item in client.list(kind, namespace=ALL_NAMESPACES):
                 found.add(item)
@@ -60,14 +74,15 @@ class ObjectSnapshot:
 
     async def _read_named(self, client: Client, kind: type[Resource], names: Iterable[tuple[str, str]]) -> None:
         for namespace, name in names:
-            if (kind, namespace, name) in self._objects:
+            text = f"{kind.__name__} {namespace}/{name}"
+            if (kind, namespace, name) in self._objects or text in self.forbidden:
                 continue
             try:
                 self.add(await client.get(kind, name, namespace=namespace))
             except NotFound:
                 continue
             except Forbidden:
-                self.forbidden.append(f"{kind.__name__} {namespace}/{name}")
+                self.forbidden.append(text)
 
     def ingresses(self) -> Iterable[Ingress]:
         return [found for found in self._objects.values() if isinstance(found, Ingress)]
@@ -95,7 +110,24 @@ class ObjectSnapshot:
         return found if isinstance(found, kind) else None
 
 
-async def explain_from_cluster(client: Client, options: BuilderOptions, host: str, path: str) -> tuple[RequestExplanation, list[str]]:
+def builder_of(objects: ObjectSnapshot, options: BuilderOptions, config_map: Key | None) -> tuple[IngressBuilder, tuple[str, ...]]:
+    """Return a builder with the settings of the controller's ConfigMap, and the problems of the ConfigMap that the controller logs.
+
+    The default settings apply if the ConfigMap does not exist or the user may not read it. In the second case it has no problem, because
+    ``objects.forbidden`` names it.
+    """
+    found = read_settings(objects.config_map(*config_map) if config_map is not None else None, Settings())
+    builder = IngressBuilder(objects, options, found.settings)
+    builder.rebuild()
+    problems = (*([_DENIED] if found.denials else []), *found.problems)
+    if config_map is not None and objects.config_map(*config_map) is None and _CONFIG_MAP + "/".join(config_map) not in objects.forbidden:
+        problems = (missing_text(config_map),)
+    return builder, problems
+
+
+async def explain_from_cluster(
+    client: Client, options: BuilderOptions, host: str, path: str, config_map: Key | None = None
+) -> tuple[RequestExplanation, list[str]]:
     """Explain a request by the objects of a cluster.
 
     Args:
@@ -103,14 +135,35 @@ async def explain_from_cluster(client: Client, options: BuilderOptions, host: st
         options: Options of the controller that is explained.
         host: Host of the request.
         path: Path of the request.
+        config_map: Namespace and name of the controller's ConfigMap; None: it has none.
 
     Returns:
         The explanation, and the objects that the user of the client may not read.
     """
-    objects = await ObjectSnapshot.read(client, options)
-    builder = IngressBuilder(objects, options)
-    builder.rebuild()
-    return explain(builder, objects, host, path), objects.forbidden
+    objects = await ObjectSnapshot.read(client, options, config_map)
+    builder, problems = builder_of(objects, options, config_map)
+    return replace(explain(builder, objects, host, path), config_map_problems=problems), objects.forbidden
+
+
+async def check_cluster(client: Client, options: BuilderOptions, config_map: Key | None = None) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the problems of the Ingresses of a cluster.
+
+    Args:
+        client: Reads the objects.
+        options: Options of the controller.
+        config_map: Namespace and name of the controller's ConfigMap; None: it has none.
+
+    Returns:
+        The problems by ``NAMESPACE/NAME`` of the Ingress, those of the ConfigMap by ``ConfigMap NAMESPACE/NAME`` unless the user may not
+        read it, and the objects that the user of the client may not read.
+    """
+    objects = await ObjectSnapshot.read(client, options, config_map)
+    builder, problems = builder_of(objects, options, config_map)
+    found = {f"{namespace}/{name}": [text for _, text in builder.problems[namespace, name]] for namespace, name in sorted(builder.records)}
+    title = f"{_CONFIG_MAP}{'/'.join(config_map or ())}"
+    if config_map is not None and title not in objects.forbidden:
+        found = {title: list(problems), **found}
+    return found, objects.forbidden
 
 
 @click.command("explain")
@@ -120,13 +173,13 @@ async def explain_from_cluster(client: Client, options: BuilderOptions, host: st
 def explain_command(words: dict[str, Any], request: str, as_json: bool) -> None:
     """Explain which Ingress, backend and endpoints serve HOST/PATH, and why other Ingresses do not.
 
-    Options of the controller, such as --ingress-class, stand before `explain`. The exit status is 0 for each answer.
+    Options of the controller, such as --ingress-class and --configmap, stand before `explain`. The exit status is 0 for each answer.
     """
     host, _, path = request.partition("://")[2 if "://" in request else 0].partition("/")
 
     async def run() -> None:
         async with Client.from_config(words["kubeconfig"]) as client:
-            found, forbidden = await explain_from_cluster(client, _builder_options(words), host, f"/{path}")
+            found, forbidden = await explain_from_cluster(client, _builder_options(words), host, f"/{path}", words.get("configmap"))
         click.echo(json.dumps(found.to_dict(), indent=2) if as_json else found.to_text())
         _tell_forbidden(forbidden)
 
@@ -139,28 +192,27 @@ def explain_command(words: dict[str, Any], request: str, as_json: bool) -> None:
 def check_command(words: dict[str, Any], as_json: bool) -> None:
     """Print what the controller does not follow of each Ingress that it would serve: annotations, paths, Secrets, conflicts.
 
-    Options of the controller, such as --ingress-class, stand before `check`. The exit status is 1 if an Ingress has a problem.
+    With --configmap, the keys of the ConfigMap are checked too. Options of the controller, such as --ingress-class and --configmap, stand
+    before `check`. The exit status is 1 if an Ingress or the ConfigMap has a problem.
     """
 
-    async def run() -> dict[str, list[str]]:
+    async def run() -> tuple[dict[str, list[str]], list[str]]:
         async with Client.from_config(words["kubeconfig"]) as client:
-            objects = await ObjectSnapshot.read(client, _builder_options(words))
-        builder = IngressBuilder(objects, _builder_options(words))
-        builder.rebuild()
-        _tell_forbidden(objects.forbidden)
-        found = {f"{namespace}/{name}": [text for _, text in builder.problems[namespace, name]] for namespace, name in builder.records}
-        return dict(sorted(found.items()))
+            return await check_cluster(client, _builder_options(words), words.get("configmap"))
 
-    found = kubeloop.run(run())
+    found, forbidden = kubeloop.run(run())
+    _tell_forbidden(forbidden)
     if as_json:
         click.echo(json.dumps(found, indent=2))
     else:
+        ingresses = {name: problems for name, problems in found.items() if not name.startswith(_CONFIG_MAP)}
         for name, problems in found.items():
-            click.echo(f"Ingress {name}: {'no problem' if not problems else ''}".rstrip())
+            title = f"Ingress {name}" if name in ingresses else name
+            click.echo(f"{title}: {'no problem' if not problems else ''}".rstrip())
             for text in problems:
                 click.echo(f"  {text}")
-        faulty = sum(map(bool, found.values()))
-        click.echo(f"{len(found)} Ingresses of the class, {faulty} with problems")
+        faulty = sum(map(bool, ingresses.values()))
+        click.echo(f"{len(ingresses)} Ingresses of the class, {faulty} with problems")
     if any(found.values()):
         raise SystemExit(1)
 

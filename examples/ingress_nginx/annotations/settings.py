@@ -1,15 +1,16 @@
-"""Settings of all servers from the controller's ConfigMap."""
+"""Settings of all servers from the controller's ConfigMap, for the controller and for the commands that explain it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from examples.ingress_nginx.annotations import values
 from examples.ingress_nginx.annotations.parsed import Problem
 from examples.ingress_nginx.annotations.values import InvalidValue
 from examples.ingress_nginx.model.configuration import Settings
+from kubeloop.api.core.v1 import ConfigMap
 
 _PROTOCOLS = {name: name for name in ("TLSv1.2", "TLSv1.3")}
 
@@ -40,6 +41,43 @@ _PROTECTIONS = (
 LOCATION_FIELDS = ("ssl_redirect", "hsts", "hsts_max_age", "hsts_subdomains", "hsts_preload")
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigMapSettings:
+    """The settings of the controller's ConfigMap.
+
+    Attributes:
+        settings: The settings of all servers.
+        problems: Keys that are not followed, and the reasons, as ``key KEY: REASON``.
+        denials: Those of ``problems`` that ask for a protection which this controller does not have. With one of them no configuration is
+            served: NGINX keeps the last good one, or does not start.
+    """
+
+    settings: Settings
+    problems: tuple[str, ...] = ()
+    denials: tuple[str, ...] = ()
+
+
+def read_settings(config_map: ConfigMap | None, fixed: Settings) -> ConfigMapSettings:
+    """Return the settings of the controller's ConfigMap.
+
+    Args:
+        config_map: The ConfigMap; None if it does not exist.
+        fixed: The settings of the command line, from which the addresses always come. Without data in the ConfigMap all of them count.
+    """
+    data = config_map.data if config_map is not None else {}
+    settings, problems = parse_settings(data)
+    return ConfigMapSettings(
+        replace(settings, http=fixed.http, https=fixed.https) if data else fixed,
+        tuple(_text(problem) for problem in problems),
+        tuple(_text(problem) for problem in problems if problem.denies),
+    )
+
+
+def missing_text(config_map: tuple[str, str]) -> str:
+    """Return the problem of a ConfigMap that the command line names and the cluster does not have."""
+    return f"--configmap: ConfigMap {'/'.join(config_map)} does not exist; the default settings are used"
+
+
 def supported_keys() -> frozenset[str]:
     """Return the keys of the ConfigMap that are followed."""
     return frozenset(_KEYS)
@@ -66,3 +104,7 @@ def parse_settings(data: Mapping[str, str]) -> tuple[Settings, tuple[Problem, ..
         except InvalidValue as error:
             problems.append(Problem(key, f"the value {error}"))
     return settings, tuple(problems)
+
+
+def _text(problem: Problem) -> str:
+    return f"key {problem.annotation}: {problem.message}"

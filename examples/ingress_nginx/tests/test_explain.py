@@ -6,14 +6,16 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 
 import pytest
 
 from examples.ingress_nginx.explain import explain
-from examples.ingress_nginx.explain_command import explain_from_cluster
+from examples.ingress_nginx.explain_command import check_cluster, explain_from_cluster
 from examples.ingress_nginx.ingress.builder import BuilderOptions, IngressBuilder
 from examples.ingress_nginx.tests.objects import ClusterTable, ingress, ingress_class, service, slice_of, tls_secret
-from kubeloop.api.core.v1 import Namespace, Secret
+from kubeloop import Client
+from kubeloop.api.core.v1 import ConfigMap, Namespace, Secret
 from kubeloop.api.networking.v1 import Ingress
 from kubeloop.meta import Forbidden, ObjectMeta, Resource
 from kubeloop.testing import HandlerServer, LocalCluster, on
@@ -122,7 +124,7 @@ SERVED = [
     pytest.param(
         [*WEB, ingress("web", "a.test / web:80", tls=["cert a.test"]), tls_secret("cert", "a.test")],
         "a.test/",
-        ["certificate  shop/cert", "http:// is redirected to https:// (308)"],
+        ["certificate  shop/cert", "http:// is redirected to https:// (308)", "https:// answers have Strict-Transport-Security: max-age="],
         id="a host with a certificate redirects to https",
     ),
     pytest.param(
@@ -147,7 +149,59 @@ def test_an_explanation_has(objects: list[Resource], request_line: str, lines: l
     assert [line for line in lines if line not in text] == [], text
 
 
-async def test_the_command_reads_the_objects_of_the_cluster_and_names_objects_that_it_may_not_read() -> None:
+async def test_the_command_reads_the_objects_of_the_cluster_and_names_objects_that_it_may_not_read(
+    tls_host: tuple[HandlerServer, Client],
+) -> None:
+    server, client = tls_host
+    explanation, forbidden = await explain_from_cluster(client, BuilderOptions(), "a.test", "/")
+    route = explanation.routes[0]
+    assert (route.origin, route.backends[0].endpoints) == ("Ingress shop/web", ("10.0.0.1:8080",))
+    assert (explanation.certificate, forbidden) == ("shop/cert", [])
+    server.faults.refuse(Forbidden, matching=on("get", Secret))
+    explanation, forbidden = await explain_from_cluster(client, BuilderOptions(), "a.test", "/")
+    assert (explanation.certificate, forbidden) == ("", ["Secret shop/cert"])
+
+
+SETTINGS = ("shop", "settings")
+CONFIG_MAP = "ConfigMap shop/settings"
+REDIRECT = "http:// is redirected to https:// (308)"
+HSTS = "https:// answers have Strict-Transport-Security: max-age="
+DENIED = "the controller refuses this ConfigMap: NGINX keeps its last good configuration, or does not start"
+UNKNOWN = "key http-snippet: not known to this controller; remove it"
+PROTECTION = "the protection is not supported for all hosts; use annotations of Ingresses, and remove the key"
+MISSING = "--configmap: ConfigMap shop/settings does not exist; the default settings are used"
+BY_CONFIG_MAP = [
+    pytest.param({}, [REDIRECT, f"{HSTS}31536000; includeSubDomains"], [], id="a ConfigMap without keys leaves the default settings"),
+    pytest.param({"ssl-redirect": "false"}, [f"{HSTS}31536000; includeSubDomains"], [], id="ssl-redirect decides about the redirect"),
+    pytest.param({"hsts": "false"}, [REDIRECT], [], id="hsts decides about the header"),
+    pytest.param(
+        {"hsts-max-age": "60", "hsts-include-subdomains": "false"}, [REDIRECT, f"{HSTS}60"], [], id="the parts of the header come from keys"
+    ),
+    pytest.param(
+        {"http-snippet": "x", "hsts-max-age": "60"},
+        [REDIRECT, f"{HSTS}60; includeSubDomains"],
+        [UNKNOWN],
+        id="an unknown key is named, and the others are followed",
+    ),
+    pytest.param(
+        {"hsts": "perhaps", "ssl-redirect": "false"},
+        [f"{HSTS}31536000; includeSubDomains"],
+        ['key hsts: the value is neither "true" nor "false"'],
+        id="a wrong value is named, and the default is used",
+    ),
+    pytest.param(
+        {"global-auth-url": "http://a.b/"},
+        [REDIRECT, f"{HSTS}31536000; includeSubDomains"],
+        [DENIED, f"key global-auth-url: {PROTECTION}"],
+        id="a key with which the controller serves nothing is named with the reason",
+    ),
+    pytest.param(None, [REDIRECT, f"{HSTS}31536000; includeSubDomains"], [MISSING], id="a missing ConfigMap is named"),
+]
+
+
+@pytest.fixture
+async def tls_host() -> AsyncIterator[tuple[HandlerServer, Client]]:
+    """A server whose namespace shop has the host a.test with a certificate."""
     objects: list[Resource] = [service("web", clusterIP=None), slice_of("web", "10.0.0.1"), ingress_class("kubeloop")]
     objects += [ingress("web", "a.test / web:80", tls=["cert a.test"]), tls_secret("cert", "a.test")]
     async with HandlerServer() as server:
@@ -155,13 +209,40 @@ async def test_the_command_reads_the_objects_of_the_cluster_and_names_objects_th
         await client.create(Namespace(metadata=ObjectMeta(name="shop")))
         for found in objects:
             await client.create(found)
-        explanation, forbidden = await explain_from_cluster(client, BuilderOptions(), "a.test", "/")
-        route = explanation.routes[0]
-        assert (route.origin, route.backends[0].endpoints) == ("Ingress shop/web", ("10.0.0.1:8080",))
-        assert (explanation.certificate, forbidden) == ("shop/cert", [])
-        server.faults.refuse(Forbidden, matching=on("get", Secret))
-        explanation, forbidden = await explain_from_cluster(client, BuilderOptions(), "a.test", "/")
-        assert (explanation.certificate, forbidden) == ("", ["Secret shop/cert"])
+        yield server, client
+
+
+@pytest.mark.parametrize(("data", "behaviour", "problems"), BY_CONFIG_MAP)
+async def test_the_settings_of_the_config_map_apply(
+    tls_host: tuple[HandlerServer, Client], data: dict[str, str] | None, behaviour: list[str], problems: list[str]
+) -> None:
+    _, client = tls_host
+    if data is not None:
+        await client.create(ConfigMap(metadata=ObjectMeta(name="settings", namespace="shop"), data=data))
+    explanation, forbidden = await explain_from_cluster(client, BuilderOptions(), "a.test", "/", SETTINGS)
+    assert (list(explanation.routes[0].behaviour), list(explanation.config_map_problems), forbidden) == (behaviour, problems, [])
+    text = explanation.to_text().splitlines()
+    assert [line for line in text if "ConfigMap  " in line] == [f"├─ ConfigMap    {problem}" for problem in problems]
+    assert await check_cluster(client, BuilderOptions(), SETTINGS) == ({CONFIG_MAP: problems, "shop/web": []}, [])
+
+
+async def test_a_config_map_that_the_user_may_not_read_is_named_once_and_the_default_settings_apply(
+    tls_host: tuple[HandlerServer, Client],
+) -> None:
+    server, client = tls_host
+    await client.create(ConfigMap(metadata=ObjectMeta(name="settings", namespace="shop"), data={"ssl-redirect": "false"}))
+    server.faults.refuse(Forbidden, matching=on("get", ConfigMap))
+    explanation, forbidden = await explain_from_cluster(client, BuilderOptions(), "a.test", "/", SETTINGS)
+    assert (REDIRECT in explanation.routes[0].behaviour, explanation.config_map_problems, forbidden) == (True, (), [CONFIG_MAP])
+    server.faults.refuse(Forbidden, matching=on("get", ConfigMap))
+    assert await check_cluster(client, BuilderOptions(), SETTINGS) == ({"shop/web": []}, [CONFIG_MAP])
+
+
+async def test_a_controller_without_a_config_map_has_the_default_settings(tls_host: tuple[HandlerServer, Client]) -> None:
+    _, client = tls_host
+    explanation, _ = await explain_from_cluster(client, BuilderOptions(), "a.test", "/")
+    assert (REDIRECT in explanation.routes[0].behaviour, explanation.config_map_problems) == (True, ())
+    assert await check_cluster(client, BuilderOptions()) == ({"shop/web": []}, [])
 
 
 CHECKED = [ingress_class("kubeloop"), service("web", clusterIP=None), slice_of("web", "10.0.0.1")]
@@ -176,13 +257,18 @@ async def test_the_check_of_all_ingresses_names_each_problem_and_fails() -> None
         for found in CHECKED:
             await client.create(found)
 
-        def check(*words: str) -> subprocess.CompletedProcess[str]:
-            command = [sys.executable, "-m", "examples.ingress_nginx", "--kubeconfig", str(cluster.kubeconfig), "check", *words]
+        def run(*words: str) -> subprocess.CompletedProcess[str]:
+            command = [sys.executable, "-m", "examples.ingress_nginx", "--kubeconfig", str(cluster.kubeconfig), *words]
             return subprocess.run(command, capture_output=True, text=True, check=False)
 
-        text, document = await asyncio.gather(asyncio.to_thread(check), asyncio.to_thread(check, "--json"))
+        text, document = await asyncio.gather(asyncio.to_thread(run, "check"), asyncio.to_thread(run, "check", "--json"))
         await client.delete(Ingress, "wrong", namespace="shop")
-        healthy = await asyncio.to_thread(check)
+        options = ("--configmap", "shop/settings")
+        healthy, missing, explained = await asyncio.gather(
+            asyncio.to_thread(run, "check"),
+            asyncio.to_thread(run, *options, "check"),
+            asyncio.to_thread(run, *options, "explain", "a.test"),
+        )
     problem = "annotation nginx.ingress.kubernetes.io/auth-ulr: not known to this controller; did you mean auth-url?"
     assert text.stdout.splitlines() == [
         "Ingress shop/good: no problem",
@@ -191,4 +277,11 @@ async def test_the_check_of_all_ingresses_names_each_problem_and_fails() -> None
         "2 Ingresses of the class, 1 with problems",
     ]
     assert json.loads(document.stdout) == {"shop/good": [], "shop/wrong": [problem]}
-    assert [found.returncode for found in (text, document, healthy)] == [1, 1, 0]
+    assert missing.stdout.splitlines() == [
+        "ConfigMap shop/settings:",
+        f"  {MISSING}",
+        "Ingress shop/good: no problem",
+        "1 Ingresses of the class, 0 with problems",
+    ]
+    assert f"├─ ConfigMap    {MISSING}" in explained.stdout.splitlines()
+    assert [found.returncode for found in (text, document, healthy, missing, explained)] == [1, 1, 0, 1, 0]
