@@ -124,7 +124,7 @@ class GatewayServers:
         return tuple(targets)
 
     def _with_mirrors(self, policy: Policy, record: RouteRecord, filters: FilterSet) -> Policy:
-        """Add the backends that get copies of requests. One that cannot be resolved gets none; the condition ResolvedRefs says why."""
+        """Add the backends that get copies of requests, without unresolved backends; the condition ResolvedRefs names those."""
         mirrors = []
         for mirror in filters.mirrors:
             with contextlib.suppress(UnresolvedBackend):

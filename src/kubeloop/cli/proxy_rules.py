@@ -112,10 +112,7 @@ def _read_objects(path: Path, mistakes: Mistakes) -> list[YamlDocument]:
     from kubeloop.proxy.rules.documents import read_documents, read_files
 
     is_stdin = str(path) == "-"
-    before = len(mistakes.lines)
     documents = read_documents(sys.stdin.read(), "<stdin>", mistakes) if is_stdin else read_files(path, mistakes)
-    if not documents and len(mistakes.lines) == before:
-        mistakes.add("<stdin>" if is_stdin else str(path), 1, "there is no object; expected YAML or JSON documents")
     result = []
     for item in (item for document in documents for item in document.items()):
         problem = _object_mistake(item.value)

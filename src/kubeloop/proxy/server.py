@@ -10,7 +10,7 @@ from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Final, Self
 
 import msgspec
 
@@ -50,10 +50,6 @@ _CLIENTS_RETURN: Final = 24 * 3600.0
 _ALL: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 _LOOPBACK: Final = "127.0.0.1"
 _NAMES: Final = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
-
-
-#: Name, time of the last change, size and inode of each file of the rules.
-_Mark: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
 
 class _RulesState(msgspec.Struct):
@@ -99,7 +95,6 @@ class ProxyServer:
 
     Guarantees
         ``start`` returns when the proxy answers. A mistake in the rules prevents the start; at a reload the old rules stay in force.
-        A file without rules is not a mistake: everything passes unchanged.
         After ``stop`` no connection, task or socket is left.
 
     Example:
@@ -131,7 +126,7 @@ class ProxyServer:
         self._authority: CertificateAuthority | None = None
         self._listener: Listener | None = None
         self._tasks = Supervisor(self._clock, _LOG)
-        self._mark: _Mark = ()
+        self._mark: object = None
         self._stopped = False
         #: Number of reloads that failed, because the rules have mistakes; 0 again after a success.
         self.failed_reloads = 0
@@ -342,17 +337,12 @@ class ProxyServer:
     async def _follow_rules(self) -> None:
         assert self.options.rules is not None
         await self._warn_of_unserved(self.rules)
-        seen = self._mark
         while True:
             await self._clock.sleep(RELOAD_INTERVAL)
             mark = await asyncio.to_thread(_mark, self.options.rules)
-            # An editor that saves a file truncates it before it writes: a file without bytes has no rules only if the next check sees the
-            # same. Until then the rules in force stay, so that a save does not show for a moment what they hide. A file that is cut at
-            # another place is a mistake in nearly all cases, and a file that is being replaced (rename) is never empty.
-            if mark != self._mark and (mark == seen or not _has_empty_file(mark)):
+            if mark != self._mark:
                 self._mark = mark
                 await self.reload()
-            seen = mark
 
 
 def is_address(host: str) -> bool:
@@ -364,11 +354,7 @@ def is_address(host: str) -> bool:
     return True
 
 
-def _has_empty_file(mark: _Mark) -> bool:
-    return any(size == 0 for _, _, size, _ in mark)
-
-
-def _mark(path: Path) -> _Mark:
+def _mark(path: Path) -> tuple[tuple[str, int, int, int], ...]:
     """Return a value that changes when a file of the rules is written, replaced, added or removed."""
     try:
         files = sorted(path.iterdir()) if path.is_dir() else [path]

@@ -104,14 +104,6 @@ def test_files_folders_lists_and_the_standard_input_are_read(rules: str, tmp_pat
     assert output.splitlines() == [f"pods/{name}: unchanged" for name in "abcd"]
 
 
-def test_rules_may_be_empty_and_objects_may_not(tmp_path: Path) -> None:
-    empty = tmp_path / "empty.yaml"
-    empty.write_text("# none\n")
-    assert run(str(empty), objects(tmp_path, pod("a"))).stdout == "pods/a: unchanged\n"
-    result = run(str(empty), str(empty), "-", code=1)
-    assert result.stderr.splitlines() == [f"{name}:1: there is no object; expected YAML or JSON documents" for name in (empty, "<stdin>")]
-
-
 def test_a_rule_that_fails_is_shown_and_the_rest_goes_on(rules: str, tmp_path: Path) -> None:
     output = run(rules, objects(tmp_path, pod("bad"), pod("x")), code=1).output
     assert output.splitlines() == [

@@ -28,12 +28,15 @@ def action(text: str) -> str:
 
 PATHS = 'expected a path such as spec.nodeName, spec.containers[*].image or metadata.annotations["a.b/c"]'
 REQUEST = "request has verb, group, version, resource, subresource, namespace, name, userAgent"
+EMPTY = "the file is empty; expected YAML or JSON documents (a List may have no items)"
 ACTIONS = "drop, set, remove, jsonPatch, mergePatch, mapAddresses, python"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        pytest.param("", f"1: {EMPTY}", id="an empty file has no rule"),
+        pytest.param("---\n# nothing\n---\n", f"1: {EMPTY}", id="empty documents are no rules"),
         pytest.param(
             "apiVersion: v1\nkind: List",
             '1: document 1: apiVersion: expected "proxy.kubeloop.dev/v1alpha1", got "v1"',
@@ -408,10 +411,10 @@ def test_a_text_cannot_add_lines_to_the_error() -> None:
         pytest.param({"a.yaml": b"\xff"}, ["FOLDER/a.yaml:1: the file is not UTF-8 text"], id="a file that is not text"),
         pytest.param({"a.yaml": b"# \n\n\xff"}, ["FOLDER/a.yaml:3: the file is not UTF-8 text"], id="the line of a byte that is not text"),
         pytest.param(
-            {"b.json": b"[1]", "a.yaml": b"{"},
+            {"b.json": b"", "a.yaml": b"{"},
             [
                 "FOLDER/a.yaml:2: did not find expected node content",
-                "FOLDER/b.json:1: document 1: expected a mapping, got a list",
+                f"FOLDER/b.json:1: {EMPTY}",
             ],
             id="a mistake in each of two files",
         ),

@@ -106,7 +106,7 @@ def read_files(path: Path, mistakes: Mistakes) -> list[YamlDocument]:
 
 
 def read_documents(text: str, file: str, mistakes: Mistakes) -> list[YamlDocument]:
-    """Return the documents of a text that are not empty: none for an empty text. A text that is not YAML has none, and is a mistake.
+    """Return the documents of a text that are not empty. A text that is not YAML or has no documents is a mistake.
 
     Args:
         text: A YAML stream or a JSON document.
@@ -124,6 +124,9 @@ def read_documents(text: str, file: str, mistakes: Mistakes) -> list[YamlDocumen
     except (RecursionError, ValueError) as error:
         mistakes.add(file, 1, str(error))
     else:
+        if not documents:
+            # An editor truncates a file before it writes it, and a full disk leaves it so: that must not show what rules hide.
+            mistakes.add(file, 1, "the file is empty; expected YAML or JSON documents (a List may have no items)")
         return documents
     return []
 

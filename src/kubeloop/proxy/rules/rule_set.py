@@ -26,7 +26,7 @@ class RuleSet:
 
     Guarantees:
         A set is complete: one mistake in a file refuses all of it, with all mistakes in one error.
-        A file without documents and a List without items are sets without rules; a folder without files is a mistake.
+        A List without items is a set without rules; a file without documents, which may be half written, is a mistake.
         Rules apply in the order of the files' names and documents, and each rule sees the object as the server has it.
 
     Cost:
