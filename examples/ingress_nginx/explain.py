@@ -1,9 +1,9 @@
-"""Explains which Ingress, backend and endpoints serve a request, and why other Ingresses do not."""
+"""Explains which Ingress or route, backend and endpoints serve a request, and why others do not."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -76,6 +76,8 @@ class RequestExplanation:
         routes: In the order in which they are tried.
         others: Ingresses that do not serve the request, and why.
         config_map_problems: Problems of the controller's ConfigMap, which concern all requests.
+        listener: Where Gateways listen that have the request, such as ``port 80``; empty: where the controller serves Ingresses.
+        gateways: The answers for the same host and path at the listeners of Gateways.
     """
 
     host: str
@@ -88,6 +90,8 @@ class RequestExplanation:
     routes: tuple[ExplainedRoute, ...] = ()
     others: tuple[OtherIngress, ...] = field(default=())
     config_map_problems: tuple[str, ...] = ()
+    listener: str = ""
+    gateways: tuple[RequestExplanation, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return all parts as JSON values."""
@@ -95,7 +99,7 @@ class RequestExplanation:
 
     def to_text(self) -> str:
         """Return a text for a terminal."""
-        return "\n".join(_lines(self))
+        return "\n".join([*_lines(self), *(line for found in self.gateways for line in ("", *_lines(found)))])
 
 
 def explain(builder: IngressBuilder, objects: ClusterObjects, host: str, path: str = "/") -> RequestExplanation:
@@ -107,9 +111,14 @@ def explain(builder: IngressBuilder, objects: ClusterObjects, host: str, path: s
         host: Host of the request, with or without a port.
         path: Its path; a query does not count.
     """
-    name = host.lower().partition(":")[0].rstrip(".")
-    path = _normalised(path)
-    return _Explainer(builder, objects, name, path).explanation()
+    name, path = normalised(host, path)
+    servers = {host: server for (_, host), server in builder.configuration.servers.items()}
+    return Explainer(builder, objects, servers, name, path).explanation()
+
+
+def normalised(host: str, path: str) -> tuple[str, str]:
+    """Return a host in lower case without its port, and a path as NGINX compares it."""
+    return host.lower().partition(":")[0].rstrip("."), _normalised(path)
 
 
 def _normalised(path: str) -> str:
@@ -126,15 +135,23 @@ def _normalised(path: str) -> str:
     return f"/{'/'.join(elements)}{end}"
 
 
-class _Explainer:
-    """Explains one request."""
+class Explainer:
+    """Explains one request by the servers of Ingresses. Subclasses explain it by others.
 
-    def __init__(self, builder: IngressBuilder, objects: ClusterObjects, host: str, path: str) -> None:
+    Args:
+        builder: Has the configuration, the served Ingresses and the reasons against the others.
+        objects: The objects that ``builder`` reads.
+        servers: By host.
+        host: Host of the request.
+        path: Its path. Both as ``normalised`` returns them.
+    """
+
+    def __init__(self, builder: IngressBuilder, objects: ClusterObjects, servers: Mapping[str, Server], host: str, path: str) -> None:
         self._builder = builder
         self._objects = objects
         self._host = host
         self._path = path
-        self._servers = {host: server for (_, host), server in builder.configuration.servers.items()}
+        self._servers = servers
 
     def explanation(self) -> RequestExplanation:
         server, redirect = self._server()
@@ -147,7 +164,8 @@ class _Explainer:
                 server.certificate,
                 others=tuple(self._others(server, None)),
             )
-        location = next((found for found in server.locations if matches(found, self._path)), None)
+        locations = [found for found in server.locations if matches(found, self._path)]
+        location = locations[0] if locations else None
         if location is None:
             answer = "the default backend answers" if self._backend(DEFAULT_BACKEND) is not None else "404: no path of the host matches"
             if server.host == CATCH_ALL:
@@ -155,11 +173,12 @@ class _Explainer:
             return RequestExplanation(
                 self._host, self._path, answer, server.host, server.certificate, others=tuple(self._others(server, None))
             )
-        routes = tuple(self._route(server, location, route) for route in location.routes)
+        tried = _until_unconditional(locations)
+        routes = tuple(self._route(server, found, route) for found, route in tried)
         return RequestExplanation(
             self._host,
             self._path,
-            _answer(location.routes[-1], routes[-1]),
+            _answer(tried[-1][1], routes[-1]) if not tried[-1][1].conditions else "404: unless the conditions of a route hold",
             server.host,
             server.certificate,
             location.path,
@@ -198,6 +217,10 @@ class _Explainer:
 
     def _explained(self, target: Target, share: float) -> ExplainedBackend:
         backend = self._backend(target.backend)
+        if target.policy is not None and target.policy.status:
+            return ExplainedBackend(
+                "a backend", "", share, (), problem=f"its reference leads nowhere: NGINX answers {target.policy.status}"
+            )
         if backend is None:
             return ExplainedBackend(target.backend, "", share, (), problem="no default backend is set: NGINX answers 404")
         endpoints = tuple(f"{endpoint.address}:{endpoint.port}" for endpoint in backend.endpoints)
@@ -288,6 +311,17 @@ class _Explainer:
         return any(host in ("", self._host) or (host.startswith("*.") and self._is_below(host[1:])) for host in hosts)
 
 
+def _until_unconditional(locations: Iterable[Location]) -> list[tuple[Location, Route]]:
+    """Return the routes that NGINX tries, in order: the first route without conditions gets the request."""
+    tried = []
+    for location in locations:
+        for route in location.routes:
+            tried.append((location, route))
+            if not route.conditions:
+                return tried
+    return tried
+
+
 def matches(location: Location, path: str) -> bool:
     """Report whether a location's path matches that of a request, as NGINX compares them."""
     match location.match:
@@ -344,7 +378,8 @@ def _behaviour(route: Route) -> Iterator[str]:
     if policy.hsts:
         yield f"https:// answers have Strict-Transport-Security: {policy.hsts}"
     if policy.status:
-        yield f"all requests get {policy.status}: an annotation asks for a protection that is not possible"
+        reason = "an annotation asks for a protection that is not possible" if route.origin.startswith("Ingress ") else "see its conditions"
+        yield f"all requests get {policy.status}: {reason}"
     if policy.redirect is not None:
         yield f"a redirect ({policy.redirect.status}) to {policy.redirect.url or 'another address'}"
     if policy.app_root:
@@ -359,6 +394,9 @@ def _behaviour(route: Route) -> Iterator[str]:
         yield f"{policy.external_auth.url} decides about each request"
     if policy.limits is not None:
         yield "the number of requests of a client is limited"
+    for mirror in policy.mirrors:
+        share = "copies" if mirror.numerator >= mirror.denominator else f"copies of {mirror.numerator / mirror.denominator:.4g} of them"
+        yield f"{share} go to {mirror.backend}"
     if route.rewrite is not None:
         yield f"the path becomes {route.rewrite.replacement}"
 
@@ -375,10 +413,12 @@ def _answer(route: Route, explained: ExplainedRoute) -> str:
 
 
 def _lines(explanation: RequestExplanation) -> Iterator[str]:
-    yield f"{explanation.host}{explanation.path}"
+    at = f" at {explanation.listener}" if explanation.listener else ""
+    kind = "Gateway or route" if explanation.listener else "Ingress"
+    yield f"{explanation.host}{explanation.path}{at}"
     yield f"├─ answer       {explanation.answer}"
     yield from (f"├─ ConfigMap    {text}" for text in explanation.config_map_problems)
-    yield f"├─ host         {'no Ingress has it' if explanation.server == CATCH_ALL else explanation.server}"
+    yield f"├─ host         {f'no {kind} has it' if explanation.server == CATCH_ALL else explanation.server}"
     yield f"├─ certificate  {explanation.certificate or 'the default certificate'}"
     if explanation.location:
         yield f"├─ path         {explanation.location} ({_MATCH_NAMES[PathMatch(explanation.match)]})"
@@ -392,6 +432,8 @@ def _lines(explanation: RequestExplanation) -> Iterator[str]:
             count = f"{len(backend.endpoints)} endpoint{'s' if len(backend.endpoints) != 1 else ''}, {backend.balance}"
             yield f"│  {branch} {share}{backend.service or backend.name}: {backend.problem or count}"
             yield from (f"│       {endpoint}" for endpoint in backend.endpoints)
-    yield "└─ not served by" if explanation.others else "└─ no other Ingress has this host and path"
+    yield (
+        "└─ not served by" if explanation.others else f"└─ no other {'route' if explanation.listener else 'Ingress'} has this host and path"
+    )
     width = max((len(other.origin) for other in explanation.others), default=0)
     yield from (f"   {other.origin:<{width}}  {other.reason}" for other in explanation.others)

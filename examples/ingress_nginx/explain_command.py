@@ -12,13 +12,18 @@ import click
 import kubeloop
 from examples.ingress_nginx.annotations.settings import missing_text, read_settings
 from examples.ingress_nginx.explain import RequestExplanation, explain
+from examples.ingress_nginx.explain_gateways import explain_gateways
+from examples.ingress_nginx.gateway.addresses import AddressPool
+from examples.ingress_nginx.gateway.build import GatewayBuilder, GatewayResult
+from examples.ingress_nginx.gateway.objects import GatewayOptions
+from examples.ingress_nginx.gateway.types import Gateway, GatewayClass, GRPCRoute, HTTPRoute, ReferenceGrant
 from examples.ingress_nginx.ingress.builder import BuilderOptions, IngressBuilder
 from examples.ingress_nginx.ingress.classes import ClassRules
 from examples.ingress_nginx.ingress.endpoints import SERVICE_LABEL
 from examples.ingress_nginx.ingress.records import Key
 from examples.ingress_nginx.model.configuration import Settings
 from kubeloop import ALL_NAMESPACES, Client
-from kubeloop.api.core.v1 import ConfigMap, Secret, Service
+from kubeloop.api.core.v1 import ConfigMap, Namespace, Secret, Service
 from kubeloop.api.discovery.v1 import EndpointSlice
 from kubeloop.api.networking.v1 import Ingress, IngressClass
 from kubeloop.meta import Forbidden, NotFound, Resource
@@ -30,7 +35,7 @@ _DENIED = "the controller refuses this ConfigMap: NGINX keeps its last good conf
 
 
 class ObjectSnapshot:
-    """The objects of a cluster at one time; implements ``ClusterObjects``.
+    """The objects of a cluster at one time; implements ``ClusterObjects`` and ``GatewayObjects``.
 
     Secrets and ConfigMaps are read by the names that Ingresses and options have for them: the reader needs no right to list all Secrets.
     """
@@ -65,6 +70,19 @@ class ObjectSnapshot:
             await found._read_named(client, ConfigMap, record.annotations.config_maps)
         return found
 
+    async def read_gateways(self, client: Client, gateways: GatewayBuilder) -> GatewayResult:
+        """Read the objects of the Gateway API, and return what they amount to; nothing if the cluster does not have the API."""
+        for kind in (GatewayClass, Gateway, HTTPRoute, GRPCRoute, ReferenceGrant, Namespace):
+            try:
+                async for item in client.list(kind, namespace=ALL_NAMESPACES):
+                    self.add(item)
+            except NotFound:
+                return GatewayResult()
+            except Forbidden:
+                self.forbidden.append(f"{kind.__name__}s")
+        await self._read_named(client, Secret, gateways.build(self).secrets)
+        return gateways.build(self)
+
     def add(self, resource: Resource) -> None:
         namespace = resource.metadata.namespace or ""
         if isinstance(resource, EndpointSlice):
@@ -84,8 +102,14 @@ class ObjectSnapshot:
             except Forbidden:
                 self.forbidden.append(text)
 
+    def list(self, kind: type[R]) -> Iterable[R]:
+        return [found for found in self._objects.values() if isinstance(found, kind)]
+
+    def namespace(self, name: str) -> Namespace | None:
+        return self._get(Namespace, "", name)
+
     def ingresses(self) -> Iterable[Ingress]:
-        return [found for found in self._objects.values() if isinstance(found, Ingress)]
+        return self.list(Ingress)
 
     def ingress(self, namespace: str, name: str) -> Ingress | None:
         return self._get(Ingress, namespace, name)
@@ -126,7 +150,7 @@ def builder_of(objects: ObjectSnapshot, options: BuilderOptions, config_map: Key
 
 
 async def explain_from_cluster(
-    client: Client, options: BuilderOptions, host: str, path: str, config_map: Key | None = None
+    client: Client, options: BuilderOptions, host: str, path: str, config_map: Key | None = None, gateway_addresses: str = ""
 ) -> tuple[RequestExplanation, list[str]]:
     """Explain a request by the objects of a cluster.
 
@@ -136,13 +160,17 @@ async def explain_from_cluster(
         host: Host of the request.
         path: Path of the request.
         config_map: Namespace and name of the controller's ConfigMap; None: it has none.
+        gateway_addresses: The network of which each Gateway gets an address; empty: they share the controller's.
 
     Returns:
         The explanation, and the objects that the user of the client may not read.
     """
     objects = await ObjectSnapshot.read(client, options, config_map)
     builder, problems = builder_of(objects, options, config_map)
-    return replace(explain(builder, objects, host, path), config_map_problems=problems), objects.forbidden
+    pool = AddressPool(gateway_addresses) if gateway_addresses else None
+    result = await objects.read_gateways(client, GatewayBuilder(GatewayOptions(pool=pool, external_names=options.external_names)))
+    found = replace(explain(builder, objects, host, path), config_map_problems=problems)
+    return replace(found, gateways=explain_gateways(result, builder, objects, host, path)), objects.forbidden
 
 
 async def check_cluster(client: Client, options: BuilderOptions, config_map: Key | None = None) -> tuple[dict[str, list[str]], list[str]]:
@@ -171,7 +199,7 @@ async def check_cluster(client: Client, options: BuilderOptions, config_map: Key
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def explain_command(words: dict[str, Any], request: str, as_json: bool) -> None:
-    """Explain which Ingress, backend and endpoints serve HOST/PATH, and why other Ingresses do not.
+    """Explain which Ingress or route, backend and endpoints serve HOST/PATH, and why others do not.
 
     Options of the controller, such as --ingress-class and --configmap, stand before `explain`. The exit status is 0 for each answer.
     """
@@ -179,7 +207,9 @@ def explain_command(words: dict[str, Any], request: str, as_json: bool) -> None:
 
     async def run() -> None:
         async with Client.from_config(words["kubeconfig"]) as client:
-            found, forbidden = await explain_from_cluster(client, _builder_options(words), host, f"/{path}", words.get("configmap"))
+            found, forbidden = await explain_from_cluster(
+                client, _builder_options(words), host, f"/{path}", words.get("configmap"), words.get("gateway_addresses") or ""
+            )
         click.echo(json.dumps(found.to_dict(), indent=2) if as_json else found.to_text())
         _tell_forbidden(forbidden)
 

@@ -6,9 +6,11 @@ import gzip
 import json
 from pathlib import Path
 
+from examples.ingress_nginx.explain_command import explain_from_cluster
 from examples.ingress_nginx.gateway.objects import BUNDLE_VERSION
 from examples.ingress_nginx.gateway.types import Gateway, GatewayClass, HTTPRoute
 from examples.ingress_nginx.gateway_controller import BUNDLE_ANNOTATION, GatewaySyncController
+from examples.ingress_nginx.ingress.builder import BuilderOptions
 from examples.ingress_nginx.options import ControllerOptions
 from examples.ingress_nginx.tests.gateway_objects import gateway, gateway_class, http_route
 from examples.ingress_nginx.tests.objects import service, slice_of
@@ -52,5 +54,9 @@ async def test_a_gateway_is_served_and_its_statuses_are_written() -> None:
             await eventually(one(client, HTTPRoute, "web"), lambda stored: stored.status and stored.status.parents)
             assert set(controller.gateways.crd_versions.values()) == {BUNDLE_VERSION}
             assert any(host == "_" and sockets for sockets, host in controller.configuration.servers)
+        explanation, forbidden = await explain_from_cluster(client, BuilderOptions(), "a.test", "/x")
+        assert (explanation.answer, forbidden) == ("404: no path of an Ingress matches, and no Ingress has the host", [])
+        assert [(found.listener, found.answer) for found in explanation.gateways] == [("port 80", "an endpoint of shop/web:80")]
+        assert "a.test/x at port 80" in explanation.to_text().splitlines()
     definition = json.loads(gzip.decompress(CRDS.read_bytes()))["items"][0]
     assert definition["metadata"]["annotations"][BUNDLE_ANNOTATION] == BUNDLE_VERSION
