@@ -12,7 +12,7 @@ from examples.ingress_nginx.cluster import BY_SERVICE, CachedObjects
 from examples.ingress_nginx.ingress.builder import IngressBuilder, ObjectRef
 from examples.ingress_nginx.ingress.endpoints import SERVICE_LABEL
 from examples.ingress_nginx.model.configuration import Changes, Configuration
-from examples.ingress_nginx.nginx.server import Applied, ConfigurationRefused, NginxError, NginxServer
+from examples.ingress_nginx.nginx.server import ApplyResult, ConfigurationRefused, NginxError, NginxServer
 from examples.ingress_nginx.options import ControllerOptions
 from kubeloop import Result
 from kubeloop.api.core.v1 import ConfigMap, Pod, Secret, Service
@@ -40,7 +40,7 @@ class SyncReport:
     """
 
     changes: Changes
-    applied: Applied
+    applied: ApplyResult
     seconds: float
     cpu: float = 0.0
     error: str = ""
@@ -160,7 +160,7 @@ class SyncController(
                 raise ConfigurationRefused(self._denied)
             applied = await self._apply(may_reload=wait <= 0)
         except NginxError as error:
-            self._report(SyncReport(self._pending, Applied(reloaded=False), time.monotonic() - began, error=str(error)))
+            self._report(SyncReport(self._pending, ApplyResult(reloaded=False), time.monotonic() - began, error=str(error)))
             raise
         done, self._pending = self._pending, Changes()
         self._deferred = bool(applied.deferred)
@@ -211,12 +211,12 @@ class SyncController(
         self.builder.configuration.settings = found.settings
         return self.builder.configuration.settings != before
 
-    async def _apply(self, *, may_reload: bool) -> Applied:
+    async def _apply(self, *, may_reload: bool) -> ApplyResult:
         if self._started:
             return await self.nginx.apply(self.configuration, self._pending, may_reload=may_reload)
         await self.nginx.start(self.configuration)
         self._started = True
-        return Applied(reloaded=False, reason="start")
+        return ApplyResult(reloaded=False, reason="start")
 
     def _report(self, report: SyncReport) -> None:
         if report.error:

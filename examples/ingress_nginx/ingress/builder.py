@@ -10,7 +10,7 @@ from examples.ingress_nginx.ingress.backends import BackendTable
 from examples.ingress_nginx.ingress.certificates import CertificateError, certificate_of, is_valid_for
 from examples.ingress_nginx.ingress.classes import DEFAULT_CLASSES, ClassRules
 from examples.ingress_nginx.ingress.records import ClusterObjects, IngressRecord, Key, record_of
-from examples.ingress_nginx.ingress.servers import ServerBuilder, ServerParts, claimed_names
+from examples.ingress_nginx.ingress.servers import BuiltServer, ServerBuilder, claimed_names
 from examples.ingress_nginx.model.configuration import (
     CATCH_ALL,
     DEFAULT_BACKEND,
@@ -99,7 +99,7 @@ class IngressBuilder:
         self._users = _Users()
         #: For each name that aliases and redirects claim: age of the Ingress, and the host. The first one has the name.
         self._claims: dict[str, set[tuple[tuple[str, str, str], str]]] = defaultdict(set)
-        self._parts: dict[str, ServerParts] = {}
+        self._built: dict[str, BuiltServer] = {}
         self._certificates: dict[Key, Certificate | CertificateError | None] = {}
         self._backends = BackendTable(self._objects, external_names=options.external_names, default_service=options.default_service)
         self._servers = ServerBuilder(self._backends, self.certificate, self._certificate_for, self.configuration.settings)
@@ -119,7 +119,7 @@ class IngressBuilder:
                 self._add(record_of(ingress, self._objects, self._options.prefix))
         self._build_hosts({CATCH_ALL, *self._by_host})
         self._backends.refresh_default()
-        self._publish(set(self._parts), self._backends.take_changed())
+        self._publish(set(self._built), self._backends.take_changed())
         self._publish_certificates()
         return changes_between(before, self.configuration)
 
@@ -296,11 +296,11 @@ class IngressBuilder:
     def _build_hosts(self, hosts: Iterable[str]) -> None:
         for host in hosts:
             records = self.records_of(host)
-            old = self._parts.pop(host, None)
+            old = self._built.pop(host, None)
             if old is not None:
                 self._backends.release(old.backends)
             if records or host == CATCH_ALL:
-                self._parts[host] = self._servers.build(host, records, self._rival)
+                self._built[host] = self._servers.build(host, records, self._rival)
         touched = {key for host in hosts for key in self._by_host.get(host, ())}
         for key in touched:
             self._collect_problems(key)
@@ -309,14 +309,14 @@ class IngressBuilder:
         record = self.records[key]
         found = dict.fromkeys(record.problems)
         for host in record.hosts:
-            if (parts := self._parts.get(host)) is not None:
+            if (parts := self._built.get(host)) is not None:
                 found |= dict.fromkeys((reason, text) for owner, reason, text in parts.problems if owner == key)
         self.problems[key] = tuple(found)
 
     def _publish(self, hosts: Iterable[str], backends: Iterable[str]) -> None:
         servers = self.configuration.servers
         for host in hosts:
-            parts = self._parts.get(host)
+            parts = self._built.get(host)
             if parts is None:
                 servers.pop(((), host), None)
             else:
@@ -330,7 +330,7 @@ class IngressBuilder:
 
     def _publish_certificates(self) -> None:
         wanted: dict[str, Certificate] = {}
-        for parts in self._parts.values():
+        for parts in self._built.values():
             wanted.update(parts.certificates)
         if self._options.default_certificate is not None:
             found = self.certificate(self._options.default_certificate)

@@ -33,7 +33,7 @@ HostProblem = tuple[Key, str, str]
 
 
 @dataclass(slots=True)
-class ServerParts:
+class BuiltServer:
     """A server with everything that it uses. ``backends``: a name for each use."""
 
     server: Server
@@ -74,7 +74,7 @@ class ServerBuilder:
         self._ssl_redirect = settings.ssl_redirect
         self._hsts = settings.strict_transport_security
 
-    def build(self, host: str, records: list[IngressRecord], rival: Callable[[str, str], str]) -> ServerParts:
+    def build(self, host: str, records: list[IngressRecord], rival: Callable[[str, str], str]) -> BuiltServer:
         """Return the server of a host.
 
         Args:
@@ -82,32 +82,32 @@ class ServerBuilder:
             records: Its Ingresses, the oldest first.
             rival: Returns what else has a name that the host claims as an alias or redirect; empty: nothing.
         """
-        parts = ServerParts(Server(host))
+        built = BuiltServer(Server(host))
         certificate, found = self._certificate_for(host) if host != CATCH_ALL else (None, [])
-        parts.problems += found
+        built.problems += found
         if certificate is not None:
-            parts.certificates[certificate.name] = certificate
+            built.certificates[certificate.name] = certificate
         # As in ingress-nginx, a host in spec.tls whose Secret is missing has the default certificate, and redirects to https://.
         secure = certificate is not None or (host != CATCH_ALL and any(record.wants_tls(host) for record in records))
-        rules = self._rules(records, host, parts)
-        locations = self._locations(rules, records, secure, parts)
-        self._default_location(locations, records, secure, parts)
-        self._app_root(locations, records, secure, parts)
+        rules = self._rules(records, host, built)
+        locations = self._locations(rules, records, secure, built)
+        self._default_location(locations, records, secure, built)
+        self._app_root(locations, records, secure, built)
         # Expressions are in their order already, with all other paths of the host among them.
         expressions_first = any(location.match is PathMatch.REGEX for location in locations)
         ordered = tuple(locations) if expressions_first else order_locations(locations)
-        aliases, redirects = self._names(host, records, rival, parts)
-        parts.server = Server(
+        aliases, redirects = self._names(host, records, rival, built)
+        built.server = Server(
             host,
             ordered,
             certificate=certificate.name if certificate is not None else "",
             aliases=aliases,
             redirect_from=redirects,
-            client_auth=self._client_auth(records, parts),
+            client_auth=self._client_auth(records, built),
         )
-        return parts
+        return built
 
-    def _rules(self, records: list[IngressRecord], host: str, parts: ServerParts) -> list[_Rule]:
+    def _rules(self, records: list[IngressRecord], host: str, built: BuiltServer) -> list[_Rule]:
         rules: dict[tuple[str, PathMatch], _Rule] = {}
         canaries: list[IngressRecord] = []
         for record in records:
@@ -118,7 +118,7 @@ class ServerBuilder:
                 first = rules.setdefault((path.path, path.match), rule := _Rule(record, path))
                 if first is not rule and first.record is not record:
                     text = f"host {host!r} and path {path.path!r} is already defined in {first.record.origin}, which is older"
-                    parts.problems.append((record.key, "Conflict", text))
+                    built.problems.append((record.key, "Conflict", text))
         for record in canaries:
             for path in record.hosts[host]:
                 # A canary need not repeat the annotation that makes the path of its main Ingress an expression.
@@ -130,11 +130,11 @@ class ServerBuilder:
                 else:
                     main.canary = main.canary or (record, path)
                     continue
-                parts.problems.append((record.key, "Conflict", text))
+                built.problems.append((record.key, "Conflict", text))
         return list(rules.values())
 
-    def _locations(self, rules: list[_Rule], records: list[IngressRecord], secure: bool, parts: ServerParts) -> list[Location]:
-        policies = {record.key: self._policy(record, parts.server.host, secure, parts) for record in records}
+    def _locations(self, rules: list[_Rule], records: list[IngressRecord], secure: bool, built: BuiltServer) -> list[Location]:
+        policies = {record.key: self._policy(record, built.server.host, secure, built) for record in records}
         if any(rule.path.match is PathMatch.REGEX for rule in rules):
             texts = expressions(rule.path for rule in rules)
             place = {path: number for number, path in enumerate(texts)}
@@ -142,13 +142,13 @@ class ServerBuilder:
         else:
             texts = {rule.path: rule.path for rule in rules}
         return [
-            Location(texts[rule.path].path, texts[rule.path].match, self._routes(rule, policies[rule.record.key], parts)) for rule in rules
+            Location(texts[rule.path].path, texts[rule.path].match, self._routes(rule, policies[rule.record.key], built)) for rule in rules
         ]
 
-    def _routes(self, rule: _Rule, policy: Policy, parts: ServerParts) -> tuple[Route, ...]:
+    def _routes(self, rule: _Rule, policy: Policy, built: BuiltServer) -> tuple[Route, ...]:
         record, path = rule.record, rule.path
         rewrite = Rewrite(record.annotations.rewrite_target) if record.annotations.rewrite_target else None
-        target = self._target(record, path.service, parts)
+        target = self._target(record, path.service, built)
         usual = Route((Target(target),), policy, rewrite=rewrite, origin=record.origin)
         if rule.canary is None:
             return (usual,)
@@ -158,7 +158,7 @@ class ServerBuilder:
         if other.balancing.affinity is None:
             # Clients keep their endpoint, of the main backend or of the canary.
             other = replace(other, balancing=other.balancing._replace(affinity=record.balancing.affinity))
-        name = self._target(other, other_path.service, parts)
+        name = self._target(other, other_path.service, built)
         found = self._backends.get(name)
         if found is None or not found.endpoints:
             # As in ingress-nginx, the main backend serves all requests.
@@ -166,31 +166,31 @@ class ServerBuilder:
         canary = replace(usual, targets=(Target(name),), origin=other.origin)
         return tuple(_canary_routes(share, usual, canary))
 
-    def _target(self, record: IngressRecord, service: ServiceRef | None, parts: ServerParts) -> str:
+    def _target(self, record: IngressRecord, service: ServiceRef | None, built: BuiltServer) -> str:
         """Return the name of the backend for a service of an Ingress, or of the backend that replaces it."""
         if service is None:
             return DEFAULT_BACKEND
         backend = self._backends.acquire(service, record)
-        parts.backends.append(backend.name)
+        built.backends.append(backend.name)
         if problem := self._backends.problem(backend.name):
-            parts.problems.append((record.key, "NoEndpoints", problem))
+            built.problems.append((record.key, "NoEndpoints", problem))
         if not backend.endpoints and (name := record.annotations.default_backend):
-            replacement = self._first_port(record, name, parts)
+            replacement = self._first_port(record, name, built)
             return replacement or backend.name
         return backend.name
 
-    def _first_port(self, record: IngressRecord, name: str, parts: ServerParts) -> str:
+    def _first_port(self, record: IngressRecord, name: str, built: BuiltServer) -> str:
         ref = self._backends.first_port(record.key[0], name)
         if ref is None:
-            parts.problems.append(
+            built.problems.append(
                 (record.key, "NoEndpoints", f"default-backend: service {record.key[0]}/{name} does not exist or has no port")
             )
             return ""
         backend = self._backends.acquire(ref, record)
-        parts.backends.append(backend.name)
+        built.backends.append(backend.name)
         return backend.name
 
-    def _policy(self, record: IngressRecord, host: str, secure: bool, parts: ServerParts) -> Policy:
+    def _policy(self, record: IngressRecord, host: str, secure: bool, built: BuiltServer) -> Policy:
         """Return the policy of an Ingress's locations. ``secure``: clients of the host use TLS."""
         annotations = record.annotations
         policy = bind_host(annotations.policy, host)
@@ -201,42 +201,42 @@ class ServerBuilder:
         if secure and self._hsts and not policy.hsts:
             changes["hsts"] = self._hsts
         if policy.intercept:
-            name = self._first_port(record, annotations.default_backend, parts) if annotations.default_backend else ""
+            name = self._first_port(record, annotations.default_backend, built) if annotations.default_backend else ""
             changes["error_backend"] = name or DEFAULT_BACKEND
         if annotations.denied or (host == CATCH_ALL and annotations.client_auth is not None):
             changes["status"] = 503
         for name in (policy.backend_tls.client_certificate, policy.backend_tls.authority):
             if name:
-                self._use_certificate(record, name, parts)
+                self._use_certificate(record, name, built)
         return replace(policy, **changes) if changes else policy  # type: ignore[arg-type]
 
-    def _default_location(self, locations: list[Location], records: list[IngressRecord], secure: bool, parts: ServerParts) -> None:
+    def _default_location(self, locations: list[Location], records: list[IngressRecord], secure: bool, built: BuiltServer) -> None:
         """Add ``/`` for the default backend of the oldest Ingress that has one, unless a rule defines that path."""
         if any(location.path in ("/", "(?-i)/") and location.match is not PathMatch.EXACT for location in locations):
             return
         for record in records:
             if record.default is not None and record.annotations.canary is None:
                 route = Route(
-                    (Target(self._target(record, record.default, parts)),),
-                    self._policy(record, parts.server.host, secure, parts),
+                    (Target(self._target(record, record.default, built)),),
+                    self._policy(record, built.server.host, secure, built),
                     origin=record.origin,
                 )
                 regex = any(location.match is PathMatch.REGEX for location in locations)
                 locations.append(Location("(?-i)/" if regex else "/", PathMatch.REGEX if regex else PathMatch.PREFIX, (route,)))
                 return
 
-    def _app_root(self, locations: list[Location], records: list[IngressRecord], secure: bool, parts: ServerParts) -> None:
+    def _app_root(self, locations: list[Location], records: list[IngressRecord], secure: bool, built: BuiltServer) -> None:
         """Let ``/`` be redirected to the app-root of the oldest Ingress with one, also if no path of a rule serves ``/``."""
         record = next((found for found in records if found.annotations.policy.app_root and found.annotations.canary is None), None)
         if record is None or any(location.path in ("/", "(?-i)/", r"(?-i)/\z") for location in locations):
             return
-        policy = self._policy(record, parts.server.host, secure, parts)
+        policy = self._policy(record, built.server.host, secure, built)
         route = Route(policy=replace(policy, redirect=Redirect(url=policy.app_root, status=302)), origin=record.origin)
         regex = any(location.match is PathMatch.REGEX for location in locations)
         locations.insert(0, Location(r"(?-i)/\z" if regex else "/", PathMatch.REGEX if regex else PathMatch.EXACT, (route,)))
 
     def _names(
-        self, host: str, records: list[IngressRecord], rival: Callable[[str, str], str], parts: ServerParts
+        self, host: str, records: list[IngressRecord], rival: Callable[[str, str], str], built: BuiltServer
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the aliases of a host and the names that redirect to it, without names that others have."""
         aliases: dict[str, None] = {}
@@ -246,31 +246,31 @@ class ServerBuilder:
                 is_alias = name in record.annotations.server_aliases
                 if text := rival(name, host):
                     if is_alias or not text.startswith("an Ingress defines"):
-                        parts.problems.append((record.key, "Conflict", f"{'server-alias' if is_alias else 'from-to-www-redirect'}: {text}"))
+                        built.problems.append((record.key, "Conflict", f"{'server-alias' if is_alias else 'from-to-www-redirect'}: {text}"))
                 elif is_alias:
                     aliases[name] = None
                 else:
                     redirects[name] = None
         return tuple(aliases), tuple(name for name in redirects if name not in aliases)
 
-    def _client_auth(self, records: Iterable[IngressRecord], parts: ServerParts) -> ClientAuth | None:
+    def _client_auth(self, records: Iterable[IngressRecord], built: BuiltServer) -> ClientAuth | None:
         for record in records:
             if (wanted := record.annotations.client_auth) is not None:
-                if parts.server.host == CATCH_ALL:
+                if built.server.host == CATCH_ALL:
                     text = "auth-tls-secret: clients of rules without a host cannot be authenticated; requests get 503"
-                    parts.problems.append((record.key, "AnnotationParsingFailed", text))
+                    built.problems.append((record.key, "AnnotationParsingFailed", text))
                     continue
-                self._use_certificate(record, wanted.authority, parts)
+                self._use_certificate(record, wanted.authority, built)
                 return wanted
         return None
 
-    def _use_certificate(self, record: IngressRecord, name: str, parts: ServerParts) -> None:
+    def _use_certificate(self, record: IngressRecord, name: str, built: BuiltServer) -> None:
         namespace, _, secret = name.partition("/")
         found = self._certificate((namespace, secret))
         if isinstance(found, Certificate):
-            parts.certificates[name] = found
+            built.certificates[name] = found
         else:
-            parts.problems.append((record.key, "InvalidCertificate", str(found) if found else f"secret {name} does not exist"))
+            built.problems.append((record.key, "InvalidCertificate", str(found) if found else f"secret {name} does not exist"))
 
 
 def claimed_names(record: IngressRecord, host: str) -> tuple[str, ...]:

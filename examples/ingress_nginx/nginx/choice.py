@@ -9,7 +9,7 @@ from pathlib import Path
 from examples.ingress_nginx.model.configuration import Changes, Configuration
 from examples.ingress_nginx.nginx.binary import NginxBinary, find_nginx
 from examples.ingress_nginx.nginx.lua_server import LuaNginx, RequestCount
-from examples.ingress_nginx.nginx.server import Applied, NginxError
+from examples.ingress_nginx.nginx.server import ApplyResult, NginxError
 from examples.ingress_nginx.nginx.static_server import StaticNginx
 
 _logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class ChosenNginx:
         else:
             _logger.info("NGINX %s without Lua: each change is a reload", version)
 
-    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> Applied:
+    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> ApplyResult:
         return await self._running().apply(configuration, changes, may_reload=may_reload)
 
     async def healthy(self) -> None:

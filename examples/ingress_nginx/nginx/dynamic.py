@@ -28,8 +28,8 @@ from examples.ingress_nginx.nginx.routing_blocks import (
     VARIABLES,
     PolicyUse,
     RoutingGroup,
+    RoutingShape,
     RoutingText,
-    Shape,
     arrange,
     used_certificates,
 )
@@ -135,10 +135,10 @@ class DynamicRenderer:
         self._uses: Counter[PolicyUse] = Counter()
         self._named_backends = False
         #: The shape of the nginx.conf that NGINX has, and the policies to which its documents refer.
-        self._live = Shape()
+        self._live = RoutingShape()
         self._live_uses: frozenset[PolicyUse] = frozenset()
         #: The last rendered ones, with their text.
-        self._shape = Shape()
+        self._shape = RoutingShape()
         self._used: frozenset[PolicyUse] = frozenset()
         self._rendered: tuple[str, dict[str, bytes]] = ("", {})
 
@@ -264,7 +264,7 @@ class DynamicRenderer:
         )
         self._shape, self._rendered = shape, (text, routing.parts.files)
 
-    def _make_shape(self, configuration: Configuration) -> Shape:
+    def _make_shape(self, configuration: Configuration) -> RoutingShape:
         live, find = self._live, self._names.policies.__getitem__
         needed = frozenset(self._uses) | {(group.client_auth, self._default_policy) for group in self._members}
         self._used = needed
@@ -273,7 +273,7 @@ class DynamicRenderer:
         groups = {group: (self._number(group), self._named_servers(group)) for group in self._members}
         certificates = used_certificates(policies, find)
         further_backends = {found for _, name in policies for found in find(name).further_backends}
-        return Shape(
+        return RoutingShape(
             configuration.settings,
             arrange(groups, configuration.settings),
             policies,

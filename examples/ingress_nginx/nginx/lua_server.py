@@ -20,7 +20,7 @@ from examples.ingress_nginx.nginx.conf_file import system_resolvers
 from examples.ingress_nginx.nginx.default_certificate import self_signed_certificate
 from examples.ingress_nginx.nginx.dynamic import DynamicConfiguration, DynamicRenderer
 from examples.ingress_nginx.nginx.process import STATUS_SOCKET, NginxProcess
-from examples.ingress_nginx.nginx.server import Applied, ConfigurationRefused, NginxError
+from examples.ingress_nginx.nginx.server import ApplyResult, ConfigurationRefused, NginxError
 
 #: Bytes of documents in one request: a worker does nothing else while it stores them.
 _BATCH_SIZE = 1 << 20
@@ -140,10 +140,10 @@ class LuaNginx:
             raise
         self._note(configuration)
 
-    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> Applied:
+    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> ApplyResult:
         """Bring NGINX from the last applied configuration to this one. See ``NginxServer``."""
         if not changes and not self._failed and not self._owed:
-            return Applied(reloaded=False)
+            return ApplyResult(reloaded=False)
         if changes.certificates or changes.settings:
             self.renderer.excluded.clear()
         rendered = self.renderer.render(configuration, None if self._failed else changes)
@@ -152,7 +152,7 @@ class LuaNginx:
         if rendered.reason and not may_reload:
             await self._send_independent(resend_all=failed)
             self._failed = False
-            return Applied(reloaded=False, deferred=rendered.reason)
+            return ApplyResult(reloaded=False, deferred=rendered.reason)
         if rendered.reason:
             try:
                 rendered = await self._install(rendered, configuration, self.process.apply)
@@ -164,7 +164,7 @@ class LuaNginx:
         await self._send(*self._owed.take(), self.renderer.documents, resend_all=failed)
         self._failed = False
         self._note(configuration)
-        return Applied(reloaded=bool(rendered.reason), reason=rendered.reason)
+        return ApplyResult(reloaded=bool(rendered.reason), reason=rendered.reason)
 
     async def _send_independent(self, *, resend_all: bool) -> None:
         """Send the documents that NGINX can use with the nginx.conf that it has."""

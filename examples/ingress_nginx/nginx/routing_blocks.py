@@ -64,7 +64,7 @@ class RoutingBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RoutingShape:
     """Everything that nginx.conf depends on: NGINX reloads only if it differs.
 
     Attributes:
@@ -149,7 +149,7 @@ class RoutingText:
 
     def __init__(
         self,
-        shape: Shape,
+        shape: RoutingShape,
         binary: NginxBinary,
         policies: Mapping[str, Policy],
         *,

@@ -17,7 +17,7 @@ class ConfigurationRefused(NginxError):
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class ApplyResult:
     """How a change reached NGINX.
 
     Attributes:
@@ -44,7 +44,7 @@ class NginxServer(Protocol):
     async def start(self, configuration: Configuration) -> None:
         """Start NGINX with this configuration. Raises NginxError."""
 
-    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> Applied:
+    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> ApplyResult:
         """Bring NGINX from the last applied configuration to this one.
 
         Args:

@@ -14,7 +14,7 @@ from examples.ingress_nginx.nginx.binary import NginxBinary
 from examples.ingress_nginx.nginx.conf_file import system_resolvers
 from examples.ingress_nginx.nginx.default_certificate import self_signed_certificate
 from examples.ingress_nginx.nginx.process import NginxProcess
-from examples.ingress_nginx.nginx.server import Applied, ConfigurationRefused
+from examples.ingress_nginx.nginx.server import ApplyResult, ConfigurationRefused
 from examples.ingress_nginx.nginx.static import RenderedConfiguration, StaticRenderer
 
 #: How many servers are left out of one configuration before it is refused as a whole.
@@ -60,19 +60,19 @@ class StaticNginx:
         """Start NGINX with this configuration. Raises NginxError."""
         await self._install(configuration, None, first=True)
 
-    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> Applied:
+    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> ApplyResult:
         """Bring NGINX from the last applied configuration to this one. See ``NginxServer``."""
         self._deferred.merge(changes)
         due = self._deferred
         if not due and not self._failed:
-            return Applied(reloaded=False)
+            return ApplyResult(reloaded=False)
         if not may_reload:
-            return Applied(reloaded=False, deferred=_reason(due))
+            return ApplyResult(reloaded=False, deferred=_reason(due))
         for key in due.servers & self.excluded.keys():
             del self.excluded[key]
         self._deferred = Changes()
         await self._install(configuration, None if self._failed else due, first=False)
-        return Applied(reloaded=True, reason=_reason(due))
+        return ApplyResult(reloaded=True, reason=_reason(due))
 
     async def healthy(self) -> None:
         """Raise NginxError if the process does not answer."""

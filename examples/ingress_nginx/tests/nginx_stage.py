@@ -30,7 +30,7 @@ from examples.ingress_nginx.model.configuration import (
 )
 from examples.ingress_nginx.model.policy import DEFAULT_POLICY, Policy
 from examples.ingress_nginx.nginx.binary import wheel_nginx
-from examples.ingress_nginx.nginx.server import Applied, NginxServer
+from examples.ingress_nginx.nginx.server import ApplyResult, NginxServer
 
 #: The builds on this machine, by the name that a test shows.
 BUILDS = [
@@ -126,7 +126,9 @@ class Stage:
         self.configuration = replace(self.configuration, servers={server.key: server for server in servers}, backends=dict(backends or {}))
         await self.nginx.start(self.configuration)
 
-    async def change(self, *servers: Server, backends: Mapping[str, Backend] | None = None, removed: Sequence[ServerKey] = ()) -> Applied:
+    async def change(
+        self, *servers: Server, backends: Mapping[str, Backend] | None = None, removed: Sequence[ServerKey] = ()
+    ) -> ApplyResult:
         old = self.configuration
         new = replace(
             old,

@@ -26,7 +26,7 @@ from examples.ingress_nginx.model.configuration import Changes, Configuration, L
 from examples.ingress_nginx.nginx.binary import wheel_nginx
 from examples.ingress_nginx.nginx.choice import ChosenNginx
 from examples.ingress_nginx.nginx.process import NginxProcess
-from examples.ingress_nginx.nginx.server import Applied
+from examples.ingress_nginx.nginx.server import ApplyResult
 from examples.ingress_nginx.options import ControllerOptions
 from examples.ingress_nginx.status import IngressStatusWriter
 from examples.ingress_nginx.tests.nginx_stage import Answer, EchoBackend, free_port, request
@@ -72,7 +72,7 @@ class TrackedNginx(ChosenNginx):
         self.idle = asyncio.Event()
         self.idle.set()
 
-    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> Applied:
+    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> ApplyResult:
         self.idle.clear()
         try:
             return await super().apply(configuration, changes, may_reload=may_reload)

@@ -22,7 +22,7 @@ from examples.ingress_nginx.metrics import (
 )
 from examples.ingress_nginx.model.configuration import Changes
 from examples.ingress_nginx.nginx.lua_server import RequestCount
-from examples.ingress_nginx.nginx.server import Applied, NginxError
+from examples.ingress_nginx.nginx.server import ApplyResult, NginxError
 from examples.ingress_nginx.tests.objects import ClusterTable, ingress, service, slice_of, tls_secret
 from examples.ingress_nginx.webhook import AdmissionReport
 from kubeloop.meta import Resource
@@ -30,7 +30,7 @@ from kubeloop.timing import FakeClock
 
 REPLICA = 'controller_class="kubeloop.dev/ingress-controller",controller_namespace="ingress",controller_pod="pod-1"'
 STUB_STATUS = b"Active connections: 7 \nserver accepts handled requests\n 40 39 101 \nReading: 1 Writing: 2 Waiting: 4 \n"
-RELOADED, APPLIED, STARTED = Applied(reloaded=True), Applied(reloaded=False), Applied(reloaded=False, reason="start")
+RELOADED, APPLIED, STARTED = ApplyResult(reloaded=True), ApplyResult(reloaded=False), ApplyResult(reloaded=False, reason="start")
 
 
 class MetricsStage:
@@ -50,7 +50,7 @@ class MetricsStage:
         )
         self.metrics = IngressMetrics(self.registry, ReplicaName("ingress", pod="pod-1"), sources, now=lambda: 1000.0)
 
-    def sync(self, applied: Applied, error: str = "") -> None:
+    def sync(self, applied: ApplyResult, error: str = "") -> None:
         self.metrics.observe_sync(SyncReport(self.changes, applied, 0.5, error=error))
 
     def value(self, metric: str, **labels: str) -> float | None:

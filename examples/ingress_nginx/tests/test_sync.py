@@ -12,7 +12,7 @@ import pytest
 from examples.ingress_nginx.controller import SyncController, SyncReport
 from examples.ingress_nginx.ingress.builder import ObjectRef
 from examples.ingress_nginx.model.configuration import Changes, Configuration
-from examples.ingress_nginx.nginx.server import Applied, ConfigurationRefused
+from examples.ingress_nginx.nginx.server import ApplyResult, ConfigurationRefused
 from examples.ingress_nginx.options import ControllerOptions
 from examples.ingress_nginx.tests.objects import ingress, ingress_class, service, slice_of
 from kubeloop import Client, Manager
@@ -40,17 +40,17 @@ class NotingNginx:
     async def start(self, configuration: Configuration) -> None:
         self.started = configuration
 
-    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> Applied:
+    async def apply(self, configuration: Configuration, changes: Changes, *, may_reload: bool = True) -> ApplyResult:
         if self.refuse:
             raise ConfigurationRefused(self.refuse)
         assert changes.servers <= configuration.servers.keys()
         self.deferred.merge(changes)
         self.changed.set()
         if not may_reload and not self.dynamic:
-            return Applied(reloaded=False, deferred="a change")
+            return ApplyResult(reloaded=False, deferred="a change")
         self.applied.append(self.deferred)
         self.deferred = Changes()
-        return Applied(reloaded=not self.dynamic, reason="a change")
+        return ApplyResult(reloaded=not self.dynamic, reason="a change")
 
     async def healthy(self) -> None: ...
 
