@@ -309,18 +309,18 @@ class IngressBuilder:
         record = self.records[key]
         found = dict.fromkeys(record.problems)
         for host in record.hosts:
-            if (parts := self._built.get(host)) is not None:
-                found |= dict.fromkeys((reason, text) for owner, reason, text in parts.problems if owner == key)
+            if (built := self._built.get(host)) is not None:
+                found |= dict.fromkeys((reason, text) for owner, reason, text in built.problems if owner == key)
         self.problems[key] = tuple(found)
 
     def _publish(self, hosts: Iterable[str], backends: Iterable[str]) -> None:
         servers = self.configuration.servers
         for host in hosts:
-            parts = self._built.get(host)
-            if parts is None:
+            built = self._built.get(host)
+            if built is None:
                 servers.pop(((), host), None)
             else:
-                servers[(), host] = parts.server
+                servers[(), host] = built.server
         for name in backends:
             backend = self._backends.get(name)
             if backend is None:
@@ -330,8 +330,8 @@ class IngressBuilder:
 
     def _publish_certificates(self) -> None:
         wanted: dict[str, Certificate] = {}
-        for parts in self._built.values():
-            wanted.update(parts.certificates)
+        for built in self._built.values():
+            wanted.update(built.certificates)
         if self._options.default_certificate is not None:
             found = self.certificate(self._options.default_certificate)
             if isinstance(found, Certificate):
