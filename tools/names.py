@@ -82,16 +82,20 @@ def replaced_classes(paths: Iterable[Path], classes: Mapping[str, str]) -> list[
     ]
 
 
-def replaced_modules(paths: Iterable[Path], modules: Mapping[str, str], allowed: Collection[Path] = ()) -> list[str]:
+def replaced_modules(paths: Iterable[Path], modules: Mapping[str, str], allowed: Collection[Path] = (), root: Path = ROOT) -> list[str]:
     """Return the modules and folders with a replaced name, each as a sentence that says what to do.
 
     Args:
         paths: the modules. Their folders are checked as well.
         modules: replaced name -> the name to use.
         allowed: modules and folders that may have a replaced name.
+        root: the repository. Its folder and those above it may have any name.
+
+    Returns:
+        A sentence for each module and folder.
     """
     paths = list(paths)
-    folders = sorted({parent for path in paths for parent in path.parents})
+    folders = sorted({parent for path in paths for parent in path.parents if root in parent.parents})
     return [
         f"{path}: a {kind} {module_name(path)}: use {modules[module_name(path)]}"
         for kind, checked in (("module", paths), ("folder", folders))

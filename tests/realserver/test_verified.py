@@ -73,6 +73,8 @@ def test_a_suite_runs_on_a_real_server_again_when_it_changed(tests: Path, change
         pytest.param("tests/client/helpers.py", {Group.OTHERS}, id="a helper of tests"),
         pytest.param("tests/apiserver/test_deletes.py", set(), id="a suite of the server, which has a separate record"),
         pytest.param("tests/controller/test_queues.py", set(), id="a suite that always runs"),
+        pytest.param("examples/webhook/app.py", {Group.OTHERS}, id="an example with tests on a real server"),
+        pytest.param("examples/ingress_nginx/app.py", set(), id="an example without them"),
         pytest.param("src/kubeloop/__pycache__/version.pyc", set(), id="compiled code"),
     ],
 )
@@ -84,6 +86,19 @@ def test_suites_that_test_kubeloop_itself_run_again_when_it_or_they_changed(test
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{file.read_text() if file.exists() else ''}# changed")
     assert {group for group in Group if not verified.is_unchanged(group, project, stored)} == run_again
+
+
+def test_no_test_on_a_real_server_uses_the_example_that_does_not_count() -> None:
+    on_servers = [
+        file
+        for folder in (verified.TESTS, verified.PROJECT / "examples")
+        for file in folder.rglob("*.py")
+        if b"mark.server" in file.read_bytes() and file != Path(__file__)
+    ]
+    assert on_servers
+    package = verified.EMBEDDED_ONLY.rstrip("/").replace("/", ".").encode()
+    assert not [file for file in on_servers if file.is_relative_to(verified.PROJECT / verified.EMBEDDED_ONLY)]
+    assert not [file for file in on_servers if package in file.read_bytes()]
 
 
 @pytest.mark.parametrize("of_the_server", [True, False])

@@ -40,6 +40,8 @@ _PATTERNS = {
 }  # fmt: skip
 #: Tests below these folders, except helpers, have a separate record (``suites``), or run on a real server each time.
 _RECORDED_APART = tuple(f"tests/{name}/" for name in (*ROOTS, "controlplane", "controller"))
+#: An example that no test on a real server uses.
+EMBEDDED_ONLY = "examples/ingress_nginx/"
 _FILE = Path(__file__).with_name("verified.json")
 
 
@@ -70,6 +72,8 @@ def group_fingerprint(group: Group, project: Path = PROJECT) -> str:
 
 
 def _belongs_to(group: Group, file: Path, project: Path) -> bool:
+    if file.relative_to(project).as_posix().startswith(EMBEDDED_ONLY):
+        return False
     if group is not Group.OTHERS or not file.name.startswith("test_") or file.suffix != ".py":
         return True
     return not file.relative_to(project).as_posix().startswith(_RECORDED_APART) and b"mark.server" in file.read_bytes()

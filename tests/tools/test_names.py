@@ -83,13 +83,14 @@ def test_replaced_classes_are_found_private_and_nested(tmp_path: Path) -> None:
 
 
 def test_replaced_modules_and_folders_are_found_behind_the_prefix_of_tests(tmp_path: Path) -> None:
-    module, folder, clean = tmp_path / "test_refusals.py", tmp_path / "refusals", tmp_path / "test_store.py"
+    root = tmp_path / "refusals"
+    module, folder, clean = root / "test_refusals.py", root / "refusals", root / "test_store.py"
     paths = [module, folder / "store.py", clean]
-    assert names.replaced_modules(paths, VOCABULARY.modules) == [
+    assert names.replaced_modules(paths, VOCABULARY.modules, root=root) == [
         f"{module}: a module refusals: use api_errors",
         f"{folder}: a folder refusals: use api_errors",
     ]
-    assert names.replaced_modules(paths, VOCABULARY.modules, [module, folder]) == []
+    assert names.replaced_modules(paths, VOCABULARY.modules, [module, folder], root) == []
 
 
 def test_arguments_with_a_replaced_name_are_found_in_functions_and_lambdas(tmp_path: Path) -> None:
