@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from examples.ingress_nginx.model.configuration import Condition, Source
-from examples.ingress_nginx.nginx.policy_directives import ConfigurationParts, digest
+from examples.ingress_nginx.nginx.parts import ConfigurationParts, digest
 from examples.ingress_nginx.nginx.quoting import header_name, map_regex, pcre_literal
 from examples.ingress_nginx.nginx.upstreams import cookie_map
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from examples.ingress_nginx.model.configuration import Certificate
@@ -26,6 +26,7 @@ from examples.ingress_nginx.model.policy import (
     Redirect,
 )
 from examples.ingress_nginx.nginx.conf_file import seconds, sent_headers, timeout_lines
+from examples.ingress_nginx.nginx.parts import ConfigurationParts, certificate_file, named
 from examples.ingress_nginx.nginx.quoting import (
     UnsafeText,
     header_name,
@@ -38,32 +39,14 @@ from examples.ingress_nginx.nginx.quoting import (
 
 #: Variables that URLs of external authentication may contain; their values are parts of the request.
 URL_VARIABLES = ("host", "http_host", "scheme", "request_uri", "escaped_request_uri", "remote_addr")
+#: Seconds for which the client's connection waits for the answer to a copy at most.
+_LONGEST_COPY = 10.0
 _RETRY_WORDS = frozenset(
     (
         *("error", "timeout", "invalid_header", "non_idempotent", "off"),
         *("http_500", "http_502", "http_503", "http_504", "http_403", "http_404", "http_429"),
     )
 )
-
-
-@dataclass(slots=True)
-class ConfigurationParts:
-    """Parts of nginx.conf beside locations.
-
-    Attributes:
-        http: Blocks inside ``http``. Each is written once.
-        server: Locations for each server with a location of this policy: for external authentication and for error pages.
-        files: Contents by name, for ``NginxProcess.apply``.
-    """
-
-    http: dict[str, None] = field(default_factory=dict)
-    server: dict[str, None] = field(default_factory=dict)
-    files: dict[str, bytes] = field(default_factory=dict)
-
-    def merge(self, other: ConfigurationParts) -> None:
-        self.http |= other.http
-        self.server |= other.server
-        self.files |= other.files
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +122,7 @@ def policy_directives(policy: Policy, context: PolicyContext, headers: Mapping[s
     if policy.https_redirect:
         lines.append(f"if ($kubeloop_redirect_https) {{ return {int(policy.https_redirect)} https://$host$request_uri; }}")
     if policy.hsts:
-        name = _named("hsts", policy.hsts)
+        name = named("hsts", policy.hsts)
         parts.http[f'map $kubeloop_is_https ${name} {{ default ""; 1 {quote(policy.hsts)}; }}'] = None
         lines.append(f"add_header Strict-Transport-Security ${name} always;")
     lines += _response_headers(policy.response_headers, kind)
@@ -203,29 +186,12 @@ def quote_url(url: str, variables: Sequence[str] = ()) -> str:
     return f'"{"".join(texts)}"'
 
 
-def digest(*values: object) -> str:
-    """Return a short digest of values, for names of parts of nginx.conf and of files."""
-    return hashlib.blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-def certificate_file(content: str, parts: ConfigurationParts) -> str:
-    """Add a file with PEM documents to the parts, and return its name as a parameter."""
-    # The digest of the content must not help to guess a key: it is longer than those of names, and the folder is private.
-    name = f"tls/{hashlib.sha256(content.encode()).hexdigest()[:32]}.pem"
-    parts.files[name] = content.encode()
-    return quote(name)
-
-
 def _url_variable(name: str) -> str:
     return "kubeloop_escaped_uri" if name == "escaped_request_uri" else name
 
 
-def _named(kind: str, *values: object) -> str:
-    return f"kubeloop_{kind}_{digest(*values)}"
-
-
 def _cors(cors: Cors, kind: str, parts: ConfigurationParts) -> list[str]:
-    name = _named("cors", cors)
+    name = named("cors", cors)
     echo = cors.echo and cors.credentials
     labels = "[A-Za-z0-9.-]+" if cors.echo else "[A-Za-z0-9-]+"
     if "*" in cors.origins:
@@ -275,7 +241,7 @@ def _access(policy: Policy) -> list[str]:
 
 
 def _limits(limits: Limits, parts: ConfigurationParts) -> list[str]:
-    name = _named("limit", limits)
+    name = named("limit", limits)
     key = "$binary_remote_addr"
     if limits.allow:
         free = " ".join(f"{network(found)} 1;" for found in limits.allow)
@@ -302,7 +268,7 @@ def _basic_auth(realm: str, users: str, parts: ConfigurationParts) -> list[str]:
 
 
 def _external_auth(auth: ExternalAuth, parts: ConfigurationParts, changed: dict[str, tuple[str, str]]) -> list[str]:
-    name = _named("auth", auth)
+    name = named("auth", auth)
     if urlsplit(auth.url).scheme not in ("http", "https"):
         raise UnsafeText("the URL of external authentication does not begin with http:// or https://")
     inner = [
@@ -397,7 +363,7 @@ def _intercept(policy: Policy, kind: str, context: PolicyContext, parts: Configu
         return []
     lines = [f"{kind}_intercept_errors on;"]
     for status in policy.intercept:
-        name = _named("error", policy.error_backend, status, tuple(passing))
+        name = named("error", policy.error_backend, status, tuple(passing))
         inner = [
             "internal;",
             f'proxy_set_header X-Code "{int(status)}";',
@@ -414,23 +380,34 @@ def _intercept(policy: Policy, kind: str, context: PolicyContext, parts: Configu
 
 
 def _mirrors(policy: Policy, context: PolicyContext, parts: ConfigurationParts, changed: dict[str, tuple[str, str]]) -> list[str]:
+    if not policy.mirrors:
+        return []
+    # A copy that is upgraded to a WebSocket would end the client's request.
+    changed |= {"upgrade": ("Upgrade", '""'), "connection": ("Connection", '""')}
+    headers = _request_headers(policy, "proxy", parts, changed)
+    times = policy.timeouts
+    # The client's connection waits for the answer to the copy.
+    bound = min(times.total or _LONGEST_COPY, _LONGEST_COPY)
+    common = [
+        *("internal;", "client_max_body_size 0;", *headers),
+        *timeout_lines("proxy", min(times.connect, bound), min(times.send, bound), min(times.read, bound)),
+        # The answer is dropped: it must not lead to another location, which NGINX would serve to a copy without its access rules.
+        "proxy_ignore_headers X-Accel-Redirect X-Accel-Limit-Rate X-Accel-Buffering X-Accel-Charset X-Accel-Expires;",
+    ]
     lines = []
-    headers = _request_headers(policy, "proxy", parts, changed) if policy.mirrors else []
     for mirror in policy.mirrors:
         upstream = context.upstream(mirror.backend)
         if not upstream or mirror.numerator <= 0:
             continue
-        name = _named("mirror", mirror, upstream, headers)
-        # NGINX has compared the length of the body with the limit of the request's location.
-        inner = ["internal;", "client_max_body_size 0;"]
+        name = named("mirror", mirror, upstream, common)
+        inner = list(common)
         if mirror.numerator < mirror.denominator:
             # The precision of split_clients is a hundredth of a percent, and it refuses 0 and more than 100 %.
             share = f"{min(max(100 * mirror.numerator / mirror.denominator, 0.01), 99.99):.2f}"
             parts.http[f'split_clients "${{request_id}}{name}" ${name} {{ {share}% 1; * ""; }}'] = None
             inner.append(f'if (${name} = "") {{ return 204; }}')
-        parts.server[
-            f"location = /kubeloop-internal/{name} {{ {' '.join((*inner, *headers))} proxy_pass http://{upstream}$request_uri; }}"
-        ] = None
+        inner.append(f"proxy_pass http://{upstream}$request_uri;")
+        parts.server[f"location = /kubeloop-internal/{name} {{ {' '.join(inner)} }}"] = None
         lines.append(f"mirror /kubeloop-internal/{name};")
     return lines
 
@@ -475,7 +452,7 @@ def _request_headers(policy: Policy, kind: str, parts: ConfigurationParts, chang
     for name, value in policy.request_headers.set:
         changed[name.lower()] = (header_name(name), quote(value))
     for name, value in policy.request_headers.add:
-        variable = _named("header", name.lower(), value)
+        variable = named("header", name.lower(), value)
         source = f"$http_{header_name(name).lower().replace('-', '_')}"
         parts.http[f'map {source} ${variable} {{ "" {quote(value)}; default "{source},{quote(value)[1:-1]}"; }}'] = None
         changed[name.lower()] = (name, f"${variable}")

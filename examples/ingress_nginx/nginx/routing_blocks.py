@@ -13,11 +13,9 @@ from examples.ingress_nginx.model.configuration import CATCH_ALL, DEFAULT_BACKEN
 from examples.ingress_nginx.model.policy import BackendTls, Policy, Protocol
 from examples.ingress_nginx.nginx.binary import NginxBinary
 from examples.ingress_nginx.nginx.conf_file import listen
+from examples.ingress_nginx.nginx.parts import ConfigurationParts, certificate_file, digest
 from examples.ingress_nginx.nginx.policy_directives import (
-    ConfigurationParts,
     PolicyContext,
-    certificate_file,
-    digest,
     pass_directive,
     policy_directives,
     quote_url,
@@ -33,6 +31,8 @@ PolicyUse = tuple[ClientAuth | None, str]
 VARIABLES = "location = /variables {{ internal; {} }}".format(
     " ".join(f'set $kubeloop_{name} "";' for name in ("location", "unserved", "target", "rest", "endpoint", "cookie", "id"))
 )
+#: MiB of the dictionary of counts.
+COUNTS_MEMORY = 16
 _LUA_FOLDER = Path(__file__).with_name("lua")
 
 _logger = logging.getLogger(__name__)
@@ -191,7 +191,7 @@ class RoutingText:
         return [
             f"lua_package_path {quote(f'{_LUA_FOLDER}/?.lua;;', variables=False)};",
             *dictionaries,
-            "lua_shared_dict kubeloop_requests 10m;",
+            f"lua_shared_dict kubeloop_requests {COUNTS_MEMORY}m;",
             # Each expression of a path or condition is compiled once; the usual limit is 1,024 of them.
             "lua_regex_cache_max_entries 100000;",
             # A bound for expressions from outside that would take seconds to fail.

@@ -25,13 +25,11 @@ from examples.ingress_nginx.model.configuration import (
 )
 from examples.ingress_nginx.model.policy import DEFAULT_POLICY, Policy
 from examples.ingress_nginx.nginx.conditions import choose_location, condition_variable, path_variable, split
+from examples.ingress_nginx.nginx.parts import ConfigurationParts, certificate_file, digest
 from examples.ingress_nginx.nginx.policy_directives import (
-    ConfigurationParts,
     DirectiveMemo,
     PolicyContext,
     PolicyDirectives,
-    certificate_file,
-    digest,
     pass_directive,
     policy_directives,
     quote_url,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from examples.ingress_nginx.model.configuration import CATCH_ALL, Certificate, Changes, Configuration, Listener, Server, ServerKey, Settings
 from examples.ingress_nginx.nginx.binary import NginxBinary
 from examples.ingress_nginx.nginx.conf_file import conf_file, listen
-from examples.ingress_nginx.nginx.policy_directives import ConfigurationParts, DirectiveMemo
+from examples.ingress_nginx.nginx.parts import ConfigurationParts
+from examples.ingress_nginx.nginx.policy_directives import DirectiveMemo
 from examples.ingress_nginx.nginx.quoting import UnsafeText
 from examples.ingress_nginx.nginx.server_block import UNAVAILABLE, ServerBlock, ServerText
 from examples.ingress_nginx.nginx.upstreams import Upstream, upstream

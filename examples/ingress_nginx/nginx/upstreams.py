@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from examples.ingress_nginx.model.configuration import Affinity, Backend, Balance, Endpoint, Settings
-from examples.ingress_nginx.nginx.policy_directives import digest
+from examples.ingress_nginx.nginx.parts import digest
 from examples.ingress_nginx.nginx.quoting import UnsafeText, map_regex, pcre_literal, quote, token
 
 _HASH_VARIABLES = frozenset(

@@ -161,6 +161,56 @@ async def test_copies_of_requests_go_to_other_backends(at: GatewayStage) -> None
     assert copied.qsize() < 99
 
 
+async def test_a_copy_is_not_upgraded_and_leaves_the_websocket_of_the_client(at: GatewayStage) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b"upgrade: websocket" not in head.lower():
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        else:
+            writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n")
+            writer.write(await reader.readline())
+        writer.close()
+
+    servers = [await asyncio.start_server(answer, "127.0.0.1", 0) for _ in range(2)]
+    for name, found in zip(("chat", "next"), servers, strict=True):
+        at.services += (service(name), slice_of(name, "127.0.0.1", port=found.sockets[0].getsockname()[1]))
+    copies = {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "next", "port": 80}}}
+    await at.serve(http_route("web", rule(to=["chat"], filters=[copies])))
+    reader, writer = await asyncio.open_connection("127.0.0.1", at.port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n")
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+    writer.write(b"hello\n")
+    assert await asyncio.wait_for(reader.readline(), 30) == b"hello\n"
+    writer.close()
+    for found in servers:
+        found.close()
+
+
+async def test_a_backend_leads_a_request_to_another_path_and_a_copy_to_none(at: GatewayStage) -> None:
+    copies = {"type": "RequestMirror", "requestMirror": {"backendRef": {"name": "leads", "port": 80}}}
+    async with echo_backends(EchoBackend("leads", headers=(("X-Accel-Redirect", "/inner?a=1"),))) as backends:
+        (endpoint,) = backends["leads"].endpoints
+        at.services += (service("leads"), slice_of("leads", "127.0.0.1", port=endpoint.port))
+        await at.serve(
+            http_route(
+                "web",
+                rule(path("/moved"), to=["leads"]),
+                rule(path("/inner"), to=["second"]),
+                rule(path("/copied"), to=["first"], filters=[copies]),
+            )
+        )
+        moved = (await at.get("a.test", "/moved")).seen
+        assert (moved["backend"], moved["target"]) == ("second", "/inner?a=1")
+        assert len(moved["headers"]["x-request-id"]) == 32
+        at.backends["second"].descriptions.get_nowait()
+        reader, writer = await asyncio.open_connection("127.0.0.1", at.port)
+        writer.write(b"GET /copied HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n")
+        # NGINX closes the connection after the copy is answered, too.
+        assert b'"backend": "first"' in await asyncio.wait_for(reader.read(), 30)
+        writer.close()
+    assert at.backends["second"].descriptions.empty()
+
+
 async def test_https_listeners(at: GatewayStage) -> None:
     secure = listener("secure", at.tls_port, "*.shop.test", "HTTPS", certificates=["tls"])
     parents = [{"name": "front", "sectionName": "secure"}]

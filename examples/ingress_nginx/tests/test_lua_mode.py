@@ -450,23 +450,6 @@ async def test_the_status_server_is_private_and_refuses_bad_batches(running: Lua
     assert b"b:x" not in await status.get("/documents")
 
 
-async def test_requests_are_counted_by_route_and_status(running: LuaStage) -> None:
-    async with echo_backends(EchoBackend("web")) as backends:
-        await running.start(server("shop.test", prefix("/a", "web", origin="Ingress shop/web")), backends=backends)
-        for path in ("/a", "/a/b", "/b"):
-            await running.get("shop.test", path)
-        await running.get("unknown.test")
-        counts = {
-            (found.origin, found.host, found.path, found.backend, found.status): found.count
-            for found in await running.nginx.request_counts()
-        }
-    assert counts == {
-        ("Ingress shop/web", "shop.test", "/a", "web", 200): 2,
-        ("", "shop.test", "", DEFAULT_BACKEND, 404): 1,
-        ("", "", "", DEFAULT_BACKEND, 404): 1,
-    }
-
-
 async def test_a_policy_that_nginx_refuses_answers_503_and_the_others_are_served(running: LuaStage) -> None:
     async with echo_backends(EchoBackend("web")) as backends:
         await running.start(server("shop.test", prefix("/", "web")), backends=backends)

@@ -164,7 +164,8 @@ function M.balance(key)
         -- NGINX reduces the number to that of the policy (proxy_next_upstream_tries).
         set_more_tries(backend.count - 1)
     end
-    if backend.least_busy then
+    -- The end of a copy of a request is not seen (`finish`).
+    if backend.least_busy and not ngx.is_subrequest then
         busy[endpoint.name] = (busy[endpoint.name] or 0) + 1
     end
     local done, problem = set_current_peer(endpoint.address, endpoint.port)

@@ -9,8 +9,10 @@ local in_progress = require "in_progress"
 local store = ngx.shared.kubeloop_requests
 local get_method = ngx.req.get_method
 
---- More series than this are counted as one, so that they cannot fill the dictionary.
+--- More series than this, and those that do not fit into the dictionary, are counted as one.
 local MOST_SERIES = 20000
+--- Bytes of the dictionary for the series that count all others.
+local RESERVE = 256 * 1024
 local LAST = "last"
 
 local M = {}
@@ -19,25 +21,37 @@ local NONE = { series = "\t\t\t" }
 --- Clients can send any method.
 local METHODS = { GET = 1, HEAD = 1, POST = 1, PUT = 1, PATCH = 1, DELETE = 1, OPTIONS = 1, CONNECT = 1, TRACE = 1 }
 
---- Return the key of the count of a series; nil if it is new and there are too many.
-local function find_count(series, most)
-    local number = store:get(series)
-    if not number then
-        if (store:get(LAST) or 0) >= most then
-            return nil
-        end
-        number = store:incr(LAST, 1, 0)
-        if not store:add(series, number) then
-            -- Another worker was faster.
-            number = store:get(series) or number
-        end
+--- Return the key of the count of a new series; nil if it does not fit. Nothing that is stored is ever dropped for it ("safe").
+local function add_count(series)
+    local number = store:incr(LAST, 1, 0)
+    local key = "n" .. number
+    if not store:safe_add(key, 0) then
+        return nil
     end
-    return "n" .. number
+    if store:safe_add(series, number) then
+        return key
+    end
+    store:delete(key)
+    -- Another worker may have been faster.
+    number = store:get(series)
+    return number and "n" .. number
+end
+
+--- Return the key of the count of a series; nil if it is new and there are too many.
+local function find_count(series, most, reserve)
+    local number = store:get(series)
+    if number then
+        return "n" .. number
+    end
+    if (store:get(LAST) or 0) >= most or store:free_space() < reserve then
+        return nil
+    end
+    return add_count(series)
 end
 
 local function count_of(target, method, status)
     local rest = "\t" .. method .. "\t" .. status
-    return find_count(target.series .. rest, MOST_SERIES) or find_count(NONE.series .. rest, math.huge)
+    return find_count(target.series .. rest, MOST_SERIES, RESERVE) or find_count(NONE.series .. rest, math.huge, 0)
 end
 
 --- Count a request at its end.
@@ -61,7 +75,9 @@ function M.count()
         key = count_of(target, method, status)
         by_status[status] = key
     end
-    store:incr(key, 1, 0)
+    if key then
+        store:incr(key, 1)
+    end
     balancer.finish()
 end
 

@@ -395,11 +395,13 @@ end
 --- Choose the location of a request in a block, and set the variables that it needs.
 function M.route(name)
     -- A subrequest, as for external authentication, has the variables of its request.
-    local known = var.kubeloop_location
-    if known ~= "" then
-        return known
+    if ngx.is_subrequest then
+        return var.kubeloop_location
     end
-    identifiers.set()
+    -- A request that a backend leads to another path (X-Accel-Redirect) has an identifier.
+    if not in_progress.get() then
+        identifiers.set()
+    end
     if not documents.refresh() then
         return UNAVAILABLE
     end
