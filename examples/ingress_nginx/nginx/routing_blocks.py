@@ -177,14 +177,14 @@ class RoutingText:
         dictionaries = [f"lua_shared_dict {_dictionary(size)} {size}m;" for size in (memory, previous) if size]
         inline = dict(self._shape.inline)
         names = {name for _, name in self._shape.policies}
-        limits = ", ".join(f'["{name}"] = {size}' for name in sorted(names) if (size := int(self._policies[name].body_size)))
+        limits = ", ".join(f'["{name}"] = {int(self._policies[name].body_size) or "false"}' for name in sorted(names))
         setups = [
             f'documents.open("{_dictionary(memory)}"{f", {_dictionary(previous)!r}" if previous else ""})',
             f'router.defaults("{self._default_policy}", "{DEFAULT_BACKEND}")',
             f"router.limits({{ {limits} }})",
             *(
                 f"router.block({number}, {{ {', '.join(f'{group!r}' for group in block.groups)} }}, {inline[block.client_auth]!r}, "
-                f"{self._largest_body(block.client_auth) or 'nil'})"
+                f"{self._largest_body(block.client_auth) or 'false'})"
                 for number, block in enumerate(self._shape.blocks)
             ),
         ]

@@ -95,6 +95,33 @@ async def test_a_copy_that_is_not_answered_holds_the_connection_for_the_time_of_
         silent.release.set()
 
 
+@pytest.mark.parametrize(
+    ("known", "status"),
+    [
+        pytest.param(True, 200, id="it keeps what it knows of a host"),
+        pytest.param(False, 503, id="it does not serve a host that it learns of too late"),
+    ],
+)
+async def test_a_worker_of_the_former_configuration_ends_its_requests(running: LuaStage, *, known: bool, status: int) -> None:
+    settings = replace(running.configuration.settings, worker_processes=1)
+    running.configuration = replace(running.configuration, settings=settings)
+    async with echo_backends(EchoBackend("web")) as backends:
+        await running.start(server("shop.test", prefix("/", "web")), server("other.test", prefix("/", "web")), backends=backends)
+        await running.get("shop.test" if known else "other.test")
+        streams = [await asyncio.open_connection("127.0.0.1", running.port) for _ in range(4)]
+        for _, writer in streams:
+            writer.write(b"GET / HTTP/1.1\r\nHost: sho")
+        await running.get("other.test")
+        assert (await running.change(server("shop.test", prefix("/", "web", Policy(status=402))))).reloaded
+        for _, writer in streams:
+            writer.write(b"p.test\r\nConnection: close\r\n\r\n")
+        answers = [(await reader.read()).split(b" ", 2)[1] for reader, _ in streams]
+        for _, writer in streams:
+            writer.close()
+        assert (await running.get("shop.test")).status == 402
+    assert answers == [str(status).encode()] * 4
+
+
 async def _send(running: Stage, requests: list[tuple[str, str]]) -> None:
     """Send requests on one connection, which NGINX closes after 1,000 of them."""
     for start in range(0, len(requests), 900):

@@ -7,6 +7,7 @@ local cjson = require "cjson.safe"
 
 local gmatch, sub = string.gmatch, string.sub
 local ERR, log = ngx.ERR, ngx.log
+local is_exiting = ngx.worker.exiting
 
 local M = {
     --- Grows with each change of documents; for caches of values that were made of them.
@@ -55,7 +56,13 @@ local function forget_changes(version)
 end
 
 --- Take over what has changed; false if the controller has not sent all documents yet. For the first phase of each request.
+--
+-- After a reload, a worker of the former configuration still answers requests that began before. New documents can refer to locations that
+-- it does not have, so it keeps those that it knows.
 function M.refresh()
+    if version_seen and is_exiting() then
+        return true
+    end
     local version = store:get("version")
     if version ~= version_seen then
         forget_changes(version)

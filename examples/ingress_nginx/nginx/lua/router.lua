@@ -42,7 +42,7 @@ function M.defaults(policy, backend)
     no_server = default_target("")
 end
 
---- Set the largest body in bytes for each policy that has a limit.
+--- Set the largest body in bytes for each policy that has a location; false: it has no limit.
 function M.limits(sizes)
     limits = sizes
 end
@@ -51,7 +51,7 @@ end
 -- @param name Its name.
 -- @param groups Its groups of hosts.
 -- @param policy The policy of its location.
--- @param limit The largest body in bytes that this location takes; nil: it has no limit.
+-- @param limit The largest body in bytes that this location takes; false: it has no limit.
 function M.block(name, groups, policy, limit)
     blocks[name] = { groups = groups, policy = policy, limit = limit, hosts = {}, count = 0, epoch = 0 }
 end
@@ -351,6 +351,10 @@ local function follow(block, route, location, captures, path)
     local target = choose_target(route)
     local policy = target and target.policy or route.policy
     local limit, stays = limits[policy], policy == block.policy
+    if limit == nil then
+        -- The document came with a reload, and this worker is of the former configuration.
+        return UNAVAILABLE
+    end
     -- NGINX compares the length with the limit of the location that it finds by itself, which may be larger than that of the policy.
     if limit ~= block.limit then
         local length = var.content_length
