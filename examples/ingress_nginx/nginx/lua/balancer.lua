@@ -16,6 +16,8 @@ local random = math.random
 local M = {}
 --- Numbers of requests in progress by endpoint, of backends that choose by them.
 local busy = {}
+--- Whether there ever was one.
+local counts_busy = false
 
 local function prepare_backend(backend)
     local endpoints = backend.endpoints or {}
@@ -167,6 +169,7 @@ function M.balance(key)
     -- The end of a copy of a request is not seen (`finish`).
     if backend.least_busy and not ngx.is_subrequest then
         busy[endpoint.name] = (busy[endpoint.name] or 0) + 1
+        counts_busy = true
     end
     local done, problem = set_current_peer(endpoint.address, endpoint.port)
     if not done then
@@ -175,16 +178,20 @@ function M.balance(key)
     end
 end
 
---- Count the end of a request.
-function M.finish()
-    if not next(busy) then
-        return
-    end
+-- Apart from `finish`, which LuaJIT compiles: it has no loop.
+local function release()
     for name in gmatch(var.upstream_addr or "", "[^, ]+") do
         local count = busy[name]
         if count then
             busy[name] = count > 1 and count - 1 or nil
         end
+    end
+end
+
+--- Count the end of a request.
+function M.finish()
+    if counts_busy then
+        release()
     end
 end
 
