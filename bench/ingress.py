@@ -284,7 +284,8 @@ def _compare(folder: Path, port: int, hosts: int, backend: int, rounds: int) -> 
         + " }\n"
         for number in range(hosts)
     )
-    ours, theirs = [], []
+    ours: list[float] = []
+    theirs: list[float] = []
     with _nginx(folder, "hand", upstream + usual + servers):
         time.sleep(1)
         for number in range(rounds):
