@@ -196,6 +196,8 @@ class RoutingText:
             "lua_regex_cache_max_entries 100000;",
             # A bound for expressions from outside that would take seconds to fail.
             "lua_regex_match_limit 100000;",
+            # A request with Lua's phases needs more than the usual 4 KiB, and a second piece of memory costs 0.3 us.
+            "request_pool_size 8k;",
             # Variables that a request does not need are empty.
             "uninitialized_variable_warn off;",
             "init_by_lua_block {",
