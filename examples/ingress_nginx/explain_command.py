@@ -26,7 +26,7 @@ from kubeloop import ALL_NAMESPACES, Client
 from kubeloop.api.core.v1 import ConfigMap, Namespace, Secret, Service
 from kubeloop.api.discovery.v1 import EndpointSlice
 from kubeloop.api.networking.v1 import Ingress, IngressClass
-from kubeloop.meta import Forbidden, NotFound, Resource
+from kubeloop.meta import Forbidden, NotFound, Resource, kind_info
 
 R = TypeVar("R", bound=Resource)
 
@@ -79,7 +79,7 @@ class ObjectSnapshot:
             except NotFound:
                 return GatewayResult()
             except Forbidden:
-                self.forbidden.append(f"{kind.__name__}s")
+                self.forbidden.append(f"{kind_info(kind).plural}")
         await self._read_named(client, Secret, gateways.build(self).secrets)
         return gateways.build(self)
 
@@ -259,4 +259,4 @@ def _builder_options(words: dict[str, Any]) -> BuilderOptions:
 
 def _tell_forbidden(forbidden: Iterable[str]) -> None:
     for name in forbidden:
-        click.echo(f"You may not read {name}; the answer assumes that it does not exist.", err=True)
+        click.echo(f"You may not read {name}; the answer assumes that there is none.", err=True)

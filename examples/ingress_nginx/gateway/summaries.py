@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 
 from examples.ingress_nginx.gateway.listeners import ListenerState
 from examples.ingress_nginx.gateway.objects import BUNDLE_VERSION, GatewayOptions
 from examples.ingress_nginx.gateway.reports import ConditionState, GatewayClassReport, GatewayReport
 from examples.ingress_nginx.gateway.types import Gateway, GatewayClass
+from examples.ingress_nginx.model.configuration import is_address
 
 #: Names of pkg/features of the Gateway API's repository, in its order of the alphabet.
 FEATURES = (
@@ -141,15 +141,7 @@ def _addresses(gateway: Gateway, address: str, options: GatewayOptions) -> tuple
         published = tuple(text for text in options.published if not requested or text in requested)
     else:
         published = (address,) if address else ()
-    return tuple(("IPAddress" if _is_address(text) else "Hostname", text) for text in published)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+    return tuple(("IPAddress" if is_address(text) else "Hostname", text) for text in published)
 
 
 def _is_supported(version: str) -> bool:

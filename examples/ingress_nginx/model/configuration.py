@@ -187,7 +187,8 @@ class Balance(StrEnum):
 
 
 @functools.lru_cache(4096)
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """Return whether a text is an IP address, not a DNS name."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -205,7 +206,7 @@ class Endpoint:
     @property
     def has_address(self) -> bool:
         """Whether it has an IP address; else it has a DNS name."""
-        return _is_address(self.address)
+        return is_address(self.address)
 
 
 @dataclass(frozen=True, slots=True)

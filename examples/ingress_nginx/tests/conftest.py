@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from examples.ingress_nginx.nginx.binary import find_nginx
+from examples.ingress_nginx.nginx.lua_server import LuaNginx
+from examples.ingress_nginx.tests.lua_stage import LuaStage
+from examples.ingress_nginx.tests.nginx_stage import stage
 from examples.ingress_nginx.tests.stage import ControllerStage, controller_stage, stage_options
 
 
@@ -21,3 +25,12 @@ async def at(mode: str, tmp_path: Path) -> AsyncIterator[ControllerStage]:
     """A cluster, the controller and NGINX; see ``ControllerStage``."""
     async with controller_stage(stage_options(mode, tmp_path / "nginx"), mode) as found:
         yield found
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[LuaStage]:
+    """NGINX with Lua and two workers, for tests that have no other NGINX."""
+    binary = await find_nginx()
+    assert binary.has_lua, "this test needs nginx with Lua: apt install nginx libnginx-mod-http-lua lua-cjson"
+    async with stage(LuaNginx(binary, tmp_path / "nginx", resolvers=()), worker_processes=2) as found:
+        yield LuaStage(found.nginx, found.configuration)

@@ -9,9 +9,7 @@ import signal
 import ssl
 import stat
 from collections import Counter
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -32,53 +30,14 @@ from examples.ingress_nginx.model.configuration import (
     Route,
     Source,
     Target,
-    changes_between,
 )
 from examples.ingress_nginx.model.policy import BasicAuth, Buffering, HeaderChanges, Policy, Redirect, Retries
 from examples.ingress_nginx.nginx import dynamic
-from examples.ingress_nginx.nginx.binary import find_nginx
 from examples.ingress_nginx.nginx.default_certificate import self_signed_certificate
-from examples.ingress_nginx.nginx.lua_server import LuaNginx
-from examples.ingress_nginx.tests.nginx_stage import EchoBackend, Stage, echo_backends, exact, free_port, prefix, regex, server, stage
+from examples.ingress_nginx.tests.lua_stage import LuaStage
+from examples.ingress_nginx.tests.nginx_stage import EchoBackend, Stage, echo_backends, exact, free_port, prefix, regex, server
 
 pytestmark = pytest.mark.nginx_lua
-
-
-class LuaStage(Stage):
-    """A stage whose NGINX has Lua."""
-
-    nginx: LuaNginx
-
-    def workers(self) -> list[int]:
-        """Return the process ids of NGINX's workers."""
-        master = self.nginx.process.pid
-        return sorted(int(pid) for pid in Path(f"/proc/{master}/task/{master}/children").read_text().split())
-
-    async def change_certificates(self, *certificates: Certificate) -> None:
-        """Replace certificates, by name."""
-        new = replace(self.configuration, certificates={found.name: found for found in certificates})
-        applied = await self.nginx.apply(new, changes_between(self.configuration, new))
-        assert not applied.reloaded, applied.reason
-        self.configuration = new
-
-    async def certificate_for(self, host: str) -> bytes:
-        """Return the certificate that a client gets for a name."""
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        _, writer = await asyncio.open_connection("127.0.0.1", self.tls_port, ssl=context, server_hostname=host)
-        found: bytes | None = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        writer.close()
-        await writer.wait_closed()
-        assert found
-        return found
-
-
-@pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[LuaStage]:
-    binary = await find_nginx()
-    assert binary.has_lua, "this test needs nginx with Lua: apt install nginx libnginx-mod-http-lua lua-cjson"
-    async with stage(LuaNginx(binary, tmp_path / "nginx", resolvers=()), worker_processes=2) as found:
-        yield LuaStage(found.nginx, found.configuration)
 
 
 def certificate(name: str) -> Certificate:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,20 +12,10 @@ import pytest
 from examples.ingress_nginx.model.configuration import DEFAULT_BACKEND, Backend, Balance
 from examples.ingress_nginx.model.policy import Mirror, Policy, Timeouts
 from examples.ingress_nginx.nginx import routing_blocks
-from examples.ingress_nginx.nginx.binary import find_nginx
-from examples.ingress_nginx.nginx.lua_server import LuaNginx
-from examples.ingress_nginx.tests.nginx_stage import EchoBackend, Stage, echo_backends, exact, prefix, server, stage
-from examples.ingress_nginx.tests.test_lua_mode import LuaStage
+from examples.ingress_nginx.tests.lua_stage import LuaStage
+from examples.ingress_nginx.tests.nginx_stage import EchoBackend, Stage, echo_backends, exact, prefix, server
 
 pytestmark = pytest.mark.nginx_lua
-
-
-@pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[LuaStage]:
-    binary = await find_nginx()
-    assert binary.has_lua, "this test needs nginx with Lua: apt install nginx libnginx-mod-http-lua lua-cjson"
-    async with stage(LuaNginx(binary, tmp_path / "nginx", resolvers=()), worker_processes=2) as found:
-        yield LuaStage(found.nginx, found.configuration)
 
 
 async def test_requests_are_counted_by_route_and_status(running: LuaStage) -> None:
